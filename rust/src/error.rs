@@ -1,0 +1,60 @@
+//! What can go wrong, said once.
+
+use std::fmt::Display;
+
+/// Every failure of the core.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// A value out of range or of a wrong shape.
+    #[error("{argument}: expected {expected}, got {got}")]
+    Value {
+        /// The argument's public name.
+        argument: String,
+        /// What is accepted.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+    /// A value of a type or dtype that cannot serve.
+    #[error("{argument}: expected {expected}, got {got}")]
+    Type {
+        /// The argument's public name.
+        argument: String,
+        /// What is accepted.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+    /// A call that does not fit the present state.
+    #[error("{0}")]
+    State(String),
+    /// A position that is not there.
+    #[error("{0}")]
+    Index(String),
+    /// More memory asked for than there is.
+    #[error("{0}")]
+    Memory(String),
+}
+
+impl Error {
+    /// [`Error::Value`] from anything that prints.
+    pub fn value(argument: impl Display, expected: impl Display, got: impl Display) -> Self {
+        Self::Value {
+            argument: argument.to_string(),
+            expected: expected.to_string(),
+            got: got.to_string(),
+        }
+    }
+
+    /// [`Error::Type`] from anything that prints.
+    pub fn kind(argument: impl Display, expected: impl Display, got: impl Display) -> Self {
+        Self::Type {
+            argument: argument.to_string(),
+            expected: expected.to_string(),
+            got: got.to_string(),
+        }
+    }
+}
+
+/// The crate's `Result`.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,63 @@
+//! Plain arguments: numbers that name themselves when they are wrong.
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+
+use crate::error::Error;
+
+/// An integer of at least `least`.
+///
+/// # Errors
+/// `TypeError` when it is none, `ValueError` when it is out of range.
+pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64> {
+    let wrong = |expected: String| -> PyErr {
+        Error::value(name, expected, value.repr().map_or("?".into(), |text| text.to_string()))
+            .into()
+    };
+    match value.extract::<i64>() {
+        Ok(number) if number >= 0 && number as u64 >= least => Ok(number as u64),
+        Ok(_) => Err(wrong(format!("an integer >= {least}"))),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            value.extract::<u64>().map_err(|_| wrong(format!("an integer in [{least}, 2**64)")))
+        }
+        Err(_) => Err(mistyped(name, "an integer", value)),
+    }
+}
+
+/// As [`integer`], for sizes.
+///
+/// # Errors
+/// As [`integer`].
+pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize> {
+    Ok(integer(name, value, least)? as usize)
+}
+
+/// A real number.
+///
+/// # Errors
+/// `TypeError` when it is none.
+pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    value.extract::<f64>().map_err(|_| mistyped(name, "a number", value))
+}
+
+/// A truth value: a bool, or the number 0 or 1.
+///
+/// # Errors
+/// `TypeError` for another type, `ValueError` for another number.
+pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if let Ok(flag) = value.extract::<bool>() {
+        return Ok(flag);
+    }
+    match value.extract::<i64>() {
+        Ok(0) => Ok(false),
+        Ok(1) => Ok(true),
+        Ok(other) => Err(Error::value(name, "True, False, 1 or 0", other).into()),
+        Err(_) => Err(mistyped(name, "True, False, 1 or 0", value)),
+    }
+}
+
+/// `TypeError` that says what came.
+pub fn mistyped(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("{name}: expected {expected}, got {got}"))
+}

@@ -1,0 +1,105 @@
+//! Memory of batches, used again when nobody holds it any more.
+//!
+//! Fresh memory is faulted in page by page as it is first written, which costs a batch of images several
+//! times its copy.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::replay::column::Column;
+
+/// Blocks kept for use again.
+const KEPT: usize = 8;
+
+/// From this size on a block has pages of its own.
+const PAGED: usize = 1 << 20;
+
+/// Bytes of one batch.
+#[derive(Debug)]
+enum Block {
+    Heap(Vec<u8>),
+    Pages(Column<u8>),
+}
+
+impl Block {
+    fn new(size: usize) -> Result<Self> {
+        if size >= PAGED {
+            return Ok(Self::Pages(Column::new(size)?));
+        }
+        Ok(Self::Heap(vec![0; size]))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(bytes) => bytes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.len(),
+            Self::Pages(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The blocks that nobody holds.
+#[derive(Debug, Default)]
+pub struct Pool {
+    blocks: Mutex<Vec<Block>>,
+}
+
+impl Pool {
+    /// A block of at least `size` bytes, its contents arbitrary.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the system refuses.
+    pub fn take(self: &Arc<Self>, size: usize) -> Result<BatchMemory> {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        // One of about the right size: a large one must not go to a small batch that is kept long.
+        let fitting =
+            blocks.iter().position(|block| (size..=size.saturating_mul(2)).contains(&block.len()));
+        let kept = fitting.map(|at| blocks.swap_remove(at));
+        drop(blocks);
+        let block = kept.map_or_else(|| Block::new(size.max(1)), Ok)?;
+        Ok(BatchMemory { block: Some(block), pool: Arc::clone(self) })
+    }
+
+    fn give_back(&self, block: Block) {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if blocks.len() == KEPT {
+            blocks.remove(0);
+        }
+        blocks.push(block);
+    }
+}
+
+/// What the arrays of one batch are made of; theirs as long as one of them lives.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct BatchMemory {
+    block: Option<Block>,
+    pool: Arc<Pool>,
+}
+
+impl BatchMemory {
+    /// The bytes. They stay in place when `self` moves.
+    ///
+    /// # Errors
+    /// None in practice: a block is only ever missing while `self` is dropped.
+    pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        let gone = || Error::Memory("the memory of this batch is gone".into());
+        self.block.as_mut().map(Block::bytes).ok_or_else(gone)
+    }
+}
+
+impl Drop for BatchMemory {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.pool.give_back(block);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Errors of the core as the exceptions that Python has for them.
+
+use pyo3::PyErr;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
+
+use crate::error::Error;
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error {
+            Error::Value { .. } => PyValueError::new_err(text),
+            Error::Type { .. } => PyTypeError::new_err(text),
+            Error::State(_) => PyRuntimeError::new_err(text),
+            Error::Index(_) => PyIndexError::new_err(text),
+            Error::Memory(_) => PyMemoryError::new_err(text),
+        }
+    }
+}

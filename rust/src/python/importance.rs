@@ -1,0 +1,53 @@
+//! `cogrs.importance_weights`.
+
+use numpy::PyArrayMethods;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error::Error;
+use crate::python::args::{integer, number};
+use crate::replay::importance::{self, Largest};
+
+/// Importance-sampling weights of a prioritized batch. See the stub for its contract.
+///
+/// # Errors
+/// `ValueError` or `TypeError` that name the argument.
+#[pyfunction]
+#[pyo3(signature = (weight, *, exponent, total, count, normalize="batch", min_weight=None))]
+pub fn importance_weights<'py>(
+    py: Python<'py>,
+    weight: &Bound<'py, PyAny>,
+    exponent: &Bound<'py, PyAny>,
+    total: &Bound<'py, PyAny>,
+    count: &Bound<'py, PyAny>,
+    normalize: &str,
+    min_weight: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
+    let given = convert.call_method1(intern!(py, "reals"), ("weight", weight))?;
+    let given = given.cast_into::<numpy::PyArrayDyn<f64>>()?;
+    let shape = PyTuple::new(py, numpy::PyUntypedArrayMethods::shape(&given))?;
+    let values = given.to_vec()?;
+    let count = integer("count", count, 1)?;
+    let largest = match (normalize, min_weight) {
+        ("batch", _) => Largest::OfBatch,
+        ("all", Some(smallest)) => Largest::OfAll(number("min_weight", smallest)?),
+        ("all", None) if count == values.len() as u64 => Largest::OfBatch,
+        ("all", None) => {
+            let got = format!("{} of count={count} weights and no min_weight", values.len());
+            return Err(
+                Error::value("min_weight", "memory.min_weight for normalize='all'", got).into()
+            );
+        }
+        _ => {
+            let text = format!("normalize: expected 'batch' or 'all', got {normalize:?}");
+            return Err(PyValueError::new_err(text));
+        }
+    };
+    let (exponent, total) = (number("exponent", exponent)?, number("total", total)?);
+    let made = importance::importance_weights(&values, exponent, total, count, largest)?;
+    let made = numpy::PyArray1::from_vec(py, made);
+    made.call_method1(intern!(py, "reshape"), (shape,))
+}

@@ -1,0 +1,409 @@
+//! `cogrs.ReplayMemory`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::error::Error;
+use crate::python::args::{integer, mistyped, size};
+use crate::python::array::{Template, numbers};
+use crate::python::batch;
+use crate::python::pen::{CloseArgs, Pen};
+use crate::python::shared::Shared;
+use crate::python::writer::ReplayWriter;
+use crate::replay::memory::Memory;
+use crate::spec::{EntrySpec, FIELDS, Field};
+
+/// A ring of whole episodes with prioritized sampling. See the stub for its contract.
+#[pyclass(frozen, module = "cogrs")]
+#[derive(Debug)]
+pub struct ReplayMemory {
+    pen: Pen,
+    entry_size: usize,
+    max_step: usize,
+    nbytes: u64,
+    uuid: u32,
+}
+
+impl ReplayMemory {
+    /// What its handles share.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.pen.shared
+    }
+
+    fn describe(&self) -> Result<String, std::fmt::Error> {
+        let shared = self.shared();
+        let settings = shared.settings();
+        let mut text = String::new();
+        writeln!(text, "ReplayMemory {:08x}", self.uuid)?;
+        for field in Field::ALL {
+            let spec = shared.template(field).spec();
+            let shape = crate::spec::shape_text(&spec.shape);
+            writeln!(
+                text,
+                "  {}_buf: {} {shape}, {} bytes",
+                field.name(),
+                spec.dtype,
+                spec.nbytes()
+            )?;
+        }
+        writeln!(text, "  entry_size: {} bytes", self.entry_size)?;
+        writeln!(text, "  max_step: {}", self.max_step)?;
+        writeln!(text, "  nbytes: {} (reserved in all)", self.nbytes)?;
+        writeln!(text, "  priority_exponent: {}", settings.priority_exponent)?;
+        writeln!(text, "  mix_lambda: {}", settings.mix_lambda)?;
+        writeln!(text, "  frame_stack: {}", settings.frame_stack)?;
+        writeln!(text, "  multi_step: {}", settings.multi_step)?;
+        writeln!(text, "  cache_size: {}", settings.cache_size)?;
+        writeln!(text, "  max_episode: {}", settings.max_episode)?;
+        writeln!(text, "  reuse_cache: {}", settings.reuse_cache)?;
+        writeln!(text, "  discount_factor: {:?}", settings.discount_factor)?;
+        writeln!(text, "  reward_coeff: {:?}", settings.reward_coeff)?;
+        writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
+        writeln!(text, "  num_episode: {}", shared.num_episode())?;
+        writeln!(text, "  num_entry: {}", shared.num_entry())?;
+        writeln!(text, "  num_sampleable: {}", shared.num_sampleable())?;
+        write!(text, "  weight_sum: {}", shared.weight_sum())?;
+        Ok(text)
+    }
+}
+
+fn random() -> PyResult<u64> {
+    let failed =
+        |error| PyRuntimeError::new_err(format!("the system's random source failed: {error}"));
+    SysRng.try_next_u64().map_err(failed)
+}
+
+// The signatures are those of the published interface and of Python's protocols.
+#[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
+#[pymethods]
+impl ReplayMemory {
+    #[new]
+    #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
+                        max_step, *, uuid=None, seed=None, allow_overcommit=false))]
+    fn new(
+        py: Python<'_>,
+        state_buf: &Bound<'_, PyAny>,
+        action_buf: &Bound<'_, PyAny>,
+        reward_buf: &Bound<'_, PyAny>,
+        prob_buf: &Bound<'_, PyAny>,
+        value_buf: &Bound<'_, PyAny>,
+        qvest_buf: &Bound<'_, PyAny>,
+        info_buf: &Bound<'_, PyAny>,
+        max_step: &Bound<'_, PyAny>,
+        uuid: Option<&Bound<'_, PyAny>>,
+        seed: Option<&Bound<'_, PyAny>>,
+        allow_overcommit: bool,
+    ) -> PyResult<Self> {
+        let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
+        let mut templates = Vec::with_capacity(FIELDS);
+        for (field, buffer) in Field::ALL.into_iter().zip(buffers) {
+            templates.push(Template::new(field, buffer)?);
+        }
+        let Ok(templates) = <[Template; FIELDS]>::try_from(templates) else {
+            return Err(PyRuntimeError::new_err("an entry has seven fields"));
+        };
+        let spec = EntrySpec::new(templates.each_ref().map(|template| template.spec().clone()))?;
+        let max_step = size("max_step", max_step, 0)?;
+        let uuid = match uuid {
+            None => random()? as u32,
+            Some(uuid) => match integer("uuid", uuid, 0)?.try_into() {
+                Ok(uuid) => uuid,
+                Err(_) => return Err(Error::value("uuid", "an integer below 2**32", uuid).into()),
+            },
+        };
+        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let entry_size = spec.entry_size();
+        let memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
+        let nbytes = memory.nbytes();
+        let pen = Pen::new(Arc::new(Shared::new(memory, templates)));
+        Ok(Self { pen, entry_size, max_step, nbytes, uuid })
+    }
+
+    #[getter]
+    fn state_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::State).zeros(py)
+    }
+
+    #[getter]
+    fn action_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Action).zeros(py)
+    }
+
+    #[getter]
+    fn reward_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Reward).zeros(py)
+    }
+
+    #[getter]
+    fn prob_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Prob).zeros(py)
+    }
+
+    #[getter]
+    fn value_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Value).zeros(py)
+    }
+
+    #[getter]
+    fn qvest_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Qvest).zeros(py)
+    }
+
+    #[getter]
+    fn info_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared().template(Field::Info).zeros(py)
+    }
+
+    #[getter]
+    fn entry_size(&self) -> usize {
+        self.entry_size
+    }
+
+    #[getter]
+    fn max_step(&self) -> usize {
+        self.max_step
+    }
+
+    #[getter]
+    fn uuid(&self) -> u32 {
+        self.uuid
+    }
+
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.nbytes
+    }
+
+    #[getter]
+    fn num_entry(&self) -> PyResult<usize> {
+        self.shared().check_process()?;
+        Ok(self.shared().num_entry())
+    }
+
+    #[getter]
+    fn weight_sum(&self) -> PyResult<f64> {
+        self.shared().check_process()?;
+        Ok(self.shared().weight_sum())
+    }
+
+    #[getter]
+    fn num_sampleable(&self) -> PyResult<usize> {
+        self.shared().check_process()?;
+        Ok(self.shared().num_sampleable())
+    }
+
+    #[getter]
+    fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
+        self.shared().call(py, usize::MAX, |memory| Ok(memory.min_weight()))
+    }
+
+    fn num_episode(&self) -> PyResult<usize> {
+        self.shared().check_process()?;
+        Ok(self.shared().num_episode())
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.num_entry()
+    }
+
+    // Without this an empty memory would be false, and `memory or default` a trap.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.pen.new_episode(py)
+    }
+
+    fn add_entry(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
+    }
+
+    fn add_entries(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        self.pen.add_entries(py, [s, a, r, p, v, i], init_w)
+    }
+
+    #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
+                        bootstrap_value=None, final_state=None, final_info=None))]
+    fn close_episode(
+        &self,
+        py: Python<'_>,
+        episodic_weight_multiplier: f64,
+        do_update_value: bool,
+        do_update_weight: bool,
+        bootstrap_value: Option<&Bound<'_, PyAny>>,
+        final_state: Option<&Bound<'_, PyAny>>,
+        final_info: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let args = CloseArgs {
+            multiplier: episodic_weight_multiplier,
+            values: do_update_value,
+            weights: do_update_weight,
+            bootstrap_value,
+            final_state,
+            final_info,
+        };
+        self.pen.close_episode(py, &args)
+    }
+
+    fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.pen.abort_episode(py)
+    }
+
+    #[pyo3(signature = (s, a, r, p, v, i, init_w, episodic_weight_multiplier=1.0, do_update_value=true,
+                        do_update_weight=true, *, bootstrap_value=None, final_state=None,
+                        final_info=None))]
+    fn add_episode(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+        episodic_weight_multiplier: f64,
+        do_update_value: bool,
+        do_update_weight: bool,
+        bootstrap_value: Option<&Bound<'_, PyAny>>,
+        final_state: Option<&Bound<'_, PyAny>>,
+        final_info: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let args = CloseArgs {
+            multiplier: episodic_weight_multiplier,
+            values: do_update_value,
+            weights: do_update_weight,
+            bootstrap_value,
+            final_state,
+            final_info,
+        };
+        self.pen.add_episode(py, [s, a, r, p, v, i], init_w, &args)
+    }
+
+    fn writer(&self) -> PyResult<ReplayWriter> {
+        self.shared().check_process()?;
+        Ok(ReplayWriter::new(Arc::clone(self.shared())))
+    }
+
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared().call(py, usize::MAX, |memory| {
+            memory.clear();
+            Ok(())
+        })
+    }
+
+    fn update_priority(
+        &self,
+        py: Python<'_>,
+        id: &Bound<'_, PyAny>,
+        priority: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let ids = batch::ids(id)?;
+        let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
+        self.shared().call(py, ids.len() * 64, |memory| memory.update_priority(&ids, &priorities))
+    }
+
+    fn add_reward(
+        &self,
+        py: Python<'_>,
+        id: &Bound<'_, PyAny>,
+        delta: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let id = integer("id", id, 0)?;
+        let delta = self.shared().template(Field::Reward).value("delta", delta)?.floats();
+        self.shared().call(py, 0, |memory| memory.add_reward(id, &delta))
+    }
+
+    fn get_batch<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::get_batch(py, self.shared(), size("batch_size", batch_size, 1)?)
+    }
+
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::sample(py, self.shared(), size("batch_size", batch_size, 1)?)
+    }
+
+    fn episode<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let index: i64 = match index.extract() {
+            Ok(index) => index,
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                return Err(mistyped("index", "an integer", index));
+            }
+            Err(_) => return Err(PyIndexError::new_err(format!("no closed episode {index}"))),
+        };
+        batch::episode(py, self.shared(), index)
+    }
+
+    fn print_info(&self, py: Python<'_>) -> PyResult<()> {
+        let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        py.import("builtins")?.call_method1("print", (text,))?;
+        Ok(())
+    }
+
+    fn pub_bytes(&self, topic: &Bound<'_, PyAny>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = (topic, message);
+        Err(PyRuntimeError::new_err(
+            "this memory belongs to no server, so there is nowhere to publish to",
+        ))
+    }
+
+    fn __repr__(&self) -> String {
+        let shared = self.shared();
+        format!(
+            "ReplayMemory(uuid=0x{:08x}, num_episode={}, num_entry={}, max_step={}, entry_size={}, \
+             nbytes={})",
+            self.uuid,
+            shared.num_episode(),
+            shared.num_entry(),
+            self.max_step,
+            self.entry_size,
+            self.nbytes
+        )
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a ReplayMemory cannot be pickled or copied: use save() and ReplayMemory.load()",
+        ))
+    }
+}

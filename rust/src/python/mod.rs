@@ -1,0 +1,36 @@
+//! The bindings: the only code here that knows `pyo3` and NumPy. Private to the package.
+
+pub mod args;
+pub mod array;
+pub mod batch;
+pub mod block;
+pub mod error;
+pub mod fork;
+pub mod importance;
+pub mod memory;
+pub mod pen;
+pub mod settings;
+pub mod shared;
+pub mod writer;
+
+use pyo3::prelude::*;
+
+/// The compiled core of `cogrs`.
+#[pymodule(name = "_core")]
+mod core_module {
+    #[pymodule_export]
+    use super::importance::importance_weights;
+    #[pymodule_export]
+    use super::memory::ReplayMemory;
+    #[pymodule_export]
+    use super::writer::ReplayWriter;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("__debug_build__", cfg!(debug_assertions))?;
+        super::fork::register(module.py())
+    }
+}

@@ -1,0 +1,235 @@
+//! What writes: one open episode of a shared memory. The memory has one, every writer another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::error::Error;
+use crate::python::args::{mistyped, number};
+use crate::python::array::{Given, numbers};
+use crate::python::shared::Shared;
+use crate::replay::closing::{Closing, FinalEntry};
+use crate::replay::memory::{Memory, Rows, WRITTEN};
+use crate::spec::Field;
+
+/// No episode: serial numbers do not get this far.
+const NONE: u64 = u64::MAX;
+
+/// The arguments `s, a, r, p, v, i` of an entry or of many.
+pub type Fields<'a, 'py> = [&'a Bound<'py, PyAny>; WRITTEN.len()];
+
+/// The arguments of `close_episode`.
+#[derive(Debug)]
+pub struct CloseArgs<'a, 'py> {
+    /// Scales the weights.
+    pub multiplier: f64,
+    /// Compute returns.
+    pub values: bool,
+    /// Compute weights from them.
+    pub weights: bool,
+    /// Value after the last action, when truncated.
+    pub bootstrap_value: Option<&'a Bound<'py, PyAny>>,
+    /// Observation after the last action.
+    pub final_state: Option<&'a Bound<'py, PyAny>>,
+    /// Its info.
+    pub final_info: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// An open episode, or the place for one.
+#[derive(Debug)]
+pub struct Pen {
+    /// The memory.
+    pub shared: Arc<Shared>,
+    /// Serial number of the open episode; changed under the memory's lock.
+    open: AtomicU64,
+}
+
+impl Pen {
+    /// A writer without open episode.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, open: AtomicU64::new(NONE) }
+    }
+
+    fn serial(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// See `ReplayMemory.new_episode`.
+    ///
+    /// # Errors
+    /// `RuntimeError` in a forked child.
+    pub fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.call(py, 0, |memory| {
+            if memory.is_open(self.serial()) {
+                memory.abort(self.serial())?;
+            }
+            self.open.store(memory.open(), Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    /// See `ReplayMemory.abort_episode`.
+    ///
+    /// # Errors
+    /// `RuntimeError` without open episode.
+    pub fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.call(py, 0, |memory| memory.abort(self.serial()))
+    }
+
+    /// See `ReplayMemory.add_entry`.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn add_entry(
+        &self,
+        py: Python<'_>,
+        fields: Fields<'_, '_>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        self.shared.check_process()?;
+        let mut given = Vec::with_capacity(WRITTEN.len());
+        for (field, value) in WRITTEN.into_iter().zip(fields) {
+            let template = self.shared.template(field);
+            given.push(template.value(template.name(), value)?);
+        }
+        let init_w = [number("init_w", init_w)?];
+        let (rows, bytes) = rows(&given);
+        self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+    }
+
+    /// See `ReplayMemory.add_entries`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_entries(
+        &self,
+        py: Python<'_>,
+        fields: Fields<'_, '_>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let (given, init_w) = self.entries(fields, init_w)?;
+        let (rows, bytes) = rows(&given);
+        self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+    }
+
+    fn entries<'py>(
+        &self,
+        fields: Fields<'_, 'py>,
+        init_w: &Bound<'py, PyAny>,
+    ) -> PyResult<(Vec<Given<'py>>, Vec<f64>)> {
+        self.shared.check_process()?;
+        let count = leading(fields)?;
+        let mut given = Vec::with_capacity(WRITTEN.len());
+        for (field, value) in WRITTEN.into_iter().zip(fields) {
+            let template = self.shared.template(field);
+            given.push(template.values(template.name(), value, count)?);
+        }
+        let init_w = numbers("init_w", init_w)?.repeat("init_w", count)?;
+        Ok((given, init_w))
+    }
+
+    /// See `ReplayMemory.close_episode`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close_episode(&self, py: Python<'_>, args: &CloseArgs<'_, '_>) -> PyResult<()> {
+        let ends = self.ends(args)?;
+        let closing = ends.closing(args);
+        self.shared.call(py, 0, |memory| memory.close(self.serial(), &closing))
+    }
+
+    /// See `ReplayMemory.add_episode`. It uses no pen's episode, and is here for its neighbours' sake.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_episode(
+        &self,
+        py: Python<'_>,
+        fields: Fields<'_, '_>,
+        init_w: &Bound<'_, PyAny>,
+        args: &CloseArgs<'_, '_>,
+    ) -> PyResult<u64> {
+        let (given, init_w) = self.entries(fields, init_w)?;
+        let ends = self.ends(args)?;
+        let closing = ends.closing(args);
+        let (rows, bytes) = rows(&given);
+        self.shared.call(py, bytes, |memory| memory.add_episode(rows, &init_w, &closing))
+    }
+
+    fn ends<'py>(&self, args: &CloseArgs<'_, 'py>) -> PyResult<Ends<'py>> {
+        self.shared.check_process()?;
+        if args.final_info.is_some() && args.final_state.is_none() {
+            return Err(
+                Error::value("final_info", "final_state beside it", "no final_state").into()
+            );
+        }
+        let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
+            value.map(|value| self.shared.template(field).value(name, value)).transpose()
+        };
+        Ok(Ends {
+            bootstrap: convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?,
+            state: convert(Field::State, "final_state", args.final_state)?,
+            info: convert(Field::Info, "final_info", args.final_info)?,
+        })
+    }
+}
+
+impl Drop for Pen {
+    fn drop(&mut self) {
+        self.shared.call_if_here(|memory: &mut Memory| {
+            if memory.is_open(self.serial()) {
+                // It is open, so this cannot fail.
+                drop(memory.abort(self.serial()));
+            }
+        });
+    }
+}
+
+/// The converted arguments of a close.
+struct Ends<'py> {
+    bootstrap: Option<Given<'py>>,
+    state: Option<Given<'py>>,
+    info: Option<Given<'py>>,
+}
+
+impl Ends<'_> {
+    fn closing(&self, args: &CloseArgs<'_, '_>) -> Closing<'_> {
+        let widen = |given: &Given<'_>| given.floats().into_iter().map(f64::from).collect();
+        Closing {
+            multiplier: args.multiplier,
+            values: args.values,
+            weights: args.weights,
+            bootstrap: self.bootstrap.as_ref().map(widen),
+            final_entry: self.state.as_ref().map(|state| FinalEntry {
+                state: state.bytes(),
+                info: self.info.as_ref().map(Given::bytes),
+            }),
+        }
+    }
+}
+
+/// The leading dimension that all fields share.
+fn leading(fields: Fields<'_, '_>) -> PyResult<usize> {
+    let mut lengths = [0; WRITTEN.len()];
+    for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
+        let unsized_value = |_| mistyped(field.name(), "an array with a leading dimension", value);
+        *length = value.len().map_err(unsized_value)?;
+    }
+    if lengths.iter().all(|&length| length == lengths[0]) {
+        return Ok(lengths[0]);
+    }
+    let texts = WRITTEN.iter().zip(lengths).map(|(field, len)| format!("{} {len}", field.name()));
+    let got = texts.collect::<Vec<_>>().join(", ");
+    Err(Error::value("leading dimensions", "the same for all fields", got).into())
+}
+
+/// The bytes of all fields, and how many those are.
+fn rows<'a>(given: &'a [Given<'_>]) -> (Rows<'a>, usize) {
+    let mut rows: Rows<'a> = [&[]; WRITTEN.len()];
+    for (row, given) in rows.iter_mut().zip(given) {
+        *row = given.bytes();
+    }
+    (rows, rows.iter().map(|row| row.len()).sum())
+}

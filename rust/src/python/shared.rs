@@ -1,0 +1,160 @@
+//! One memory as all its Python handles share it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+
+use crate::error::Result;
+use crate::python::array::Template;
+use crate::python::block::Pool;
+use crate::python::fork::Birthplace;
+use crate::replay::memory::Memory;
+use crate::replay::settings::Settings;
+use crate::spec::{FIELDS, Field};
+
+/// Calls that copy more than so many bytes let other Python threads run meanwhile.
+pub const DETACH_FROM: usize = 64 << 10;
+
+/// A memory, its lock, and what can be read without waiting for that.
+#[derive(Debug)]
+pub struct Shared {
+    memory: Mutex<Memory>,
+    templates: [Template; FIELDS],
+    settings: Mutex<Arc<Settings>>,
+    num_episode: AtomicUsize,
+    num_entry: AtomicUsize,
+    num_sampleable: AtomicUsize,
+    weight_sum: AtomicU64,
+    birthplace: Birthplace,
+    /// Memory of batches.
+    pub pool: Arc<Pool>,
+}
+
+impl Shared {
+    /// Shares a memory.
+    pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
+        Self {
+            settings: Mutex::new(Arc::clone(memory.settings())),
+            memory: Mutex::new(memory),
+            templates,
+            num_episode: AtomicUsize::new(0),
+            num_entry: AtomicUsize::new(0),
+            num_sampleable: AtomicUsize::new(0),
+            weight_sum: AtomicU64::new(0f64.to_bits()),
+            birthplace: Birthplace::here(),
+            pool: Arc::default(),
+        }
+    }
+
+    /// dtype and shape of a field.
+    pub fn template(&self, field: Field) -> &Template {
+        &self.templates[field.index()]
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs `call` on the memory. When it is to copy `bytes` bytes and those are many, other Python
+    /// threads run meanwhile.
+    ///
+    /// # Errors
+    /// Those of `call`; `RuntimeError` in a forked child.
+    pub fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        call: impl FnOnce(&mut Memory) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        self.birthplace.check("ReplayMemory")?;
+        if bytes > DETACH_FROM {
+            return py.detach(|| self.run(self.memory.lock().ok().as_deref_mut(), call));
+        }
+        self.run(self.memory.lock_py_attached(py).ok().as_deref_mut(), call)
+    }
+
+    fn run<T>(
+        &self,
+        memory: Option<&mut Memory>,
+        call: impl FnOnce(&mut Memory) -> Result<T>,
+    ) -> PyResult<T> {
+        let Some(memory) = memory else {
+            return Err(PyRuntimeError::new_err(
+                "an internal error interrupted an earlier call on this memory; its contents cannot be \
+                 trusted",
+            ));
+        };
+        let result = call(memory);
+        self.publish(memory);
+        Ok(result?)
+    }
+
+    fn publish(&self, memory: &Memory) {
+        self.num_episode.store(memory.num_episode(), Ordering::Relaxed);
+        self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
+        self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
+        self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
+    }
+
+    /// Changes settings, or none when `change` refuses.
+    ///
+    /// # Errors
+    /// Those of `change`; `RuntimeError` in a forked child.
+    pub fn change(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut Settings) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        self.call(py, 0, |memory| {
+            let mut settings = Settings::clone(memory.settings());
+            change(&mut settings)?;
+            memory.set_settings(settings);
+            let mut visible = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            *visible = Arc::clone(memory.settings());
+            Ok(())
+        })
+    }
+
+    /// Runs `call` when the memory can be locked in this process; for use while being dropped.
+    pub fn call_if_here(&self, call: impl FnOnce(&mut Memory)) {
+        if !self.birthplace.is_here() {
+            return;
+        }
+        if let Ok(mut memory) = self.memory.lock() {
+            call(&mut memory);
+            self.publish(&memory);
+        }
+    }
+
+    /// Refuses a forked child.
+    ///
+    /// # Errors
+    /// `RuntimeError`.
+    pub fn check_process(&self) -> PyResult<()> {
+        self.birthplace.check("ReplayMemory")
+    }
+
+    /// Closed episodes, without waiting.
+    pub fn num_episode(&self) -> usize {
+        self.num_episode.load(Ordering::Relaxed)
+    }
+
+    /// Entries, without waiting.
+    pub fn num_entry(&self) -> usize {
+        self.num_entry.load(Ordering::Relaxed)
+    }
+
+    /// Entries that can be drawn, without waiting.
+    pub fn num_sampleable(&self) -> usize {
+        self.num_sampleable.load(Ordering::Relaxed)
+    }
+
+    /// Sum of weights, without waiting.
+    pub fn weight_sum(&self) -> f64 {
+        f64::from_bits(self.weight_sum.load(Ordering::Relaxed))
+    }
+}

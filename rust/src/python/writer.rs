@@ -1,0 +1,93 @@
+//! `cogrs.ReplayWriter`.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::python::pen::{CloseArgs, Pen};
+use crate::python::shared::Shared;
+
+/// An open episode of its own in a `ReplayMemory`. See the stub for its contract.
+#[pyclass(frozen, module = "cogrs")]
+#[derive(Debug)]
+pub struct ReplayWriter {
+    pen: Pen,
+}
+
+impl ReplayWriter {
+    /// A writer without open episode.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { pen: Pen::new(shared) }
+    }
+}
+
+// The signatures are those of the published interface and of Python's protocols.
+#[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
+#[pymethods]
+impl ReplayWriter {
+    fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.pen.new_episode(py)
+    }
+
+    fn add_entry(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
+    }
+
+    fn add_entries(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        self.pen.add_entries(py, [s, a, r, p, v, i], init_w)
+    }
+
+    #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
+                        bootstrap_value=None, final_state=None, final_info=None))]
+    fn close_episode(
+        &self,
+        py: Python<'_>,
+        episodic_weight_multiplier: f64,
+        do_update_value: bool,
+        do_update_weight: bool,
+        bootstrap_value: Option<&Bound<'_, PyAny>>,
+        final_state: Option<&Bound<'_, PyAny>>,
+        final_info: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let args = CloseArgs {
+            multiplier: episodic_weight_multiplier,
+            values: do_update_value,
+            weights: do_update_weight,
+            bootstrap_value,
+            final_state,
+            final_info,
+        };
+        self.pen.close_episode(py, &args)
+    }
+
+    fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
+        self.pen.abort_episode(py)
+    }
+
+    fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a ReplayWriter cannot be pickled or copied: use save() and load() of its ReplayMemory",
+        ))
+    }
+}

@@ -1,0 +1,106 @@
+//! Corrections of what is stored: priorities that a learner sends back, rewards that come late.
+
+use crate::error::{Error, Result};
+use crate::replay::closing::appraise;
+use crate::replay::memory::Memory;
+use crate::replay::priority::weight;
+use crate::replay::settings::finite_from_zero;
+use crate::spec::Field;
+
+impl Memory {
+    /// Makes weights anew: `base * priority ^ priority_exponent`, with the exponent in force. Border
+    /// entries keep weight 0, entries of open episodes get theirs when those are closed, ids that are
+    /// gone are ignored. Of one id given twice the last priority counts.
+    ///
+    /// Returns how many ids were gone.
+    ///
+    /// # Errors
+    /// [`Error::Value`], and nothing is changed, when a priority is negative or not finite, or a weight
+    /// would not be finite.
+    ///
+    /// # Complexity
+    /// O(n log `max_step`).
+    pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
+        let mut gone = 0;
+        let mut updates = Vec::with_capacity(ids.len());
+        for (&id, &priority) in ids.iter().zip(priorities) {
+            finite_from_zero("priority", priority)?;
+            let Some((index, step)) = self.locate(id) else {
+                gone += 1;
+                continue;
+            };
+            let episode = &self.episodes[index as usize];
+            let Some(ending) = &episode.ending else { continue };
+            if !ending.settings.interior(episode.len()).contains(&(step as usize)) {
+                continue;
+            }
+            let slot = episode.slot_of(step);
+            let made = weight(self.base[slot], priority, self.settings.priority_exponent);
+            if !made.is_finite() {
+                return Err(Error::value(
+                    "priority",
+                    "one whose weight is finite in float32",
+                    priority,
+                ));
+            }
+            let inside = self.settings.interior(episode.len()).contains(&(step as usize));
+            updates.push((slot, made, inside));
+        }
+        for &(slot, made, _) in &updates {
+            self.weights[slot] = made;
+        }
+        let drawn =
+            updates.iter().map(|&(slot, made, inside)| (slot, if inside { made } else { 0.0 }));
+        self.tree.set_many(&drawn.collect::<Vec<_>>());
+        Ok(gone)
+    }
+
+    /// Adds to a stored reward. In a closed episode the returns and weights of that and all earlier
+    /// entries are made anew, by the settings with which it was closed.
+    ///
+    /// Returns false when the entry is gone.
+    ///
+    /// # Errors
+    /// [`Error::Value`], and nothing is changed, when the id is that of a final state, or the reward, a
+    /// return or a weight would not be finite.
+    ///
+    /// # Complexity
+    /// O(length of the episode).
+    pub fn add_reward(&mut self, id: u64, delta: &[f32]) -> Result<bool> {
+        let Some((index, step)) = self.locate(id) else { return Ok(false) };
+        let episode = &self.episodes[index as usize];
+        let step = step as usize;
+        let dims = self.spec.reward_dims();
+        let mut rewards = self.floats(episode, Field::Reward);
+        let changed = step * dims..(step + 1) * dims;
+        for (reward, delta) in rewards[changed.clone()].iter_mut().zip(delta) {
+            *reward += delta;
+            if !reward.is_finite() {
+                return Err(Error::value("delta", "a reward that stays finite in float32", delta));
+            }
+        }
+        let slot = episode.slot_of(step as u32);
+        if let Some(ending) = &episode.ending {
+            let entries = episode.len() - usize::from(ending.final_state);
+            if step >= entries {
+                let got = "the id of a final state, which has no reward";
+                return Err(Error::value("id", "the id of an entry with an action", got));
+            }
+            if ending.values {
+                let weights = ending.weights;
+                let values = self.floats(episode, Field::Value);
+                let slots = episode.slots().take(entries);
+                let base: Vec<f32> = slots.map(|slot| self.base[slot]).collect();
+                let made =
+                    appraise(&rewards[..entries * dims], &values, &base, ending, episode.len())?;
+                self.write_returns(index, 0..step + 1, &made.returns);
+                if weights {
+                    self.write_weights(index, 0..step + 1, &base, &made.weights);
+                }
+            }
+        }
+        let bytes = bytemuck::cast_slice(&rewards[changed]);
+        self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
+        Ok(true)
+    }
+}

@@ -1,0 +1,106 @@
+//! One episode: which slots hold its entries, and how it ended.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::replay::ring::Run;
+use crate::replay::settings::Settings;
+
+/// Entries `first .. first + run.len` of an episode lie in the slots of `run`, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// Step of the first entry.
+    pub first: u32,
+    /// Its slots.
+    pub run: Run,
+}
+
+/// How a closed episode ended and what its weights were made from.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The settings in force when it was closed.
+    pub settings: Arc<Settings>,
+    /// Whether qvest was computed.
+    pub values: bool,
+    /// Whether weights were computed from |q - v|.
+    pub weights: bool,
+    /// Value of the observation after the last action, when the episode was truncated.
+    pub bootstrap: Option<Box<[f64]>>,
+    /// Whether the last entry is the final state.
+    pub final_state: bool,
+}
+
+/// An episode, open while it has no ending.
+#[derive(Debug)]
+pub struct Episode {
+    /// Number that no other episode of this memory ever has.
+    pub serial: u64,
+    /// Where its entries lie. One extent is the rule, a second where the ring wraps.
+    extents: SmallVec<[Extent; 1]>,
+    len: u32,
+    /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
+    pub reserve: Run,
+    /// None while the episode is open.
+    pub ending: Option<Ending>,
+}
+
+impl Episode {
+    /// An open episode without entries.
+    pub fn new(serial: u64) -> Self {
+        Self { serial, extents: SmallVec::new(), len: 0, reserve: Run::default(), ending: None }
+    }
+
+    /// Entries, the final state's included.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the entries lie, in order.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// The slots of the entries, in order.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let runs = self.extents.iter().map(|extent| extent.run);
+        runs.flat_map(|run| run.start as usize..run.end() as usize)
+    }
+
+    /// Appends the slots of `run`.
+    pub fn push(&mut self, run: Run) {
+        match self.extents.last_mut() {
+            Some(last) if last.run.end() == run.start => last.run.len += run.len,
+            _ => self.extents.push(Extent { first: self.len, run }),
+        }
+        self.len += run.len;
+    }
+
+    /// The extent that holds step `step`.
+    #[inline]
+    pub fn extent_of(&self, step: u32) -> Extent {
+        if let [only] = self.extents.as_slice() {
+            return *only;
+        }
+        let after = self.extents.partition_point(|extent| extent.first <= step);
+        self.extents[after - 1]
+    }
+
+    /// The slot of step `step`.
+    #[inline]
+    pub fn slot_of(&self, step: u32) -> usize {
+        let extent = self.extent_of(step);
+        (extent.run.start + (step - extent.first)) as usize
+    }
+
+    /// Whether the entry at `step` is the final state of an episode that terminated.
+    pub fn terminates_at(&self, step: u32) -> bool {
+        let Some(ending) = &self.ending else { return false };
+        ending.final_state && ending.bootstrap.is_none() && step + 1 == self.len
+    }
+}

@@ -1,0 +1,59 @@
+//! Importance-sampling weights.
+
+use crate::error::{Error, Result};
+use crate::replay::settings::finite_from_zero;
+
+/// What the weights of a batch are divided by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Largest {
+    /// The largest of this batch.
+    OfBatch,
+    /// The largest there is: that of the entry with this, the smallest, sampling weight.
+    OfAll(f64),
+}
+
+/// Computes `(N * P) ^ -exponent` for each weight, P being `weight / total`, divided by the largest.
+///
+/// Schaul et al. 2016, section 3.4, where `exponent` is called beta.
+///
+/// # Errors
+/// [`Error::Value`] when a number is out of range.
+///
+/// # Examples
+/// ```
+/// use cogrs::replay::importance::{Largest, importance_weights};
+///
+/// let w = importance_weights(&[1.0, 4.0], 1.0, 16.0, 4, Largest::OfBatch)?;
+/// assert_eq!(w, [1.0, 0.25]);
+/// # Ok::<(), cogrs::error::Error>(())
+/// ```
+pub fn importance_weights(
+    weights: &[f64],
+    exponent: f64,
+    total: f64,
+    count: u64,
+    largest: Largest,
+) -> Result<Vec<f32>> {
+    finite_from_zero("exponent", exponent)?;
+    positive("total", total)?;
+    if count == 0 {
+        return Err(Error::value("count", "at least 1", count));
+    }
+    for &weight in weights {
+        positive("weight", weight)?;
+    }
+    let smallest = match largest {
+        Largest::OfBatch => weights.iter().copied().fold(f64::INFINITY, f64::min),
+        Largest::OfAll(smallest) => positive("min_weight", smallest)?,
+    };
+    // N and total cancel in the quotient of two weights.
+    Ok(weights.iter().map(|weight| (weight / smallest).powf(-exponent) as f32).collect())
+}
+
+fn positive(name: &str, value: f64) -> Result<f64> {
+    if value.is_finite() && value > 0.0 {
+        Ok(value)
+    } else {
+        Err(Error::value(name, "finite numbers > 0", value))
+    }
+}

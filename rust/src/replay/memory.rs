@@ -1,0 +1,407 @@
+//! The memory itself: episodes of entries in a ring of slots.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use crate::error::{Error, Result};
+use crate::replay::column::{Column, available_memory};
+use crate::replay::episode::Episode;
+use crate::replay::ring::{Ring, Run};
+use crate::replay::settings::Settings;
+use crate::replay::storage::Storage;
+use crate::replay::sum_tree::SumTree;
+use crate::spec::{EntrySpec, Field};
+
+/// The fields that a writer gives; qvest is computed.
+pub const WRITTEN: [Field; 6] =
+    [Field::State, Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Info];
+
+/// Bytes of the written fields, one after the other for each entry, in the order of [`WRITTEN`].
+pub type Rows<'a> = [&'a [u8]; WRITTEN.len()];
+
+/// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
+const RESERVE: u32 = 64;
+
+/// Bytes for each slot beyond its entry: place, base and weight, and the leaf with its sums.
+const SLOT_OVERHEAD: usize = 8 + 4 + 4 + 5;
+
+/// A ring of whole episodes. Not thread-safe; the owner locks.
+///
+/// Entries lie in slots, an episode's entries in one run of slots or a few. An entry's id is its
+/// episode's serial number and its step, so a stale id is found to be stale, and ids of an episode are
+/// consecutive. Free slots and those of open episodes have weight 0 in the tree.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) spec: EntrySpec,
+    pub(super) settings: Arc<Settings>,
+    capacity: usize,
+    used: usize,
+    used_by_open: usize,
+    pub(super) storage: Storage,
+    /// For each slot its episode's index and the step: `index << 32 | step`.
+    pub(super) places: Column<u64>,
+    /// For each slot its initial weight; times the episode's multiplier once that is closed.
+    pub(super) base: Column<f32>,
+    /// For each slot of a closed episode its weight under the settings it was closed with.
+    pub(super) weights: Column<f32>,
+    /// For each slot the weight with which it is drawn now.
+    pub(super) tree: SumTree,
+    ring: Ring,
+    pub(super) episodes: Slab<Episode>,
+    pub(super) closed: VecDeque<u32>,
+    open: Vec<u32>,
+    serials: FxHashMap<u64, u32>,
+    next_serial: u64,
+    step_bits: u32,
+    pub(super) rng: Xoshiro256PlusPlus,
+}
+
+impl Memory {
+    /// Reserves room for `max_step` entries.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when that is more than is available (not asked when `overcommit`) or the system
+    /// refuses; [`Error::Value`] for more than 2^32 - 2 entries.
+    pub fn new(
+        spec: EntrySpec,
+        max_step: usize,
+        rng: Xoshiro256PlusPlus,
+        overcommit: bool,
+    ) -> Result<Self> {
+        let needed = nbytes(&spec, max_step);
+        if !overcommit && needed > u128::from(available_memory()) {
+            let available = available_memory();
+            return Err(Error::Memory(format!(
+                "max_step: {max_step} entries take {needed} bytes, of which {available} are available; \
+                 allow_overcommit=True reserves them all the same"
+            )));
+        }
+        let Ok(slots) = u32::try_from(max_step).map_err(drop).and_then(|slots| match slots {
+            u32::MAX => Err(()),
+            _ => Ok(slots),
+        }) else {
+            return Err(Error::value("max_step", "at most 4294967294", max_step));
+        };
+        Ok(Self {
+            settings: Arc::new(Settings::new(spec.reward_dims())),
+            capacity: max_step,
+            used: 0,
+            used_by_open: 0,
+            storage: Storage::new(&spec, max_step)?,
+            places: Column::new(max_step)?,
+            base: Column::new(max_step)?,
+            weights: Column::new(max_step)?,
+            tree: SumTree::new(max_step)?,
+            ring: Ring::new(slots),
+            episodes: Slab::new(),
+            closed: VecDeque::new(),
+            open: Vec::new(),
+            serials: FxHashMap::default(),
+            next_serial: 0,
+            step_bits: u32::BITS - slots.leading_zeros(),
+            spec,
+            rng,
+        })
+    }
+
+    /// dtypes and shapes of an entry.
+    pub fn spec(&self) -> &EntrySpec {
+        &self.spec
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// Puts settings in force, for episodes closed from now on. Entries that `frame_stack` or
+    /// `multi_step` make invalid are not drawn until those return.
+    pub fn set_settings(&mut self, settings: Settings) {
+        let old = std::mem::replace(&mut self.settings, Arc::new(settings));
+        let borders = |settings: &Settings| (settings.frame_stack, settings.multi_step);
+        if borders(&old) != borders(&self.settings) {
+            self.mask_borders();
+        }
+    }
+
+    /// Entries held at most.
+    pub fn max_step(&self) -> usize {
+        self.capacity
+    }
+
+    /// Entries held, those of open episodes included.
+    pub fn num_entry(&self) -> usize {
+        self.used
+    }
+
+    /// Closed episodes held.
+    pub fn num_episode(&self) -> usize {
+        self.closed.len()
+    }
+
+    /// Sum of the weights of all entries that can be drawn.
+    pub fn weight_sum(&self) -> f64 {
+        self.tree.total()
+    }
+
+    /// Entries that can be drawn.
+    pub fn num_sampleable(&self) -> usize {
+        self.tree.positive()
+    }
+
+    /// The smallest weight of an entry that can be drawn, 0 when there is none. O(`max_step`).
+    pub fn min_weight(&self) -> f32 {
+        self.tree.smallest()
+    }
+
+    /// The `index`-th oldest closed episode.
+    pub fn episode(&self, index: usize) -> Option<&Episode> {
+        self.closed.get(index).map(|&index| &self.episodes[index as usize])
+    }
+
+    /// The id of an entry.
+    pub fn id(&self, serial: u64, step: u32) -> u64 {
+        serial << self.step_bits | u64::from(step)
+    }
+
+    /// Episode and step of an id that is not gone.
+    pub(super) fn locate(&self, id: u64) -> Option<(u32, u32)> {
+        let step = (id & ((1 << self.step_bits) - 1)) as u32;
+        let index = *self.serials.get(&(id >> self.step_bits))?;
+        ((step as usize) < self.episodes[index as usize].len()).then_some((index, step))
+    }
+
+    /// Opens an episode and returns its serial number, by which its writer speaks of it.
+    pub fn open(&mut self) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let index = self.episodes.insert(Episode::new(serial)) as u32;
+        self.serials.insert(serial, index);
+        self.open.push(index);
+        serial
+    }
+
+    /// Whether this episode is open.
+    pub fn is_open(&self, serial: u64) -> bool {
+        self.open_index(serial).is_ok()
+    }
+
+    pub(super) fn open_index(&self, serial: u64) -> Result<u32> {
+        match self.serials.get(&serial) {
+            Some(&index) if self.episodes[index as usize].ending.is_none() => Ok(index),
+            _ => Err(no_episode_open()),
+        }
+    }
+
+    /// Appends `init_w.len()` entries to an open episode and returns the id of the first: all of them,
+    /// or none.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes;
+    /// [`Error::Value`] for a reward that is not finite, or a weight that is not or is negative.
+    pub fn add(&mut self, serial: u64, rows: Rows<'_>, init_w: &[f64]) -> Result<u64> {
+        let index = self.open_index(serial)?;
+        let first = self.episodes[index as usize].len();
+        self.check_rows(rows, init_w, first)?;
+        self.make_room(init_w.len())?;
+        let mut done = 0;
+        while done < init_w.len() {
+            let run = self.take(index, init_w.len() - done);
+            let (slot, count) = (run.start as usize, run.len as usize);
+            for (field, bytes) in WRITTEN.into_iter().zip(rows) {
+                let size = self.spec[field].nbytes();
+                self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
+            }
+            for (base, &weight) in self.base[slot..slot + count].iter_mut().zip(&init_w[done..]) {
+                *base = weight as f32;
+            }
+            done += count;
+        }
+        Ok(self.id(serial, first as u32))
+    }
+
+    /// Whether rewards and initial weights of entries from step `first` on are good ones.
+    ///
+    /// # Errors
+    /// [`Error::Value`] that names the step.
+    pub(super) fn check_rows(&self, rows: Rows<'_>, init_w: &[f64], first: usize) -> Result<()> {
+        for (row, &weight) in init_w.iter().enumerate() {
+            if !((weight as f32).is_finite() && weight >= 0.0) {
+                let got = format!("{weight} at step {}", first + row);
+                return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
+            }
+        }
+        let rewards = rows[Field::Reward.index()].as_chunks::<4>().0;
+        let dims = self.spec.reward_dims().max(1);
+        for (at, reward) in rewards.iter().map(|word| f32::from_ne_bytes(*word)).enumerate() {
+            if !reward.is_finite() {
+                let got = format!("{reward} at step {}", first + at / dims);
+                return Err(Error::value("reward", "finite numbers", got));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops an open episode with its entries.
+    ///
+    /// # Errors
+    /// [`Error::State`] when it is not open.
+    pub fn abort(&mut self, serial: u64) -> Result<()> {
+        let index = self.open_index(serial)?;
+        let episode = self.forget(index);
+        self.used_by_open -= episode.len();
+        self.ring.put_back(episode.reserve);
+        for extent in episode.extents().iter().rev() {
+            self.ring.put_back(extent.run);
+        }
+        Ok(())
+    }
+
+    /// Drops all episodes, open ones too. Ids go on from where they were.
+    pub fn clear(&mut self) {
+        while self.evict_oldest() {}
+        for index in std::mem::take(&mut self.open) {
+            self.forget(index);
+        }
+        self.used_by_open = 0;
+        self.ring = Ring::new(self.capacity as u32);
+    }
+
+    /// Evicts the oldest closed episodes until `count` slots are free.
+    ///
+    /// # Errors
+    /// [`Error::State`], and nothing is evicted, when open episodes leave no room.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        self.check_room(count)?;
+        while self.used + count > self.capacity && self.evict_oldest() {}
+        Ok(())
+    }
+
+    /// Whether `count` entries fit beside those of open episodes.
+    ///
+    /// # Errors
+    /// [`Error::State`] when they do not.
+    pub(super) fn check_room(&self, count: usize) -> Result<()> {
+        if self.used_by_open + count > self.capacity {
+            return Err(Error::State(format!(
+                "no room for {count} more: open episodes hold {} of max_step={} entries; close or abort \
+                 one, or make a larger memory",
+                self.used_by_open, self.capacity
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes at most `count` neighbouring slots for the next entries of an open episode. There must be
+    /// room.
+    pub(super) fn take(&mut self, index: u32, count: usize) -> Run {
+        let count = count as u32;
+        if self.episodes[index as usize].reserve.len == 0 {
+            let run = self.ring.take(count.max(RESERVE)).unwrap_or_else(|| self.take_back(index));
+            self.episodes[index as usize].reserve = run;
+        }
+        let episode = &mut self.episodes[index as usize];
+        let run = episode.reserve.split_front(count);
+        let step = episode.len() as u64;
+        episode.push(run);
+        let places = &mut self.places[run.start as usize..run.end() as usize];
+        for (step, place) in (step..).zip(places) {
+            *place = u64::from(index) << 32 | step;
+        }
+        self.used += run.len as usize;
+        self.used_by_open += run.len as usize;
+        run
+    }
+
+    /// Half of the largest reserve that another open episode holds.
+    fn take_back(&mut self, index: u32) -> Run {
+        let others = self.open.iter().copied().filter(|&other| other != index);
+        let richest = others.max_by_key(|&other| self.episodes[other as usize].reserve.len);
+        richest
+            .map_or(Run::default(), |other| self.episodes[other as usize].reserve.split_back_half())
+    }
+
+    /// Moves an open episode among the closed ones.
+    pub(super) fn finish(&mut self, index: u32) {
+        let episode = &mut self.episodes[index as usize];
+        self.used_by_open -= episode.len();
+        self.ring.put_back(std::mem::take(&mut episode.reserve));
+        self.open.retain(|&open| open != index);
+        self.closed.push_back(index);
+        let limit = self.settings.max_episode;
+        while limit > 0 && self.closed.len() > limit {
+            self.evict_oldest();
+        }
+    }
+
+    fn evict_oldest(&mut self) -> bool {
+        let Some(index) = self.closed.pop_front() else { return false };
+        let episode = self.forget(index);
+        for extent in episode.extents() {
+            let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
+            self.tree.set_run(extent.run.start as usize, zeros);
+            self.ring.give_back(extent.run);
+        }
+        true
+    }
+
+    /// Takes an episode out of the tables; its slots are for the caller to free.
+    fn forget(&mut self, index: u32) -> Episode {
+        let episode = self.episodes.remove(index as usize);
+        self.serials.remove(&episode.serial);
+        self.open.retain(|&open| open != index);
+        self.used -= episode.len();
+        episode
+    }
+
+    /// Sets the weight with which each entry is drawn to the one it was closed with, or to 0 where it
+    /// lies outside the present borders.
+    fn mask_borders(&mut self) {
+        for &index in &self.closed {
+            let episode = &self.episodes[index as usize];
+            let inside = self.settings.interior(episode.len());
+            for extent in episode.extents() {
+                let slots = extent.run.start as usize..extent.run.end() as usize;
+                let weights = self.weights[slots.clone()].iter().enumerate();
+                let masked = weights.map(|(offset, &weight)| {
+                    let valid = inside.contains(&(extent.first as usize + offset));
+                    if valid { weight } else { 0.0 }
+                });
+                self.tree.set_run(slots.start, masked);
+            }
+        }
+    }
+
+    /// One field of an episode's entries, one after the other.
+    pub fn read(&self, episode: &Episode, field: Field, out: &mut [u8]) {
+        let size = self.spec[field].nbytes();
+        for extent in episode.extents() {
+            let (start, count) = (extent.run.start as usize, extent.run.len as usize);
+            let out = &mut out[extent.first as usize * size..][..count * size];
+            self.storage.read_run(field, start, count, out);
+        }
+    }
+
+    /// The weights with which an episode's entries are drawn now.
+    pub fn read_weights<'a>(&'a self, episode: &'a Episode) -> impl Iterator<Item = f32> + 'a {
+        episode.slots().map(|slot| self.tree.get(slot))
+    }
+
+    /// Bytes reserved for entries, weights and bookkeeping.
+    pub fn nbytes(&self) -> u64 {
+        u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
+    }
+}
+
+fn nbytes(spec: &EntrySpec, max_step: usize) -> u128 {
+    (spec.entry_size() + SLOT_OVERHEAD) as u128 * max_step as u128
+}
+
+/// The error of every call that needs an open episode.
+pub fn no_episode_open() -> Error {
+    Error::State("no episode is open: call new_episode() first".into())
+}

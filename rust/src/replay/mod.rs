@@ -1,0 +1,27 @@
+//! The replay memory: a ring of whole episodes, multi-step returns, prioritized sampling.
+//!
+//! | question | file |
+//! |---|---|
+//! | what can be set | [`settings`] |
+//! | who owns bytes | [`column`], [`storage`] |
+//! | which slot is whose | [`ring`], [`episode`] |
+//! | what is an entry worth | [`returns`], [`priority`] |
+//! | which entry is drawn | [`sum_tree`] |
+//! | what a draw looks like | [`transition`] |
+//! | all of it together | [`memory`], with [`closing`] and [`amend`] |
+//!
+//! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
+
+pub mod amend;
+pub mod closing;
+pub mod column;
+pub mod episode;
+pub mod importance;
+pub mod memory;
+pub mod priority;
+pub mod returns;
+pub mod ring;
+pub mod settings;
+pub mod storage;
+pub mod sum_tree;
+pub mod transition;

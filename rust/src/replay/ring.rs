@@ -1,0 +1,139 @@
+//! Which slots are free.
+//!
+//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken in
+//! order and come back in order. With several, each takes a run ahead of what it writes, so that its
+//! episode stays contiguous in memory; what it holds unwritten can be taken back, so that not a slot is
+//! lost to anybody's reserve.
+
+use std::collections::VecDeque;
+
+/// Neighbouring slots `start .. start + len`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Run {
+    /// First slot.
+    pub start: u32,
+    /// How many.
+    pub len: u32,
+}
+
+impl Run {
+    /// One past the last slot.
+    pub fn end(self) -> u32 {
+        self.start + self.len
+    }
+
+    /// Takes at most `count` slots off the front.
+    #[must_use]
+    pub fn split_front(&mut self, count: u32) -> Self {
+        let len = count.min(self.len);
+        let front = Self { start: self.start, len };
+        self.start += len;
+        self.len -= len;
+        front
+    }
+
+    /// Takes the back half, rounded up.
+    #[must_use]
+    pub fn split_back_half(&mut self) -> Self {
+        let len = self.len.div_ceil(2);
+        self.len -= len;
+        Self { start: self.end(), len }
+    }
+}
+
+/// The queue of free slots.
+#[derive(Debug)]
+pub struct Ring {
+    free: VecDeque<Run>,
+}
+
+impl Ring {
+    /// All slots free.
+    pub fn new(slots: u32) -> Self {
+        Self { free: VecDeque::from([Run { start: 0, len: slots }]) }
+    }
+
+    /// Takes at most `count` neighbouring slots, from the front.
+    pub fn take(&mut self, count: u32) -> Option<Run> {
+        let front = self.free.front_mut()?;
+        let run = front.split_front(count);
+        if front.len == 0 {
+            self.free.pop_front();
+        }
+        (run.len > 0).then_some(run)
+    }
+
+    /// Gives slots back to the end of the queue, to be written last.
+    pub fn give_back(&mut self, run: Run) {
+        match self.free.back_mut() {
+            Some(back) if back.end() == run.start => back.len += run.len,
+            _ if run.len > 0 => self.free.push_back(run),
+            _ => {}
+        }
+    }
+
+    /// Returns slots to the front of the queue, as if they had not been taken.
+    pub fn put_back(&mut self, run: Run) {
+        match self.free.front_mut() {
+            Some(front) if run.end() == front.start => {
+                front.start = run.start;
+                front.len += run.len;
+            }
+            _ if run.len > 0 => self.free.push_front(run),
+            _ => {}
+        }
+    }
+
+    /// Free slots.
+    pub fn len(&self) -> usize {
+        self.free.iter().map(|run| run.len as usize).sum()
+    }
+
+    /// Whether no slot is free.
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writer_goes_round_in_order() {
+        let mut ring = Ring::new(4);
+        assert_eq!(ring.take(3), Some(Run { start: 0, len: 3 }));
+        ring.give_back(Run { start: 0, len: 2 });
+        assert_eq!(ring.take(3), Some(Run { start: 3, len: 1 }));
+        assert_eq!(ring.take(3), Some(Run { start: 0, len: 2 }));
+        assert_eq!(ring.take(1), None);
+    }
+
+    #[test]
+    fn what_is_put_back_comes_next() {
+        let mut ring = Ring::new(10);
+        let run = ring.take(6);
+        assert_eq!(run, Some(Run { start: 0, len: 6 }));
+        ring.put_back(Run { start: 2, len: 4 });
+        assert_eq!(ring.take(8), Some(Run { start: 2, len: 8 }));
+    }
+
+    #[test]
+    fn neighbours_merge_and_empty_runs_vanish() {
+        let mut ring = Ring::new(0);
+        assert_eq!(ring.take(1), None);
+        ring.give_back(Run { start: 5, len: 0 });
+        ring.put_back(Run { start: 5, len: 0 });
+        assert!(ring.is_empty() || ring.len() == 0);
+        ring.give_back(Run { start: 5, len: 2 });
+        ring.give_back(Run { start: 7, len: 1 });
+        assert_eq!(ring.take(9), Some(Run { start: 5, len: 3 }));
+    }
+
+    #[test]
+    fn half_a_reserve_is_at_least_one_slot() {
+        let mut run = Run { start: 8, len: 1 };
+        assert_eq!(run.split_back_half(), Run { start: 8, len: 1 });
+        assert_eq!(run.len, 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! The settable properties of a memory.
+
+use crate::error::{Error, Result};
+use crate::spec::FIELDS;
+
+/// Flags of a cache: the seven fields of prev, then those of next.
+pub const FLAGS: usize = 2 * FIELDS;
+
+/// The settings in force. An episode keeps the ones it was closed with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Exponent of the priority, alpha in the PER paper.
+    pub priority_exponent: f64,
+    /// Lambda of the multi-step return.
+    pub mix_lambda: f64,
+    /// States stacked in a sample.
+    pub frame_stack: usize,
+    /// Steps between prev and next.
+    pub multi_step: usize,
+    /// Samples in a cache.
+    pub cache_size: usize,
+    /// Closed episodes held at most; 0 is no limit.
+    pub max_episode: usize,
+    /// Whether a server gives samples of a cache more than once.
+    pub reuse_cache: bool,
+    /// Gamma of each reward dimension.
+    pub discount_factor: Vec<f64>,
+    /// Coefficient of each reward dimension in the priority.
+    pub reward_coeff: Vec<f64>,
+    /// Which fields samples carry.
+    pub cache_flags: [bool; FLAGS],
+}
+
+impl Settings {
+    /// The defaults for a reward of so many dimensions.
+    pub fn new(reward_dims: usize) -> Self {
+        Self {
+            priority_exponent: 0.5,
+            mix_lambda: 1.0,
+            frame_stack: 1,
+            multi_step: 1,
+            cache_size: 32,
+            max_episode: 0,
+            reuse_cache: false,
+            discount_factor: vec![1.0; reward_dims],
+            reward_coeff: vec![1.0; reward_dims],
+            cache_flags: [true; FLAGS],
+        }
+    }
+
+    /// Sets the priority exponent.
+    ///
+    /// # Errors
+    /// [`Error::Value`] unless finite and >= 0.
+    pub fn set_priority_exponent(&mut self, value: f64) -> Result<()> {
+        self.priority_exponent = finite_from_zero("priority_exponent", value)?;
+        Ok(())
+    }
+
+    /// Sets lambda.
+    ///
+    /// # Errors
+    /// [`Error::Value`] unless in [0, 1].
+    pub fn set_mix_lambda(&mut self, value: f64) -> Result<()> {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(Error::value("mix_lambda", "a number in [0, 1]", value));
+        }
+        self.mix_lambda = value;
+        Ok(())
+    }
+
+    /// Sets gamma: one number for all dimensions, or the leading ones.
+    ///
+    /// # Errors
+    /// [`Error::Value`] unless all are finite and >= 0 and there are not too many.
+    pub fn set_discount_factor(&mut self, values: &Leading) -> Result<()> {
+        for &value in values.as_slice() {
+            finite_from_zero("discount_factor", value)?;
+        }
+        values.write("discount_factor", &mut self.discount_factor)
+    }
+
+    /// Sets the coefficients of the priority: one number for all dimensions, or the leading ones.
+    ///
+    /// # Errors
+    /// [`Error::Value`] unless all are finite and there are not too many.
+    pub fn set_reward_coeff(&mut self, values: &Leading) -> Result<()> {
+        for &value in values.as_slice() {
+            if !value.is_finite() {
+                return Err(Error::value("reward_coeff", "finite numbers", value));
+            }
+        }
+        values.write("reward_coeff", &mut self.reward_coeff)
+    }
+
+    /// Sets the leading cache flags.
+    ///
+    /// # Errors
+    /// [`Error::Value`] for more than 14.
+    pub fn set_cache_flags(&mut self, flags: &[bool]) -> Result<()> {
+        let Some(leading) = self.cache_flags.get_mut(..flags.len()) else {
+            let got = format!("{} flags", flags.len());
+            return Err(Error::value("cache_flags", "at most 14 flags", got));
+        };
+        leading.copy_from_slice(flags);
+        Ok(())
+    }
+
+    /// Entries of an episode of `length` that lie inside its borders, and so have both a whole stack
+    /// before them and a `next` after them.
+    pub fn interior(&self, length: usize) -> std::ops::Range<usize> {
+        let end = length.saturating_sub(self.multi_step);
+        (self.frame_stack - 1).min(end)..end
+    }
+}
+
+/// A value for some of the reward dimensions.
+#[derive(Debug, Clone)]
+pub enum Leading {
+    /// One number for all dimensions.
+    All(f64),
+    /// Numbers for the leading dimensions; the others keep theirs.
+    Some(Vec<f64>),
+}
+
+impl Leading {
+    fn as_slice(&self) -> &[f64] {
+        match self {
+            Self::All(value) => std::slice::from_ref(value),
+            Self::Some(values) => values,
+        }
+    }
+
+    fn write(&self, name: &str, target: &mut [f64]) -> Result<()> {
+        let dims = target.len();
+        match self {
+            Self::All(value) => target.fill(*value),
+            Self::Some(values) => {
+                let Some(leading) = target.get_mut(..values.len()) else {
+                    let expected = format!("at most {dims} numbers, one a reward dimension");
+                    return Err(Error::value(name, expected, format!("{} numbers", values.len())));
+                };
+                leading.copy_from_slice(values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number, when it is finite and not negative.
+///
+/// # Errors
+/// [`Error::Value`] otherwise.
+pub fn finite_from_zero(name: &str, value: f64) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(value)
+    } else {
+        Err(Error::value(name, "a finite number >= 0", value))
+    }
+}

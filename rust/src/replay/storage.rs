@@ -1,0 +1,133 @@
+//! The bytes of entries: large fields by column, the small ones together in one record.
+//!
+//! A sample reads all fields of an entry. One record for the small ones makes that one or two cache
+//! lines instead of seven; a column for each large field makes a stack of frames one copy.
+
+use crate::error::Result;
+use crate::replay::column::Column;
+use crate::spec::{EntrySpec, FIELDS, Field};
+
+/// Fields of at most so many bytes share the record: two cache lines.
+const RECORD_FIELD: usize = 128;
+
+/// Where a field lies: in `columns[column]`, `offset` bytes into rows of `stride` bytes.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    column: usize,
+    offset: usize,
+    stride: usize,
+    size: usize,
+}
+
+/// Rows of entries, addressed by slot.
+#[derive(Debug)]
+pub struct Storage {
+    homes: [Home; FIELDS],
+    columns: Vec<Column<u8>>,
+}
+
+impl Storage {
+    /// Reserves `slots` rows.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Memory`] when the system refuses.
+    pub fn new(spec: &EntrySpec, slots: usize) -> Result<Self> {
+        let mut homes = [Home { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
+        let mut strides = vec![0];
+        for field in Field::ALL {
+            let size = spec[field].nbytes();
+            let home = &mut homes[field.index()];
+            home.size = size;
+            if size <= RECORD_FIELD {
+                home.offset = strides[0];
+                strides[0] += size;
+            } else {
+                home.column = strides.len();
+                strides.push(size);
+            }
+        }
+        for home in &mut homes {
+            home.stride = strides[home.column];
+        }
+        let columns = strides.iter().map(|stride| Column::new(stride.saturating_mul(slots)));
+        Ok(Self { homes, columns: columns.collect::<Result<_>>()? })
+    }
+
+    /// One field of one entry.
+    #[inline]
+    pub fn field(&self, field: Field, slot: usize) -> &[u8] {
+        let home = self.homes[field.index()];
+        let start = slot * home.stride + home.offset;
+        &self.columns[home.column][start..start + home.size]
+    }
+
+    /// One field of one entry, to be written.
+    #[inline]
+    pub fn field_mut(&mut self, field: Field, slot: usize) -> &mut [u8] {
+        let home = self.homes[field.index()];
+        let start = slot * home.stride + home.offset;
+        &mut self.columns[home.column][start..start + home.size]
+    }
+
+    /// Copies one field of the `count` entries from `slot` on into `out`, one after the other.
+    pub fn read_run(&self, field: Field, slot: usize, count: usize, out: &mut [u8]) {
+        let home = self.homes[field.index()];
+        if home.size == 0 || count == 0 {
+            return;
+        }
+        if home.stride == home.size {
+            out.copy_from_slice(
+                &self.columns[home.column][slot * home.size..][..count * home.size],
+            );
+            return;
+        }
+        self.gather(field, slot..slot + count, out);
+    }
+
+    /// Copies `values`, one after the other, into one field of the entries from `slot` on.
+    pub fn write_run(&mut self, field: Field, slot: usize, values: &[u8]) {
+        let home = self.homes[field.index()];
+        if home.size == 0 {
+            return;
+        }
+        if home.stride == home.size {
+            self.columns[home.column][slot * home.size..][..values.len()].copy_from_slice(values);
+            return;
+        }
+        for (row, value) in values.chunks_exact(home.size).enumerate() {
+            self.field_mut(field, slot + row).copy_from_slice(value);
+        }
+    }
+
+    /// Copies one field of the entries in `slots` into `out`, one after the other.
+    pub fn gather(&self, field: Field, slots: impl Iterator<Item = usize>, out: &mut [u8]) {
+        // A copy whose size the compiler knows is one or two moves, not a call; most fields have one
+        // of these sizes.
+        match self.homes[field.index()].size {
+            0 => {}
+            1 => self.gather_sized::<1>(field, slots, out),
+            4 => self.gather_sized::<4>(field, slots, out),
+            8 => self.gather_sized::<8>(field, slots, out),
+            16 => self.gather_sized::<16>(field, slots, out),
+            size => {
+                for (out, slot) in out.chunks_exact_mut(size).zip(slots) {
+                    out.copy_from_slice(self.field(field, slot));
+                }
+            }
+        }
+    }
+
+    fn gather_sized<const SIZE: usize>(
+        &self,
+        field: Field,
+        slots: impl Iterator<Item = usize>,
+        out: &mut [u8],
+    ) {
+        let home = self.homes[field.index()];
+        let column: &[u8] = &self.columns[home.column];
+        for (out, slot) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(slots) {
+            let start = slot * home.stride + home.offset;
+            out.copy_from_slice(&column[start..start + SIZE]);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Drawing in proportion to weights.
+
+/// Children of a node: sixteen f32 are one cache line, sixteen f64 two.
+const WIDTH: usize = 16;
+
+/// Weights with their sums, 16 wide, for draws in proportion.
+///
+/// Leaves are f32, every sum is f64 and is recomputed from its children whenever one changes, so that
+/// nothing drifts: the root stays within rounding of the sum of the leaves however many updates there
+/// were. A leaf of weight 0 is never drawn, whatever the rounding.
+///
+/// Memory: 4 bytes a leaf, and a little over half a byte for the sums.
+#[derive(Debug)]
+pub struct SumTree {
+    leaves: crate::replay::column::Column<f32>,
+    /// Sums of 16 below each, from the leaves up to the root; each padded to a multiple of 16.
+    sums: Vec<Vec<f64>>,
+    positive: usize,
+    len: usize,
+}
+
+impl SumTree {
+    /// `len` leaves of weight 0.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Memory`] when the system refuses the memory.
+    pub fn new(len: usize) -> crate::error::Result<Self> {
+        let padded = len.max(1).next_multiple_of(WIDTH);
+        let leaves = crate::replay::column::Column::new(padded)?;
+        let mut sums = Vec::new();
+        let mut nodes = padded / WIDTH;
+        loop {
+            let padded = if nodes == 1 { 1 } else { nodes.next_multiple_of(WIDTH) };
+            sums.push(vec![0.0; padded]);
+            if nodes == 1 {
+                break;
+            }
+            nodes = padded / WIDTH;
+        }
+        Ok(Self { leaves, sums, positive: 0, len })
+    }
+
+    /// Leaves.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no leaves.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The weight of a leaf.
+    #[inline]
+    pub fn get(&self, leaf: usize) -> f32 {
+        self.leaves[leaf]
+    }
+
+    /// The sum of all weights.
+    #[inline]
+    pub fn total(&self) -> f64 {
+        self.sums[self.sums.len() - 1][0]
+    }
+
+    /// Leaves with a weight above 0.
+    pub fn positive(&self) -> usize {
+        self.positive
+    }
+
+    /// The smallest weight above 0, or 0 when there is none.
+    ///
+    /// # Complexity
+    /// O(len).
+    pub fn smallest(&self) -> f32 {
+        let positive = self.leaves.iter().copied().filter(|&weight| weight > 0.0);
+        let smallest = positive.fold(f32::INFINITY, f32::min);
+        if smallest.is_finite() { smallest } else { 0.0 }
+    }
+
+    /// Sets the leaves from `first` on to `weights`, each finite and >= 0.
+    ///
+    /// # Complexity
+    /// O(n + log len) for n weights.
+    pub fn set_run(&mut self, first: usize, weights: impl ExactSizeIterator<Item = f32>) {
+        let mut nodes = first / WIDTH..(first + weights.len()).div_ceil(WIDTH);
+        if nodes.is_empty() {
+            return;
+        }
+        let leaves = &mut self.leaves[first..first + weights.len()];
+        for (leaf, weight) in leaves.iter_mut().zip(weights) {
+            self.positive -= usize::from(*leaf > 0.0);
+            self.positive += usize::from(weight > 0.0);
+            *leaf = weight;
+        }
+        for level in 0..self.sums.len() {
+            for node in nodes.clone() {
+                self.refresh(level, node);
+            }
+            nodes = nodes.start / WIDTH..nodes.end.div_ceil(WIDTH);
+        }
+    }
+
+    /// Sets one leaf, and no sum: [`Self::refresh_above`] must follow.
+    fn set_leaf(&mut self, leaf: usize, weight: f32) {
+        let old = std::mem::replace(&mut self.leaves[leaf], weight);
+        self.positive -= usize::from(old > 0.0);
+        self.positive += usize::from(weight > 0.0);
+    }
+
+    /// Sets scattered leaves, each weight finite and >= 0. The last of a leaf's weights counts.
+    ///
+    /// # Complexity
+    /// O(n log len) at worst; sums shared by many leaves are made once.
+    pub fn set_many(&mut self, weights: &[(usize, f32)]) {
+        for &(leaf, weight) in weights {
+            self.set_leaf(leaf, weight);
+        }
+        let mut nodes: Vec<usize> = weights.iter().map(|(leaf, _)| leaf / WIDTH).collect();
+        for level in 0..self.sums.len() {
+            // Neighbours often share a parent; a level smaller than the list surely does.
+            if nodes.len() > self.sums[level].len() / WIDTH {
+                nodes.sort_unstable();
+            }
+            nodes.dedup();
+            for node in &mut nodes {
+                self.refresh(level, *node);
+                *node /= WIDTH;
+            }
+        }
+    }
+
+    fn refresh(&mut self, level: usize, node: usize) {
+        let start = node * WIDTH;
+        self.sums[level][node] = match level {
+            0 => self.leaves[start..start + WIDTH].iter().map(|&weight| f64::from(weight)).sum(),
+            _ => self.sums[level - 1][start..start + WIDTH].iter().sum(),
+        };
+    }
+
+    /// Finds the leaf under each target: leaf i for targets in `[sum of those before, that + i's)`.
+    ///
+    /// On return each target holds its leaf. All targets descend together, level by level, so that the
+    /// waits for memory of one overlap with those of the others.
+    ///
+    /// # Panics
+    /// When no leaf has a weight above 0.
+    ///
+    /// # Complexity
+    /// O(n log len).
+    pub fn find(&self, targets: &[f64], found: &mut Vec<u32>) {
+        assert!(self.positive > 0, "nothing can be drawn from weights that are all 0");
+        found.clear();
+        found.resize(targets.len(), 0);
+        let mut rest = targets.to_vec();
+        for sums in self.sums.iter().rev().skip(1) {
+            for (node, rest) in found.iter_mut().zip(&mut rest) {
+                let children = &sums[*node as usize * WIDTH..][..WIDTH];
+                *node = *node * WIDTH as u32 + descend(children, rest, |&sum| sum);
+            }
+        }
+        for (node, rest) in found.iter_mut().zip(&mut rest) {
+            let children = &self.leaves[*node as usize * WIDTH..][..WIDTH];
+            *node = *node * WIDTH as u32 + descend(children, rest, |&weight| f64::from(weight));
+        }
+    }
+}
+
+/// The child under `rest`, from which what lies before that child is taken off.
+#[inline]
+fn descend<T>(children: &[T], rest: &mut f64, weight: impl Fn(&T) -> f64) -> u32 {
+    let mut before = 0.0;
+    let mut sum = 0.0;
+    let mut child = 0;
+    for each in children {
+        sum += weight(each);
+        // Without branches: a child is passed when all up to it lies at or below the target.
+        let passed = sum <= *rest;
+        child += usize::from(passed);
+        before = if passed { sum } else { before };
+    }
+    if child == children.len() {
+        // Rounding put the target at or past the end: the last child that can be drawn is meant.
+        child = children.iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
+        *rest = weight(&children[child]);
+    } else {
+        *rest -= before;
+    }
+    child as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_at_a_border_belongs_to_the_leaf_after_it() {
+        let mut tree = SumTree::new(40).unwrap();
+        tree.set_many(&[(3, 1.0), (20, 2.0), (39, 4.0)]);
+        let mut found = Vec::new();
+        tree.find(&[0.0, 0.999, 1.0, 2.999, 3.0, 6.999, 7.0, 1e9], &mut found);
+        assert_eq!(found, [3, 3, 20, 20, 39, 39, 39, 39]);
+        assert_eq!((tree.total(), tree.positive(), tree.smallest()), (7.0, 3, 1.0));
+    }
+
+    #[test]
+    fn a_tree_of_one_leaf_works() {
+        let mut tree = SumTree::new(1).unwrap();
+        tree.set_run(0, [0.5].into_iter());
+        let mut found = Vec::new();
+        tree.find(&[0.25], &mut found);
+        assert_eq!(found, [0]);
+    }
+}

@@ -1,0 +1,149 @@
+//! What one entry looks like: dtype and shape of its seven fields.
+
+use crate::error::{Error, Result};
+
+/// The fields of an entry, in the order of the public tuples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// State, `s`.
+    State,
+    /// Action, `a`.
+    Action,
+    /// Reward, `r`.
+    Reward,
+    /// Probability of the action, `p`.
+    Prob,
+    /// Value, `v`.
+    Value,
+    /// Multi-step return, `q`.
+    Qvest,
+    /// Info, `i`.
+    Info,
+}
+
+/// Fields of an entry.
+pub const FIELDS: usize = 7;
+
+impl Field {
+    /// All fields, in order.
+    pub const ALL: [Self; FIELDS] =
+        [Self::State, Self::Action, Self::Reward, Self::Prob, Self::Value, Self::Qvest, Self::Info];
+
+    /// Position in the public tuples.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The long name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Action => "action",
+            Self::Reward => "reward",
+            Self::Prob => "prob",
+            Self::Value => "value",
+            Self::Qvest => "qvest",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// dtype and shape of one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldSpec {
+    /// The dtype in NumPy's array-protocol notation, native byte order.
+    pub dtype: String,
+    /// Bytes of one element.
+    pub itemsize: usize,
+    /// Shape of one entry's value; empty for a scalar.
+    pub shape: Vec<usize>,
+}
+
+impl FieldSpec {
+    /// Elements of one entry's value.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Bytes of one entry's value.
+    pub fn nbytes(&self) -> usize {
+        self.itemsize * self.elements()
+    }
+
+    fn is_float32(&self) -> bool {
+        self.itemsize == 4 && self.dtype.ends_with("f4")
+    }
+}
+
+/// The seven fields of an entry, checked against each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySpec {
+    fields: [FieldSpec; FIELDS],
+}
+
+impl EntrySpec {
+    /// Checks dtypes and shapes.
+    ///
+    /// # Errors
+    /// [`Error::Type`] when reward, prob, value or qvest is not float32; [`Error::Value`] when a shape
+    /// does not fit: reward has at most one dimension, prob none, value and qvest reward's shape or
+    /// size 0.
+    pub fn new(fields: [FieldSpec; FIELDS]) -> Result<Self> {
+        let spec = Self { fields };
+        for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
+            if !spec[field].is_float32() {
+                let name = format!("{}_buf", field.name());
+                return Err(Error::kind(name, "float32", &spec[field].dtype));
+            }
+        }
+        let reward = &spec[Field::Reward].shape;
+        if reward.len() > 1 {
+            return Err(Error::value("reward_buf", "shape () or (R,)", shape_text(reward)));
+        }
+        if !spec[Field::Prob].shape.is_empty() {
+            return Err(Error::value("prob_buf", "shape ()", shape_text(&spec[Field::Prob].shape)));
+        }
+        for field in [Field::Value, Field::Qvest] {
+            let shape = &spec[field].shape;
+            if shape != reward && spec[field].elements() != 0 {
+                let name = format!("{}_buf", field.name());
+                let expected = format!("reward's shape {} or size 0", shape_text(reward));
+                return Err(Error::value(name, expected, shape_text(shape)));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Bytes of one entry: the plain sum of its fields.
+    pub fn entry_size(&self) -> usize {
+        self.fields.iter().map(FieldSpec::nbytes).sum()
+    }
+
+    /// Reward dimensions; 1 for a scalar reward.
+    pub fn reward_dims(&self) -> usize {
+        self[Field::Reward].elements()
+    }
+
+    /// Whether returns can be computed: value and qvest have reward's size.
+    pub fn has_values(&self) -> bool {
+        let dims = self.reward_dims();
+        self[Field::Value].elements() == dims && self[Field::Qvest].elements() == dims
+    }
+}
+
+impl std::ops::Index<Field> for EntrySpec {
+    type Output = FieldSpec;
+
+    fn index(&self, field: Field) -> &FieldSpec {
+        &self.fields[field.index()]
+    }
+}
+
+/// A shape as Python writes it.
+pub fn shape_text(shape: &[usize]) -> String {
+    if let [only] = shape {
+        return format!("({only},)");
+    }
+    let parts: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    format!("({})", parts.join(", "))
+}
