@@ -1,0 +1,102 @@
+# The only definition of each check: CI, hooks and people call these targets.
+# They need Python >= 3.11 and Rust, and set up the rest in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too. Left empty, they are
+# skipped: the registry's own build for Linux is several GB.
+TORCH ?=
+# Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
+ARGS ?=
+# Compiling Rust takes memory: one job a core is what a small machine bears.
+export CARGO_BUILD_JOBS ?= 2
+
+CORE := python/cogrs/_core.abi3.so
+NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+# -- set-up ----------------------------------------------------------------------------------------
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cogrs needs Python >= 3.11 and this is %d.%d: make PYTHON=/path/to/another" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(CORE): Cargo.toml Cargo.lock pyproject.toml README.md $(VENV)/dev.stamp $(shell find rust/src -name '*.rs')
+	@command -v cargo >/dev/null || { echo 'cogrs is compiled with Rust, and cargo is not there: install it from https://rustup.rs'; exit 1; }
+	VIRTUAL_ENV='$(abspath $(VENV))' $(BIN)/maturin develop --release --locked --extras demo
+	@touch $@
+
+$(VENV)/torch.stamp: | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
+	@touch $@
+
+setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## make .venv and compile the extension into it
+
+# -- the two commands of the README ------------------------------------------------------------------
+
+demo: setup ## learn CartPole from prioritized replay, with a learning curve at the end
+	$(BIN)/python examples/replay_local.py $(ARGS)
+
+test: test-rust test-python ## all tests
+
+# -- checks --------------------------------------------------------------------------------------------
+
+test-rust: ## the core's tests, without Python
+ifeq ($(NEXTEST),yes)
+	cargo nextest run --locked --no-default-features
+else
+	cargo test --locked --no-default-features --lib --tests
+endif
+	cargo test --locked --no-default-features --doc
+
+test-python: setup ## the package's tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## formatting, lints, types, stubs and generated code
+	cargo fmt --check
+	cargo clippy --locked --all-targets --no-default-features -- --deny warnings
+	cargo clippy --locked --all-targets -- --deny warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest cogrs._core
+	$(BIN)/python scripts/gen_protos.py --check
+
+format: setup ## put code into the form that lint asks for
+	cargo fmt
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+soak: setup ## the long forms of the tests
+ifeq ($(NEXTEST),yes)
+	cargo nextest run --locked --release --no-default-features --run-ignored all
+else
+	cargo test --locked --release --no-default-features --lib --tests -- --include-ignored
+endif
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest --timeout=3600 $(ARGS)
+
+bench: setup ## figures of this machine
+	$(BIN)/python benchmarks/replay.py $(ARGS)
+
+# -- what is made ----------------------------------------------------------------------------------------
+
+protos: $(BIN)/pip ## generate python/cogrs/api from protos
+	$(BIN)/python scripts/gen_protos.py
+
+wheel: setup ## build a wheel into dist, and use it from an empty environment
+	$(BIN)/maturin build --release --locked --out dist
+	$(BIN)/python scripts/check_wheel.py dist
+
+clean: ## remove everything that is made
+	rm -rf target dist $(VENV) .venvs $(CORE)

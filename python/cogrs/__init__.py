@@ -1,0 +1,56 @@
+"""Replay memory, batch collector and trial orchestrator for reinforcement-learning teams.
+
+Names are imported when they are first used, so that a process pays only for the parts it touches.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cogrs._core import __version__
+    from cogrs.replay import (
+        Batch,
+        Entry,
+        Episode,
+        ReplayMemory,
+        ReplayWriter,
+        Sample,
+        importance_weights,
+    )
+
+_HOMES = {
+    "Batch": "cogrs.replay",
+    "Entry": "cogrs.replay",
+    "Episode": "cogrs.replay",
+    "ReplayMemory": "cogrs.replay",
+    "ReplayWriter": "cogrs.replay",
+    "Sample": "cogrs.replay",
+    "__version__": "cogrs._core",
+    "importance_weights": "cogrs.replay",
+}
+
+__all__ = [
+    "Batch",
+    "Entry",
+    "Episode",
+    "ReplayMemory",
+    "ReplayWriter",
+    "Sample",
+    "__version__",
+    "importance_weights",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cogrs' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,473 @@
+"""The compiled core. Private: import these names from `cogrs`."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from cogrs.replay.batch import Batch, Episode, Sample
+
+__all__ = ["ReplayMemory", "ReplayWriter", "__debug_build__", "__version__", "importance_weights"]
+
+__version__: str
+"""The version of the package, as in Cargo.toml."""
+__debug_build__: bool
+"""True when the core was compiled without optimisation: never measure such a build."""
+
+_Float32: TypeAlias = npt.NDArray[np.float32]
+_Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
+
+# -- memory.rs ------------------------------------------------------------------------------------
+
+@final
+class ReplayMemory:
+    """A ring of whole episodes with prioritized sampling.
+
+    An entry is (s, a, r, p, v, q, i): state, action, reward, prob of the action, value, qvest (the
+    multi-step return, computed when the episode is closed) and info. The seven templates fix dtype
+    and shape of each; only those are taken from them.
+
+    Any thread may call any method. The episode that `new_episode`, `add_entry`, ... speak of is the
+    memory's own; `writer()` gives more of them, to be filled side by side.
+
+    Returns and priorities (T entries, each reward dimension d on its own; gamma is
+    `discount_factor`, lambda `mix_lambda`, b the bootstrap value or 0)::
+
+        q[T-1] = r[T-1] + gamma * b
+        q[t]   = r[t] + gamma * (lambda * q[t+1] + (1 - lambda) * v[t+1])
+        weight[t] = init_w[t] * multiplier * error[t] ** priority_exponent
+        error[t]  = sum_d coeff[d] * |q[t,d] - v[t,d]|, and 0 where that is negative
+
+    with weight 0 for t < frame_stack - 1 and for t >= T - multi_step, so that a sample never leaves
+    its episode. The first two are the lambda-return (Sutton and Barto, section 12.1), the last the
+    proportional priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
+
+    Args:
+        state_buf: Template, any dtype of fixed size and any shape.
+        action_buf: Template, any dtype of fixed size and any shape.
+        reward_buf: Template, float32, shape () or (R,).
+        prob_buf: Template, float32, shape ().
+        value_buf: Template, float32, of reward's shape; or of size 0, and then episodes can only be
+            closed with `do_update_value=False, do_update_weight=False`.
+        qvest_buf: Template, as `value_buf`.
+        info_buf: Template, any dtype of fixed size and any shape.
+        max_step: Entries held at most, 0 or more. Their memory is reserved here and used as it is
+            written.
+        uuid: 32-bit number that names this memory; drawn from the system's random source if None.
+        seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
+        allow_overcommit: Skip the comparison with the memory that the machine has available.
+
+    Raises:
+        TypeError: A template has object dtype, or reward, prob, value or qvest is not float32.
+        ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
+        MemoryError: `max_step` entries take more memory than is available.
+    """
+
+    def __new__(
+        cls,
+        state_buf: npt.ArrayLike,
+        action_buf: npt.ArrayLike,
+        reward_buf: npt.ArrayLike,
+        prob_buf: npt.ArrayLike,
+        value_buf: npt.ArrayLike,
+        qvest_buf: npt.ArrayLike,
+        info_buf: npt.ArrayLike,
+        max_step: int,
+        *,
+        uuid: int | None = None,
+        seed: int | None = None,
+        allow_overcommit: bool = False,
+    ) -> Self: ...
+
+    # What it is.
+    @property
+    def state_buf(self) -> npt.NDArray[Any]:
+        """Template of state: zeros of its dtype and shape."""
+    @property
+    def action_buf(self) -> npt.NDArray[Any]:
+        """Template of action: zeros of its dtype and shape."""
+    @property
+    def reward_buf(self) -> _Float32:
+        """Template of reward: zeros, float32, shape () or (R,)."""
+    @property
+    def prob_buf(self) -> _Float32:
+        """Template of prob: zero, float32, shape ()."""
+    @property
+    def value_buf(self) -> _Float32:
+        """Template of value: zeros, float32, reward's shape or size 0."""
+    @property
+    def qvest_buf(self) -> _Float32:
+        """Template of qvest: zeros, float32, reward's shape or size 0."""
+    @property
+    def info_buf(self) -> npt.NDArray[Any]:
+        """Template of info: zeros of its dtype and shape."""
+    @property
+    def entry_size(self) -> int:
+        """Bytes of one entry: the plain sum of its seven sizes."""
+    @property
+    def max_step(self) -> int:
+        """Entries held at most."""
+    @property
+    def uuid(self) -> int:
+        """32-bit number that names this memory."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved for entries, weights and bookkeeping when the memory is full."""
+
+    # What it holds.
+    @property
+    def num_entry(self) -> int:
+        """Entries held now, those of open episodes included."""
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the sampling weights of all entries that can be drawn now."""
+    @property
+    def num_sampleable(self) -> int:
+        """Entries that can be drawn now: those with a weight above 0."""
+    @property
+    def min_weight(self) -> float:
+        """Smallest weight of an entry that can be drawn now; 0.0 when there is none."""
+    def num_episode(self) -> int:
+        """Closed episodes held now."""
+    def __len__(self) -> int:
+        """Entries held now, as `num_entry`."""
+
+    # Settings: each holds for episodes closed from now on.
+    @property
+    def priority_exponent(self) -> float:
+        """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
+    @priority_exponent.setter
+    def priority_exponent(self, value: float) -> None: ...
+    @property
+    def mix_lambda(self) -> float:
+        """Lambda of the multi-step return, in [0, 1]. Default 1."""
+    @mix_lambda.setter
+    def mix_lambda(self, value: float) -> None: ...
+    @property
+    def frame_stack(self) -> int:
+        """States stacked in a sample, >= 1. Default 1. Entries it makes invalid are not drawn."""
+    @frame_stack.setter
+    def frame_stack(self, value: int) -> None: ...
+    @property
+    def multi_step(self) -> int:
+        """Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn."""
+    @multi_step.setter
+    def multi_step(self, value: int) -> None: ...
+    @property
+    def cache_size(self) -> int:
+        """Samples in a cache, >= 1. Default 32."""
+    @cache_size.setter
+    def cache_size(self, value: int) -> None: ...
+    @property
+    def max_episode(self) -> int:
+        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0."""
+    @max_episode.setter
+    def max_episode(self, value: int) -> None: ...
+    @property
+    def reuse_cache(self) -> bool:
+        """Whether a server gives the samples of a cache more than once. Default False."""
+    @reuse_cache.setter
+    def reuse_cache(self, value: bool) -> None: ...
+    @property
+    def discount_factor(self) -> list[float]:
+        """Gamma of each reward dimension, >= 0. Default all 1.
+
+        Set a number for all dimensions, or a list; a shorter one sets the leading dimensions.
+        """
+    @discount_factor.setter
+    def discount_factor(self, value: float | Sequence[float] | npt.NDArray[Any]) -> None: ...
+    @property
+    def reward_coeff(self) -> list[float]:
+        """Coefficient of each reward dimension in the priority. Default all 1.
+
+        Set as `discount_factor` is.
+        """
+    @reward_coeff.setter
+    def reward_coeff(self, value: float | Sequence[float] | npt.NDArray[Any]) -> None: ...
+    @property
+    def cache_flags(self) -> list[bool]:
+        """Which fields samples carry: 14 flags, prev s,a,r,p,v,q,i and then next. Default all True.
+
+        A field whose flag is False has first dimension 0. A shorter list sets the leading flags.
+        """
+    @cache_flags.setter
+    def cache_flags(self, value: Sequence[bool | int] | npt.NDArray[Any]) -> None: ...
+
+    # Writing.
+    def new_episode(self) -> None:
+        """Open an episode; entries of one already open are dropped."""
+    def add_entry(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: float,
+    ) -> int:
+        """Add one entry to the open episode, by value.
+
+        When `max_step` entries are held, the oldest closed episode makes room.
+
+        Args:
+            s: State, of `state_buf`'s shape; other dtypes are converted by the 'same_kind' rule.
+            a: Action, likewise.
+            r: Reward, likewise; finite.
+            p: Probability of the action, likewise.
+            v: Value, likewise.
+            i: Info, likewise.
+            init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
+
+        Returns:
+            The entry's id: never used again, consecutive inside an episode.
+
+        Raises:
+            ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
+                `init_w` is negative or not finite. Nothing is stored.
+            TypeError: A dtype cannot be converted. Nothing is stored.
+            RuntimeError: No episode is open, or open episodes alone fill `max_step`.
+        """
+    def add_entries(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: npt.ArrayLike,
+    ) -> int:
+        """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+
+        `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
+
+        Returns:
+            The id of the first entry; the others follow one by one.
+
+        Raises:
+            ValueError: As `add_entry`, or the leading dimensions differ.
+            TypeError: As `add_entry`.
+            RuntimeError: As `add_entry`, or T entries do not fit beside the open episodes.
+        """
+    def close_episode(
+        self,
+        episodic_weight_multiplier: float = 1.0,
+        do_update_value: bool = True,
+        do_update_weight: bool = True,
+        *,
+        bootstrap_value: npt.ArrayLike | None = None,
+        final_state: npt.ArrayLike | None = None,
+        final_info: npt.ArrayLike | None = None,
+    ) -> None:
+        """Close the open episode: compute returns and weights, make it one that can be sampled.
+
+        Args:
+            episodic_weight_multiplier: Scales the weights of the episode, finite and >= 0.
+            do_update_value: Compute qvest; otherwise it is all zeros.
+            do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
+            bootstrap_value: Value of the observation after the last action, float32 of reward's
+                shape, when the episode was truncated; None when it terminated.
+            final_state: The observation after the last action. It is stored as one more entry
+                (reward 0, weight 0) that is only ever the `next` of a sample, so that the last
+                action's transition can be sampled too.
+            final_info: Info of that entry; zeros if None.
+
+        Raises:
+            ValueError: An argument is out of range or of a wrong shape, or a return or a weight is
+                not finite in float32. The episode stays open, nothing is changed.
+            RuntimeError: No episode is open; weights are asked for without values; value or qvest
+                has size 0 and an update is asked for; or there is no room for `final_state`. The
+                episode, if any, stays open, nothing is changed.
+        """
+    def abort_episode(self) -> None:
+        """Drop the open episode with its entries; without one: RuntimeError."""
+    def add_episode(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: npt.ArrayLike,
+        episodic_weight_multiplier: float = 1.0,
+        do_update_value: bool = True,
+        do_update_weight: bool = True,
+        *,
+        bootstrap_value: npt.ArrayLike | None = None,
+        final_state: npt.ArrayLike | None = None,
+        final_info: npt.ArrayLike | None = None,
+    ) -> int:
+        """Add a whole closed episode, whatever is open beside it: all of it, or nothing.
+
+        Arguments and errors as `add_entries` and `close_episode`.
+
+        Returns:
+            The id of the first entry.
+        """
+    def writer(self) -> ReplayWriter:
+        """Another writer into this memory, with an open episode of its own."""
+    def clear(self) -> None:
+        """Drop all entries, open episodes included; ids go on from where they were."""
+
+    # Correcting what was written.
+    def update_priority(self, id: _Ids, priority: float | npt.ArrayLike) -> int:
+        """Make weights anew: init_w * multiplier * priority ** priority_exponent.
+
+        Entries at the borders of an episode keep weight 0. Ids that are gone are ignored.
+
+        Args:
+            id: One id or many.
+            priority: The error without exponent, finite and >= 0, one for each id or one for all.
+
+        Returns:
+            How many of the ids were gone.
+
+        Raises:
+            ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
+                be. Nothing is changed.
+        """
+    def add_reward(self, id: int, delta: npt.ArrayLike) -> bool:
+        """Add to a stored reward, in an open or a closed episode.
+
+        In a closed episode the returns and weights of that and all earlier entries are made anew,
+        by the settings with which it was closed. Samples drawn before keep what they had.
+
+        Args:
+            id: The entry's id.
+            delta: float32 of reward's shape, finite.
+
+        Returns:
+            False when the entry is gone.
+
+        Raises:
+            ValueError: A wrong shape, a final state's id, or a return or weight that would not be
+                finite. Nothing is changed.
+        """
+
+    # Reading.
+    def get_batch(self, batch_size: int) -> Batch:
+        """Draw transitions, with replacement, each with probability weight / weight_sum.
+
+        Args:
+            batch_size: How many, B >= 1.
+
+        Returns:
+            `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with
+            `s` of shape (B, frame_stack, *state), oldest frame first (this axis is there also when
+            frame_stack is 1), the others (B, *field); weight is float32 (B,). next is `multi_step`
+            steps after prev. The arrays belong to the caller and share nothing with the memory.
+
+        Raises:
+            RuntimeError: Nothing can be drawn; the text says why.
+            ValueError: batch_size < 1.
+        """
+    def sample(self, batch_size: int) -> Sample:
+        """Draw as `get_batch` does, with more about each row.
+
+        Returns:
+            `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
+            float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
+            final state of an episode that terminated.
+
+        Raises:
+            RuntimeError: Nothing can be drawn; the text says why.
+            ValueError: batch_size < 1.
+        """
+    def episode(self, index: int) -> Episode:
+        """A copy of a closed episode.
+
+        Args:
+            index: 0 is the oldest, -1 the newest.
+
+        Raises:
+            IndexError: There is no such closed episode.
+        """
+    def print_info(self) -> None:
+        """Print sizes, settings and fill to `sys.stdout`."""
+    def pub_bytes(self, topic: str | bytes, message: str | bytes) -> None:
+        """Publish a message; only the memory of a server has somewhere to publish to.
+
+        Raises:
+            RuntimeError: This memory belongs to no server.
+        """
+
+@final
+class ReplayWriter:
+    """An open episode of its own in a `ReplayMemory`; made by `ReplayMemory.writer()`.
+
+    Its methods are those of the memory. A writer that goes away drops its open episode.
+    """
+
+    def new_episode(self) -> None:
+        """See `ReplayMemory.new_episode`."""
+    def add_entry(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: float,
+    ) -> int:
+        """See `ReplayMemory.add_entry`."""
+    def add_entries(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: npt.ArrayLike,
+    ) -> int:
+        """See `ReplayMemory.add_entries`."""
+    def close_episode(
+        self,
+        episodic_weight_multiplier: float = 1.0,
+        do_update_value: bool = True,
+        do_update_weight: bool = True,
+        *,
+        bootstrap_value: npt.ArrayLike | None = None,
+        final_state: npt.ArrayLike | None = None,
+        final_info: npt.ArrayLike | None = None,
+    ) -> None:
+        """See `ReplayMemory.close_episode`."""
+    def abort_episode(self) -> None:
+        """See `ReplayMemory.abort_episode`."""
+
+# -- importance.rs --------------------------------------------------------------------------------
+
+def importance_weights(
+    weight: npt.ArrayLike,
+    *,
+    exponent: float,
+    total: float,
+    count: int,
+    normalize: Literal["batch", "all"] = "batch",
+    min_weight: float | None = None,
+) -> _Float32:
+    """Importance-sampling weights of a prioritized batch.
+
+    w = (N * P) ** -exponent with P = weight / total, divided by the largest w. Schaul et al. 2016,
+    section 3.4; their beta is `exponent`.
+
+    Args:
+        weight: Sampling weights of the batch, as `get_batch` returns them, all > 0.
+        exponent: Beta, >= 0. 1 corrects fully, 0 not at all.
+        total: Sum of all weights: `memory.weight_sum`.
+        count: N, the number of entries with a weight above 0: `memory.num_sampleable`.
+        normalize: "batch" divides by the largest w of this batch, "all" by the largest w of any
+            entry of the memory.
+        min_weight: For "all": the smallest weight above 0, `memory.min_weight`. Not needed when
+            `weight` holds all N of them.
+
+    Returns:
+        float32, shape of `weight`.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """

@@ -1,0 +1,121 @@
+"""What a replay memory gives back: named tuples of arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class Entry(NamedTuple):
+    """The seven fields of entries, one row each; every field has a long name too.
+
+    In a batch of B rows `s` has shape (B, frame_stack, *state), the others (B, *field). In an
+    episode of T entries every field has shape (T, *field).
+
+    Fields:
+        s: State, the template's dtype.
+        a: Action, the template's dtype.
+        r: Reward, float32, undiscounted.
+        p: Probability of the action, float32.
+        v: Value, float32.
+        q: Multi-step return, float32.
+        i: Info, the template's dtype.
+    """
+
+    s: npt.NDArray[Any]
+    a: npt.NDArray[Any]
+    r: npt.NDArray[np.float32]
+    p: npt.NDArray[np.float32]
+    v: npt.NDArray[np.float32]
+    q: npt.NDArray[np.float32]
+    i: npt.NDArray[Any]
+
+    @property
+    def state(self) -> npt.NDArray[Any]:
+        """`s`."""
+        return self.s
+
+    @property
+    def action(self) -> npt.NDArray[Any]:
+        """`a`."""
+        return self.a
+
+    @property
+    def reward(self) -> npt.NDArray[np.float32]:
+        """`r`."""
+        return self.r
+
+    @property
+    def prob(self) -> npt.NDArray[np.float32]:
+        """`p`."""
+        return self.p
+
+    @property
+    def value(self) -> npt.NDArray[np.float32]:
+        """`v`."""
+        return self.v
+
+    @property
+    def qvest(self) -> npt.NDArray[np.float32]:
+        """`q`."""
+        return self.q
+
+    @property
+    def info(self) -> npt.NDArray[Any]:
+        """`i`."""
+        return self.i
+
+
+class Batch(NamedTuple):
+    """Transitions: `next` is `multi_step` steps after `prev` in the same episode.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led.
+        weight: Sampling weight of prev, float32 (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+
+
+class Sample(NamedTuple):
+    """A batch with what is needed to weigh its rows and to send their errors back.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led.
+        weight: Sampling weight of prev, float32 (B,).
+        id: The id of prev's entry, uint64 (B,).
+        probability: weight / weight_sum at the draw, float64 (B,).
+        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+
+
+class Episode(NamedTuple):
+    """A closed episode of T entries, read back.
+
+    Fields:
+        entries: All fields, the final state's entry included.
+        weight: Sampling weights, float32 (T,); 0 at the borders.
+        id: Ids, uint64 (T,).
+        truncated: Whether it was closed with a bootstrap value.
+        has_final_state: Whether the last entry is the final state.
+    """
+
+    entries: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    truncated: bool
+    has_final_state: bool

@@ -1,0 +1,97 @@
+"""Arguments that are not yet arrays of the right dtype: converted, or refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def convert(
+    name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Make a C-contiguous array of `dtype` and `shape` from `value`.
+
+    Dtypes are converted by NumPy's 'same_kind' rule. Python integers may go into any integer dtype
+    that holds them. Nothing is broadcast.
+
+    Raises:
+        ValueError: Another shape, or a number that `dtype` does not hold.
+        TypeError: A dtype that cannot be converted.
+    """
+    given = _as_array(name, value, dtype, shape)
+    if given.shape != shape:
+        raise ValueError(_mismatch(name, dtype, shape, given))
+    if given.dtype == dtype:
+        return given.copy(order="C")
+    if given.dtype == object and _holds_only_integers(given) and dtype.kind in "iu":
+        raise ValueError(f"{name}: expected integers that fit {dtype}, got {value!r}")
+    from_python = not hasattr(value, "dtype") and given.dtype.kind in "iu" and dtype.kind in "iu"
+    if not from_python and not np.can_cast(given.dtype, dtype, "same_kind"):
+        raise TypeError(_mismatch(name, dtype, shape, given))
+    with np.errstate(over="ignore"):
+        made = given.astype(dtype, order="C", casting="unsafe")
+    _refuse_loss(name, given, made)
+    return made
+
+
+def numbers(name: str, value: object) -> npt.NDArray[np.float64]:
+    """Make a float64 array of zero or one dimensions from `value`.
+
+    Raises:
+        ValueError: More dimensions.
+        TypeError: Not real numbers.
+    """
+    made = reals(name, value)
+    if made.ndim > 1:
+        raise ValueError(f"{name}: expected a number or one dimension, got shape {made.shape}")
+    return made
+
+
+def reals(name: str, value: object) -> npt.NDArray[np.float64]:
+    """Make a float64 array from `value`.
+
+    Raises:
+        ValueError: A ragged sequence.
+        TypeError: Not real numbers.
+    """
+    given = _as_array(name, value, np.dtype(np.float64), None)
+    if given.size and given.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
+    return np.array(given, np.float64, order="C")
+
+
+def _as_array(
+    name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...] | None
+) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        expected = f"{dtype} {shape}" if shape is not None else f"{dtype} numbers"
+        raise ValueError(
+            f"{name}: expected {expected}, got {type(value).__name__}: {error}"
+        ) from error
+
+
+def _holds_only_integers(given: npt.NDArray[Any]) -> bool:
+    return all(type(item) is int for item in given.flat)
+
+
+def _refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
+    """Refuse what 'same_kind' lets through and yet changes the value beyond rounding."""
+    if made.dtype.kind in "iuSU":
+        lost = made != given
+    elif made.dtype.kind in "fc":
+        lost = np.isfinite(given) & ~np.isfinite(made)
+    else:
+        return
+    if np.any(lost):
+        first = given[lost].flat[0]
+        raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
+
+
+def _mismatch(
+    name: str, dtype: np.dtype[Any], shape: tuple[int, ...], given: npt.NDArray[Any]
+) -> str:
+    return f"{name}: expected {dtype} {shape}, got {given.dtype} {given.shape}"
