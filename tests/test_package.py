@@ -1,0 +1,69 @@
+"""The package as a whole: what importing it costs, and which way its arrows run."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cogrs
+
+PACKAGE = Path(cogrs.__path__[0])
+
+# Which parts of the package each part may import, besides itself.
+ALLOWED = {
+    "": {"_core", "replay"},
+    "api": set(),
+    "replay": {"_core"},
+}
+
+
+def part_of(module: str) -> str:
+    """The part of the package that a dotted name under `cogrs` lies in."""
+    return module.split(".")[1] if module.count(".") else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] == "cogrs"}
+
+
+@pytest.mark.parametrize("name", ["grpc", "google.protobuf", "zmq", "numpy", "jax", "torch"])
+def test_import_loads_nothing_that_is_not_used(name):
+    code = f"import sys, cogrs; sys.exit({name!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_using_the_replay_memory_loads_neither_grpc_nor_zmq():
+    code = (
+        "import sys, cogrs; cogrs.ReplayMemory;"
+        "sys.exit(any(name in sys.modules for name in ('grpc', 'zmq', 'jax', 'torch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_every_public_name_is_there():
+    for name in cogrs.__all__:
+        assert getattr(cogrs, name) is not None
+    assert set(cogrs.__all__) <= set(dir(cogrs))
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        cogrs.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=str)
+def test_arrows_run_one_way(path):
+    inside = path.relative_to(PACKAGE).parts
+    part = inside[0] if len(inside) > 1 else ""
+    used = {part_of(module) for module in imports_of(path)} - {part, ""}
+    parts = {name for name in used if (PACKAGE / name).is_dir() or name == "_core"}
+    assert parts <= ALLOWED[part]
