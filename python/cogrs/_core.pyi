@@ -1,5 +1,6 @@
 """The compiled core. Private: import these names from `cogrs`."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeAlias, final
 
@@ -384,6 +385,26 @@ class ReplayMemory:
 
         Raises:
             IndexError: There is no such closed episode.
+        """
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write closed episodes, settings and the state of the draws to a file.
+
+        The entries are streamed, and the file appears whole or not at all. Open episodes are left
+        out.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, allow_overcommit: bool = False) -> ReplayMemory:
+        """Make a memory from a file that `save` wrote, to go on where that stood.
+
+        Ids are those of the saved memory, and so are uuid and the sequence of draws.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It is no such file, of another version, or damaged; the text says which.
+            MemoryError: As the constructor.
         """
     def print_info(self) -> None:
         """Print sizes, settings and fill to `sys.stdout`."""

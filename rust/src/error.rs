@@ -31,6 +31,16 @@ pub enum Error {
     /// A position that is not there.
     #[error("{0}")]
     Index(String),
+    /// A file that cannot be read or written.
+    #[error("{path}: {text}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What the system said.
+        kind: std::io::ErrorKind,
+        /// The same in words.
+        text: String,
+    },
     /// More memory asked for than there is.
     #[error("{0}")]
     Memory(String),
@@ -44,6 +54,12 @@ impl Error {
             expected: expected.to_string(),
             got: got.to_string(),
         }
+    }
+
+    /// [`Error::File`] from the system's error.
+    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let path = path.display().to_string();
+        Self::File { path, kind: error.kind(), text: error.to_string() }
     }
 
     /// [`Error::Type`] from anything that prints.

@@ -1,5 +1,7 @@
 //! What one entry looks like: dtype and shape of its seven fields.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// The fields of an entry, in the order of the public tuples.
@@ -49,9 +51,9 @@ impl Field {
 }
 
 /// dtype and shape of one field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldSpec {
-    /// The dtype in NumPy's array-protocol notation, native byte order.
+    /// The dtype in NumPy's array-protocol notation; a list of fields in Python's for a structured one.
     pub dtype: String,
     /// Bytes of one element.
     pub itemsize: usize,
@@ -112,6 +114,11 @@ impl EntrySpec {
             }
         }
         Ok(spec)
+    }
+
+    /// All fields, in order.
+    pub fn fields(&self) -> &[FieldSpec; FIELDS] {
+        &self.fields
     }
 
     /// Bytes of one entry: the plain sum of its fields.

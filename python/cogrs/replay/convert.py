@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,24 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
     if given.size and given.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """Write a dtype as text that `dtype_of` reads."""
+    return dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))
+
+
+def dtype_of(text: str) -> np.dtype[Any]:
+    """Read a dtype back from its text.
+
+    Raises:
+        ValueError: The text names no dtype.
+    """
+    try:
+        descr: Any = ast.literal_eval(text) if text.startswith("[") else text
+        return np.lib.format.descr_to_dtype(descr)
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(f"dtype: expected one that NumPy knows, got {text}") from error
 
 
 def _as_array(

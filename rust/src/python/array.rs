@@ -53,13 +53,26 @@ impl Template {
         }
         let native = dtype.call_method1(intern!(py, "newbyteorder"), ("=",))?;
         let native = native.cast_into::<PyArrayDescr>()?;
+        let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
         let spec = FieldSpec {
-            dtype: native.getattr(intern!(py, "str"))?.extract()?,
+            dtype: convert.call_method1(intern!(py, "dtype_text"), (&native,))?.extract()?,
             itemsize: native.itemsize(),
             shape: array.shape().to_vec(),
         };
         let scalar = if spec.shape.is_empty() { Scalar::of(&native) } else { None };
         Ok(Self { field, spec, dtype: native.unbind(), scalar })
+    }
+
+    /// The template of a field that was saved.
+    ///
+    /// # Errors
+    /// `ValueError` when NumPy has no such dtype.
+    pub fn saved(py: Python<'_>, field: Field, spec: &FieldSpec) -> PyResult<Self> {
+        let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
+        let dtype = convert.call_method1(intern!(py, "dtype_of"), (&spec.dtype,))?;
+        let numpy = py.import(intern!(py, "numpy"))?;
+        let shape = PyTuple::new(py, &spec.shape)?;
+        Self::new(field, &numpy.call_method1(intern!(py, "empty"), (shape, dtype))?)
     }
 
     /// dtype and shape without Python.

@@ -13,6 +13,7 @@ impl From<Error> for PyErr {
             Error::Type { .. } => PyTypeError::new_err(text),
             Error::State(_) => PyRuntimeError::new_err(text),
             Error::Index(_) => PyIndexError::new_err(text),
+            Error::File { kind, .. } => std::io::Error::new(kind, text).into(),
             Error::Memory(_) => PyMemoryError::new_err(text),
         }
     }

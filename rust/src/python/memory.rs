@@ -1,6 +1,7 @@
 //! `cogrs.ReplayMemory`.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
@@ -17,6 +18,7 @@ use crate::python::batch;
 use crate::python::pen::{CloseArgs, Pen};
 use crate::python::shared::Shared;
 use crate::python::writer::ReplayWriter;
+use crate::replay::checkpoint::{self, Saved};
 use crate::replay::memory::Memory;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -35,6 +37,13 @@ impl ReplayMemory {
     /// What its handles share.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.pen.shared
+    }
+
+    fn assemble(memory: Memory, templates: [Template; FIELDS], uuid: u32) -> Self {
+        let entry_size = memory.spec().entry_size();
+        let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
+        let pen = Pen::new(Arc::new(Shared::new(memory, templates)));
+        Self { pen, entry_size, max_step, nbytes, uuid }
     }
 
     fn describe(&self) -> Result<String, std::fmt::Error> {
@@ -74,6 +83,11 @@ impl ReplayMemory {
     }
 }
 
+fn seven(templates: Vec<Template>) -> PyResult<[Template; FIELDS]> {
+    let wrong = |_| PyRuntimeError::new_err("an entry has seven fields");
+    templates.try_into().map_err(wrong)
+}
+
 fn random() -> PyResult<u64> {
     let failed =
         |error| PyRuntimeError::new_err(format!("the system's random source failed: {error}"));
@@ -81,7 +95,12 @@ fn random() -> PyResult<u64> {
 }
 
 // The signatures are those of the published interface and of Python's protocols.
-#[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
+#[allow(
+    clippy::too_many_arguments,
+    clippy::many_single_char_names,
+    clippy::unused_self,
+    clippy::needless_pass_by_value
+)]
 #[pymethods]
 impl ReplayMemory {
     #[new]
@@ -106,9 +125,7 @@ impl ReplayMemory {
         for (field, buffer) in Field::ALL.into_iter().zip(buffers) {
             templates.push(Template::new(field, buffer)?);
         }
-        let Ok(templates) = <[Template; FIELDS]>::try_from(templates) else {
-            return Err(PyRuntimeError::new_err("an entry has seven fields"));
-        };
+        let templates = seven(templates)?;
         let spec = EntrySpec::new(templates.each_ref().map(|template| template.spec().clone()))?;
         let max_step = size("max_step", max_step, 0)?;
         let uuid = match uuid {
@@ -120,11 +137,8 @@ impl ReplayMemory {
         };
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let entry_size = spec.entry_size();
         let memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
-        let nbytes = memory.nbytes();
-        let pen = Pen::new(Arc::new(Shared::new(memory, templates)));
-        Ok(Self { pen, entry_size, max_step, nbytes, uuid })
+        Ok(Self::assemble(memory, templates, uuid))
     }
 
     #[getter]
@@ -372,6 +386,23 @@ impl ReplayMemory {
             Err(_) => return Err(PyIndexError::new_err(format!("no closed episode {index}"))),
         };
         batch::episode(py, self.shared(), index)
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.shared().call(py, usize::MAX, |memory| checkpoint::save(memory, self.uuid, &path))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (path, *, allow_overcommit=false))]
+    fn load(py: Python<'_>, path: PathBuf, allow_overcommit: bool) -> PyResult<Self> {
+        let saved = py.detach(|| Saved::open(&path))?;
+        let mut templates = Vec::with_capacity(FIELDS);
+        for (field, spec) in Field::ALL.into_iter().zip(saved.fields()) {
+            templates.push(Template::saved(py, field, spec)?);
+        }
+        let uuid = saved.uuid();
+        let memory = py.detach(|| saved.load(allow_overcommit))?;
+        Ok(Self::assemble(memory, seven(templates)?, uuid))
     }
 
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {

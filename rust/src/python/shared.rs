@@ -38,12 +38,12 @@ impl Shared {
     pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
+            num_episode: AtomicUsize::new(memory.num_episode()),
+            num_entry: AtomicUsize::new(memory.num_entry()),
+            num_sampleable: AtomicUsize::new(memory.num_sampleable()),
+            weight_sum: AtomicU64::new(memory.weight_sum().to_bits()),
             memory: Mutex::new(memory),
             templates,
-            num_episode: AtomicUsize::new(0),
-            num_entry: AtomicUsize::new(0),
-            num_sampleable: AtomicUsize::new(0),
-            weight_sum: AtomicU64::new(0f64.to_bits()),
             birthplace: Birthplace::here(),
             pool: Arc::default(),
         }

@@ -1,5 +1,6 @@
 //! One episode: which slots hold its entries, and how it ended.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -66,10 +67,15 @@ impl Episode {
         &self.extents
     }
 
+    /// The slots of the entries, in order, piece by piece.
+    pub fn pieces(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let runs = self.extents.iter().map(|extent| extent.run);
+        runs.map(|run| run.start as usize..run.end() as usize)
+    }
+
     /// The slots of the entries, in order.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
-        let runs = self.extents.iter().map(|extent| extent.run);
-        runs.flat_map(|run| run.start as usize..run.end() as usize)
+        self.pieces().flatten()
     }
 
     /// Appends the slots of `run`.

@@ -9,7 +9,7 @@ use slab::Slab;
 
 use crate::error::{Error, Result};
 use crate::replay::column::{Column, available_memory};
-use crate::replay::episode::Episode;
+use crate::replay::episode::{Ending, Episode};
 use crate::replay::ring::{Ring, Run};
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -55,7 +55,7 @@ pub struct Memory {
     pub(super) closed: VecDeque<u32>,
     open: Vec<u32>,
     serials: FxHashMap<u64, u32>,
-    next_serial: u64,
+    pub(super) next_serial: u64,
     step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
 }
@@ -156,6 +156,11 @@ impl Memory {
     /// The smallest weight of an entry that can be drawn, 0 when there is none. O(`max_step`).
     pub fn min_weight(&self) -> f32 {
         self.tree.smallest()
+    }
+
+    /// The closed episodes, oldest first.
+    pub fn closed_episodes(&self) -> impl Iterator<Item = &Episode> {
+        self.closed.iter().map(|&index| &self.episodes[index as usize])
     }
 
     /// The `index`-th oldest closed episode.
@@ -338,6 +343,24 @@ impl Memory {
         }
     }
 
+    /// Adds the newest closed episode with slots for `length` entries, all of whose bytes are for the
+    /// caller to write, and returns its index. There must be room.
+    pub(super) fn restore(&mut self, serial: u64, length: usize, ending: Ending) -> u32 {
+        self.next_serial = serial;
+        self.open();
+        let index = self.serials[&serial];
+        while self.episodes[index as usize].len() < length {
+            self.take(index, length - self.episodes[index as usize].len());
+        }
+        let episode = &mut self.episodes[index as usize];
+        episode.ending = Some(ending);
+        self.ring.put_back(std::mem::take(&mut episode.reserve));
+        self.open.clear();
+        self.used_by_open = 0;
+        self.closed.push_back(index);
+        index
+    }
+
     fn evict_oldest(&mut self) -> bool {
         let Some(index) = self.closed.pop_front() else { return false };
         let episode = self.forget(index);
@@ -360,7 +383,7 @@ impl Memory {
 
     /// Sets the weight with which each entry is drawn to the one it was closed with, or to 0 where it
     /// lies outside the present borders.
-    fn mask_borders(&mut self) {
+    pub(super) fn mask_borders(&mut self) {
         for &index in &self.closed {
             let episode = &self.episodes[index as usize];
             let inside = self.settings.interior(episode.len());

@@ -8,11 +8,13 @@
 //! | what is an entry worth | [`returns`], [`priority`] |
 //! | which entry is drawn | [`sum_tree`] |
 //! | what a draw looks like | [`transition`] |
+//! | how it outlives the process | [`checkpoint`] |
 //! | all of it together | [`memory`], with [`closing`] and [`amend`] |
 //!
 //! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
 
 pub mod amend;
+pub mod checkpoint;
 pub mod closing;
 pub mod column;
 pub mod episode;

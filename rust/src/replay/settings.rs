@@ -1,5 +1,7 @@
 //! The settable properties of a memory.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::spec::FIELDS;
 
@@ -7,7 +9,7 @@ use crate::spec::FIELDS;
 pub const FLAGS: usize = 2 * FIELDS;
 
 /// The settings in force. An episode keeps the ones it was closed with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Exponent of the priority, alpha in the PER paper.
     pub priority_exponent: f64,
@@ -104,6 +106,19 @@ impl Settings {
         };
         leading.copy_from_slice(flags);
         Ok(())
+    }
+
+    /// Whether every number is one that could have been set, for a reward of so many dimensions.
+    pub fn fits(&self, reward_dims: usize) -> bool {
+        let gamma = &self.discount_factor;
+        let coeff = &self.reward_coeff;
+        let mut copy = self.clone();
+        copy.set_priority_exponent(self.priority_exponent).is_ok()
+            && copy.set_mix_lambda(self.mix_lambda).is_ok()
+            && copy.set_discount_factor(&Leading::Some(gamma.clone())).is_ok()
+            && copy.set_reward_coeff(&Leading::Some(coeff.clone())).is_ok()
+            && (gamma.len(), coeff.len()) == (reward_dims, reward_dims)
+            && self.frame_stack.min(self.multi_step).min(self.cache_size) >= 1
     }
 
     /// Entries of an episode of `length` that lie inside its borders, and so have both a whole stack

@@ -3,6 +3,8 @@
 //! A sample reads all fields of an entry. One record for the small ones makes that one or two cache
 //! lines instead of seven; a column for each large field makes a stack of frames one copy.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::replay::column::Column;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -23,6 +25,7 @@ struct Home {
 #[derive(Debug)]
 pub struct Storage {
     homes: [Home; FIELDS],
+    strides: Vec<usize>,
     columns: Vec<Column<u8>>,
 }
 
@@ -50,7 +53,25 @@ impl Storage {
             home.stride = strides[home.column];
         }
         let columns = strides.iter().map(|stride| Column::new(stride.saturating_mul(slots)));
-        Ok(Self { homes, columns: columns.collect::<Result<_>>()? })
+        let columns = columns.collect::<Result<_>>()?;
+        Ok(Self { homes, strides, columns })
+    }
+
+    /// How many columns there are: the record and one for each large field.
+    pub fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// A column's rows of some slots.
+    pub fn rows(&self, column: usize, slots: Range<usize>) -> &[u8] {
+        let stride = self.strides[column];
+        &self.columns[column][slots.start * stride..slots.end * stride]
+    }
+
+    /// The same, to be written.
+    pub fn rows_mut(&mut self, column: usize, slots: Range<usize>) -> &mut [u8] {
+        let stride = self.strides[column];
+        &mut self.columns[column][slots.start * stride..slots.end * stride]
     }
 
     /// One field of one entry.

@@ -3,6 +3,9 @@
 /// Children of a node: sixteen f32 are one cache line, sixteen f64 two.
 const WIDTH: usize = 16;
 
+/// A node's children are looked at in four groups of four.
+const GROUPS: usize = 4;
+
 /// Weights with their sums, 16 wide, for draws in proportion.
 ///
 /// Leaves are f32, every sum is f64 and is recomputed from its children whenever one changes, so that
@@ -130,11 +133,12 @@ impl SumTree {
     }
 
     fn refresh(&mut self, level: usize, node: usize) {
-        let start = node * WIDTH;
         self.sums[level][node] = match level {
-            0 => self.leaves[start..start + WIDTH].iter().map(|&weight| f64::from(weight)).sum(),
-            _ => self.sums[level - 1][start..start + WIDTH].iter().sum(),
-        };
+            0 => groups(&self.leaves.as_chunks().0[node], |&weight| f64::from(weight)),
+            _ => groups(&self.sums[level - 1].as_chunks().0[node], |&sum| sum),
+        }
+        .iter()
+        .sum();
     }
 
     /// Finds the leaf under each target: leaf i for targets in `[sum of those before, that + i's)`.
@@ -153,39 +157,53 @@ impl SumTree {
         found.resize(targets.len(), 0);
         let mut rest = targets.to_vec();
         for sums in self.sums.iter().rev().skip(1) {
-            for (node, rest) in found.iter_mut().zip(&mut rest) {
-                let children = &sums[*node as usize * WIDTH..][..WIDTH];
-                *node = *node * WIDTH as u32 + descend(children, rest, |&sum| sum);
-            }
+            descend_all(sums.as_chunks().0, found, &mut rest, |&sum| sum);
         }
-        for (node, rest) in found.iter_mut().zip(&mut rest) {
-            let children = &self.leaves[*node as usize * WIDTH..][..WIDTH];
-            *node = *node * WIDTH as u32 + descend(children, rest, |&weight| f64::from(weight));
-        }
+        descend_all(self.leaves.as_chunks().0, found, &mut rest, |&weight| f64::from(weight));
     }
 }
 
-/// The child under `rest`, from which what lies before that child is taken off.
+/// Sums of each four of a node's children.
 #[inline]
-fn descend<T>(children: &[T], rest: &mut f64, weight: impl Fn(&T) -> f64) -> u32 {
-    let mut before = 0.0;
-    let mut sum = 0.0;
-    let mut child = 0;
-    for each in children {
-        sum += weight(each);
-        // Without branches: a child is passed when all up to it lies at or below the target.
-        let passed = sum <= *rest;
-        child += usize::from(passed);
-        before = if passed { sum } else { before };
+fn groups<T>(children: &[T; WIDTH], weight: impl Fn(&T) -> f64) -> [f64; GROUPS] {
+    std::array::from_fn(|group| {
+        let [a, b, c, d] = std::array::from_fn(|at| weight(&children[group * GROUPS + at]));
+        (a + b) + (c + d)
+    })
+}
+
+/// Moves every target from its node to the child under it.
+fn descend_all<T>(
+    nodes: &[[T; WIDTH]],
+    found: &mut [u32],
+    rest: &mut [f64],
+    weight: impl Fn(&T) -> f64 + Copy,
+) {
+    for (node, rest) in found.iter_mut().zip(rest) {
+        let children = &nodes[*node as usize];
+        let group = pick(groups(children, weight), rest);
+        let four = std::array::from_fn(|at| weight(&children[group * GROUPS + at]));
+        let mut child = group * GROUPS + pick(four, rest);
+        if weight(&children[child]) <= 0.0 {
+            // Rounding put the target at or past the end: the last child that can be drawn is meant.
+            child = children.iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
+        }
+        *node = *node * WIDTH as u32 + child as u32;
     }
-    if child == children.len() {
-        // Rounding put the target at or past the end: the last child that can be drawn is meant.
-        child = children.iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
-        *rest = weight(&children[child]);
-    } else {
-        *rest -= before;
-    }
-    child as u32
+}
+
+/// Which of four the target lies in; what lies before that is taken off the target.
+#[inline]
+fn pick(four: [f64; GROUPS], rest: &mut f64) -> usize {
+    let one = four[0];
+    let two = one + four[1];
+    let three = two + four[2];
+    // Without branches, which half of the time would be mispredicted.
+    let before = [0.0, one, two, three];
+    let picked =
+        usize::from(one <= *rest) + usize::from(two <= *rest) + usize::from(three <= *rest);
+    *rest -= before[picked];
+    picked
 }
 
 #[cfg(test)]

@@ -1,0 +1,304 @@
+//! A memory in a file.
+//!
+//! ```text
+//! magic, version (u32), length of the header (u64)     little-endian
+//! header                                               postcard: what it is, and its episodes
+//! checksum of the header (u32)
+//! for each closed episode, oldest first:
+//!     all bases, all weights (f32), all rows of each column; native-endian
+//! checksum of all those (u32)
+//! ```
+//!
+//! Everything is streamed between the file and the slots; nothing is held twice.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::replay::episode::Ending;
+use crate::replay::memory::Memory;
+use crate::replay::settings::Settings;
+use crate::spec::{EntrySpec, FIELDS, FieldSpec};
+
+const MAGIC: [u8; 8] = *b"cogrs-rm";
+const VERSION: u32 = 1;
+const PREFIX: usize = MAGIC.len() + 4 + 8;
+const CHECKSUM: usize = 4;
+const BUFFER: usize = 1 << 20;
+
+/// Everything but the entries.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    little_endian: bool,
+    fields: [FieldSpec; crate::spec::FIELDS],
+    max_step: u64,
+    uuid: u32,
+    next_serial: u64,
+    rng: Xoshiro256PlusPlus,
+    /// The settings in force first, then those that episodes were closed with.
+    settings: Vec<Settings>,
+    episodes: Vec<Record>,
+}
+
+/// One closed episode.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    serial: u64,
+    length: u32,
+    settings: u32,
+    values: bool,
+    weights: bool,
+    bootstrap: Option<Box<[f64]>>,
+    final_state: bool,
+}
+
+/// Writes all closed episodes, settings and the state of the random generator to `path`. The file
+/// appears whole or not at all. Open episodes are left out.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
+    let failed = |error| Error::file(path, &error);
+    let header = postcard::to_stdvec(&header(memory, uuid))
+        .map_err(|error| failed(std::io::Error::other(error)))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut aside = builder().tempfile_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    write(memory, &header, aside.as_file_mut()).map_err(failed)?;
+    aside.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Files get the permissions that files are given here, not a temporary file's.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cogrs-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder
+}
+
+fn header(memory: &Memory, uuid: u32) -> Header {
+    let mut settings = vec![Arc::clone(memory.settings())];
+    let mut episodes = Vec::with_capacity(memory.num_episode());
+    for episode in memory.closed_episodes() {
+        let Some(ending) = &episode.ending else { continue };
+        // Episodes that share settings stand together.
+        if !settings.last().is_some_and(|last| Arc::ptr_eq(last, &ending.settings)) {
+            settings.push(Arc::clone(&ending.settings));
+        }
+        episodes.push(Record {
+            serial: episode.serial,
+            length: episode.len() as u32,
+            settings: settings.len() as u32 - 1,
+            values: ending.values,
+            weights: ending.weights,
+            bootstrap: ending.bootstrap.clone(),
+            final_state: ending.final_state,
+        });
+    }
+    Header {
+        little_endian: cfg!(target_endian = "little"),
+        fields: memory.spec().fields().clone(),
+        max_step: memory.max_step() as u64,
+        uuid,
+        next_serial: memory.next_serial,
+        rng: memory.rng.clone(),
+        settings: settings.iter().map(|settings| Settings::clone(settings)).collect(),
+        episodes,
+    }
+}
+
+fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, &mut *file);
+    out.write_all(&MAGIC)?;
+    out.write_all(&VERSION.to_le_bytes())?;
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(header)?;
+    out.write_all(&crc32fast::hash(header).to_le_bytes())?;
+    let mut checksum = Hasher::new();
+    let mut put = |bytes: &[u8]| {
+        checksum.update(bytes);
+        out.write_all(bytes)
+    };
+    for episode in memory.closed_episodes() {
+        for column in [&memory.base, &memory.weights] {
+            for slots in episode.pieces() {
+                put(bytemuck::cast_slice(&column[slots]))?;
+            }
+        }
+        for column in 0..memory.storage.columns() {
+            for slots in episode.pieces() {
+                put(memory.storage.rows(column, slots))?;
+            }
+        }
+    }
+    out.write_all(&checksum.finalize().to_le_bytes())?;
+    out.flush()?;
+    drop(out);
+    file.sync_all()
+}
+
+/// A file that has been opened and whose header is good.
+#[derive(Debug)]
+pub struct Saved {
+    path: String,
+    header: Header,
+    payload: BufReader<File>,
+}
+
+impl Saved {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read; [`Error::Value`] when it is not a whole file of this kind
+    /// and version, with the reason.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::file(path, &error);
+        let name = path.display().to_string();
+        let refused = |why: &str| Error::value(&name, "a saved replay memory", why);
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut payload = BufReader::with_capacity(BUFFER, file);
+        if size < (PREFIX + CHECKSUM) as u64 {
+            return Err(refused("a file too short to be one"));
+        }
+        let mut prefix = [0; PREFIX];
+        payload.read_exact(&mut prefix).map_err(failed)?;
+        let (magic, rest) = prefix.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(refused("a file of another kind"));
+        }
+        let (version, length) = rest.split_at(4);
+        if version != VERSION.to_le_bytes() {
+            return Err(refused(&format!("version {version:?}, this is version {VERSION}")));
+        }
+        let length = length.iter().rev().fold(0, |length, &byte| length << 8 | u64::from(byte));
+        if length > size - (PREFIX + CHECKSUM) as u64 {
+            return Err(refused("a file that was cut short"));
+        }
+        let mut header = vec![0; length as usize];
+        let mut checksum = [0; CHECKSUM];
+        payload.read_exact(&mut header).map_err(failed)?;
+        payload.read_exact(&mut checksum).map_err(failed)?;
+        if crc32fast::hash(&header).to_le_bytes() != checksum {
+            return Err(refused("a file with a damaged header"));
+        }
+        let header: Header = postcard::from_bytes(&header)
+            .map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
+        let saved = Self { path: name, header, payload };
+        saved.check(size - length - (PREFIX + CHECKSUM) as u64)?;
+        Ok(saved)
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        Error::value(&self.path, "a saved replay memory", why)
+    }
+
+    /// Whether the header agrees with itself and with the bytes that follow it.
+    fn check(&self, payload: u64) -> Result<()> {
+        let Header { fields, settings, episodes, max_step, .. } = &self.header;
+        if self.header.little_endian != cfg!(target_endian = "little") {
+            return Err(self.refused("one of a machine with another byte order"));
+        }
+        let spec = EntrySpec::new(fields.clone())?;
+        let dims = spec.reward_dims();
+        let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
+        let row = spec.entry_size() as u64 + 2 * size_of::<f32>() as u64;
+        if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
+            != Some(payload)
+        {
+            return Err(self.refused("a file that was cut short or added to"));
+        }
+        let serials = episodes.iter().map(|record| record.serial);
+        let known = serials.clone().all(|serial| serial < self.header.next_serial)
+            && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
+        let fitting = settings.iter().all(|settings| settings.fits(dims));
+        let sound = episodes.iter().all(|record| {
+            let bootstrap = record.bootstrap.as_ref();
+            (record.settings as usize) < settings.len()
+                && bootstrap.is_none_or(|values| values.len() == dims)
+        });
+        if entries > *max_step || settings.is_empty() || !(known && fitting && sound) {
+            return Err(self.refused("a header that contradicts itself"));
+        }
+        Ok(())
+    }
+
+    /// dtype and shape of each field.
+    pub fn fields(&self) -> &[FieldSpec; FIELDS] {
+        &self.header.fields
+    }
+
+    /// The uuid of the memory that was saved.
+    pub fn uuid(&self) -> u32 {
+        self.header.uuid
+    }
+
+    /// Makes the memory.
+    ///
+    /// # Errors
+    /// [`Error::File`] and [`Error::Value`] as [`Self::open`]; [`Error::Memory`] as [`Memory::new`].
+    pub fn load(mut self, overcommit: bool) -> Result<Memory> {
+        let spec = EntrySpec::new(self.header.fields.clone())?;
+        let max_step = self.header.max_step as usize;
+        let mut memory = Memory::new(spec, max_step, self.header.rng.clone(), overcommit)?;
+        let settings: Vec<Arc<Settings>> =
+            std::mem::take(&mut self.header.settings).into_iter().map(Arc::new).collect();
+        let mut checksum = Hasher::new();
+        for record in std::mem::take(&mut self.header.episodes) {
+            let ending = Ending {
+                settings: Arc::clone(&settings[record.settings as usize]),
+                values: record.values,
+                weights: record.weights,
+                bootstrap: record.bootstrap,
+                final_state: record.final_state,
+            };
+            let index = memory.restore(record.serial, record.length as usize, ending);
+            self.read(&mut memory, index, &mut checksum)?;
+        }
+        let mut expected = [0; CHECKSUM];
+        self.fill(&mut expected)?;
+        if checksum.finalize().to_le_bytes() != expected {
+            return Err(self.refused("a file with damaged entries"));
+        }
+        memory.next_serial = self.header.next_serial;
+        memory.settings = Arc::clone(&settings[0]);
+        memory.mask_borders();
+        Ok(memory)
+    }
+
+    fn read(&mut self, memory: &mut Memory, index: u32, checksum: &mut Hasher) -> Result<()> {
+        let pieces: Vec<_> = memory.episodes[index as usize].pieces().collect();
+        for column in [&mut memory.base, &mut memory.weights] {
+            for slots in pieces.iter().cloned() {
+                let values = &mut column[slots];
+                self.fill(bytemuck::cast_slice_mut(values))?;
+                checksum.update(bytemuck::cast_slice(values));
+                if values.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
+                    return Err(self.refused("a file with weights that are none"));
+                }
+            }
+        }
+        for column in 0..memory.storage.columns() {
+            for slots in pieces.iter().cloned() {
+                let rows = memory.storage.rows_mut(column, slots);
+                self.fill(rows)?;
+                checksum.update(rows);
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.payload.read_exact(bytes).map_err(|error| Error::file(Path::new(&self.path), &error))
+    }
+}

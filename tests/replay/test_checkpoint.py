@@ -1,0 +1,235 @@
+"""A memory in a file: the same when it comes back, and refused when the file is not whole."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cogrs import ReplayMemory
+from tests.replay.build import add_uniform, described, memory, step, steps, vector_memory
+
+SETTINGS = {
+    "priority_exponent": 0.75,
+    "mix_lambda": 0.5,
+    "frame_stack": 2,
+    "multi_step": 3,
+    "cache_size": 7,
+    "max_episode": 9,
+    "reuse_cache": True,
+    "discount_factor": [0.5],
+    "reward_coeff": [2.0],
+    "cache_flags": [True, False] * 7,
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.rm"
+
+
+def filled(**changes: Any) -> ReplayMemory:
+    """Wrapped round, with episodes closed in every way."""
+    made = memory(60, seed=3, **changes)
+    for first in range(0, 100, 10):
+        made.add_episode(**steps(10, first), episodic_weight_multiplier=0.5)
+    made.add_episode(**steps(5, 100), final_state=105, final_info=7)
+    made.add_episode(**steps(5, 110), bootstrap_value=2.0, final_state=115)
+    made.add_episode(**steps(0))
+    add_uniform(made, 8, 120)
+    return made
+
+
+def loaded(saved: ReplayMemory, path: Path) -> ReplayMemory:
+    saved.save(path)
+    return ReplayMemory.load(path)
+
+
+def assert_same(one: ReplayMemory, other: ReplayMemory) -> None:
+    assert one.num_episode() == other.num_episode()
+    assert one.num_entry == other.num_entry
+    assert one.weight_sum == other.weight_sum
+    assert one.num_sampleable == other.num_sampleable
+    for k in range(one.num_episode()):
+        assert described(one.episode(k)) == described(other.episode(k))
+        np.testing.assert_array_equal(one.episode(k).id, other.episode(k).id)
+
+
+def test_everything_comes_back(path):
+    saved = filled()
+    made = loaded(saved, path)
+    assert_same(saved, made)
+    for name in ("uuid", "max_step", "entry_size", "nbytes"):
+        assert getattr(made, name) == getattr(saved, name)
+
+
+def test_settings_come_back(path):
+    made = loaded(memory(**SETTINGS), path)
+    assert {name: getattr(made, name) for name in SETTINGS} == SETTINGS
+
+
+def test_draws_go_on_where_they_stood(path):
+    saved = filled()
+    saved.sample(5)
+    made = loaded(saved, path)
+    np.testing.assert_array_equal(made.sample(100).id, saved.sample(100).id)
+
+
+def test_new_ids_follow_the_old_ones(path):
+    saved = filled()
+    made = loaded(saved, path)
+    assert add_uniform(made, 3) == add_uniform(saved, 3)
+
+
+def test_open_episodes_are_left_out(path):
+    saved = filled()
+    saved.new_episode()
+    gone = saved.add_entry(**step())
+    made = loaded(saved, path)
+    assert made.num_entry == saved.num_entry - 1
+    assert not made.add_reward(gone, 1.0)
+    with pytest.raises(RuntimeError, match="new_episode"):
+        made.add_entry(**step())
+
+
+def test_late_reward_finds_its_step_after_loading(path):
+    saved = filled(mix_lambda=0.5, discount_factor=0.5)
+    made = loaded(saved, path)
+    late = int(saved.episode(1).id[4])
+    assert saved.add_reward(late, 3.0)
+    assert made.add_reward(late, 3.0)
+    assert_same(saved, made)
+
+
+def test_entries_outside_of_present_borders_come_back_when_those_do(path):
+    saved = filled()
+    before = saved.num_sampleable
+    saved.multi_step = 4
+    made = loaded(saved, path)
+    assert made.num_sampleable == saved.num_sampleable < before
+    made.multi_step = 1
+    assert made.num_sampleable == before
+
+
+def test_loaded_memory_is_filled_to_the_last_slot(path):
+    made = loaded(filled(), path)
+    made.clear()
+    add_uniform(made, made.max_step)
+    assert made.num_entry == made.max_step
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        np.zeros(2, [("x", "<f4"), ("y", "<i8", (2,))]),
+        np.zeros(3, "U5"),
+        np.zeros((), "datetime64[ms]"),
+        np.zeros((4, 100), np.uint8),
+        np.zeros(0, np.float16),
+    ],
+    ids=lambda state: str(state.dtype),
+)
+def test_dtypes_come_back(path, state):
+    made = loaded(memory(s=state), path)
+    assert (made.state_buf.dtype, made.state_buf.shape) == (state.dtype, state.shape)
+
+
+def test_empty_memory_comes_back(path):
+    made = loaded(memory(0), path)
+    assert (made.max_step, made.num_episode()) == (0, 0)
+
+
+@given(lengths=st.lists(st.integers(0, 12), max_size=12), max_step=st.integers(0, 30))
+def test_any_fill_comes_back(tmp_path_factory, lengths, max_step):
+    saved = vector_memory(2, max_step)
+    for length in lengths:
+        if length <= max_step:
+            columns = {name: np.ones((length, 2), np.float32) for name in "rv"}
+            saved.add_episode(**steps(length, **columns))
+    assert_same(saved, loaded(saved, tmp_path_factory.mktemp("fill") / "memory.rm"))
+
+
+def test_another_process_samples_at_once(path):
+    saved = filled()
+    saved.save(path)
+    code = (
+        "import sys, cogrs; made = cogrs.ReplayMemory.load(sys.argv[1]);"
+        "made.get_batch(4); print(made.num_episode(), made.weight_sum)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(saved.num_episode()), str(saved.weight_sum)]
+
+
+def test_older_file_stays_when_saving_fails(path):
+    path.mkdir()
+    with pytest.raises(OSError, match=str(path)):
+        filled().save(path)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_saving_into_no_folder_is_an_os_error(path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        memory().save(path / "nowhere" / "memory.rm")
+
+
+def test_missing_file_is_an_os_error(path):
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        ReplayMemory.load(path)
+
+
+def test_file_gets_the_usual_permissions(path):
+    memory().save(path)
+    other = path.with_suffix(".other")
+    other.touch()
+    assert os.stat(path).st_mode == os.stat(other).st_mode
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 10, b"x" * 1000], ids=["empty", "short", "other"])
+def test_file_of_another_kind_is_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"expected a saved replay memory, got a file"):
+        ReplayMemory.load(path)
+
+
+def test_file_of_another_version_is_refused(path):
+    filled().save(path)
+    whole = bytearray(path.read_bytes())
+    whole[8] += 1
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="version"):
+        ReplayMemory.load(path)
+
+
+def test_file_cut_anywhere_is_refused(path):
+    filled().save(path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 13):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"short|cut"):
+            ReplayMemory.load(path)
+
+
+def test_file_with_a_changed_byte_is_refused(path):
+    filled().save(path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 7):
+        changed = bytearray(whole)
+        changed[at] ^= 0x10
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match="expected a saved replay memory, got"):
+            ReplayMemory.load(path)
+
+
+def test_file_added_to_is_refused(path):
+    filled().save(path)
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ValueError, match="added"):
+        ReplayMemory.load(path)
