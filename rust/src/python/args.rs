@@ -56,6 +56,14 @@ pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
+/// The argument of this name. The binding itself would name it in a note alone, not in the error's text.
+///
+/// # Errors
+/// As [`flag`].
+pub fn allow_overcommit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag("allow_overcommit", value)
+}
+
 /// `TypeError` that says what came.
 pub fn mistyped(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());

@@ -69,7 +69,8 @@ impl Pool {
     }
 
     fn give_back(&self, block: Block) {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Arrays may go in a forked child, where this lock can stay locked for ever.
+        let Ok(mut blocks) = self.blocks.try_lock() else { return };
         if blocks.len() == KEPT {
             blocks.remove(0);
         }

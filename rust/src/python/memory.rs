@@ -12,10 +12,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
-use crate::python::args::{integer, mistyped, size};
+use crate::python::args::{allow_overcommit, integer, mistyped, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
-use crate::python::pen::{CloseArgs, Pen};
+use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, Saved};
@@ -118,7 +118,7 @@ impl ReplayMemory {
         max_step: &Bound<'_, PyAny>,
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
-        allow_overcommit: bool,
+        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
     ) -> PyResult<Self> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
         let mut templates = Vec::with_capacity(FIELDS);
@@ -270,9 +270,9 @@ impl ReplayMemory {
     fn close_episode(
         &self,
         py: Python<'_>,
-        episodic_weight_multiplier: f64,
-        do_update_value: bool,
-        do_update_weight: bool,
+        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
+        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
         final_state: Option<&Bound<'_, PyAny>>,
         final_info: Option<&Bound<'_, PyAny>>,
@@ -305,9 +305,9 @@ impl ReplayMemory {
         v: &Bound<'_, PyAny>,
         i: &Bound<'_, PyAny>,
         init_w: &Bound<'_, PyAny>,
-        episodic_weight_multiplier: f64,
-        do_update_value: bool,
-        do_update_weight: bool,
+        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
+        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
         final_state: Option<&Bound<'_, PyAny>>,
         final_info: Option<&Bound<'_, PyAny>>,
@@ -394,7 +394,11 @@ impl ReplayMemory {
 
     #[staticmethod]
     #[pyo3(signature = (path, *, allow_overcommit=false))]
-    fn load(py: Python<'_>, path: PathBuf, allow_overcommit: bool) -> PyResult<Self> {
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+    ) -> PyResult<Self> {
         let saved = py.detach(|| Saved::open(&path))?;
         let mut templates = Vec::with_capacity(FIELDS);
         for (field, spec) in Field::ALL.into_iter().zip(saved.fields()) {
@@ -406,6 +410,7 @@ impl ReplayMemory {
     }
 
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared().check_process()?;
         let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         py.import("builtins")?.call_method1("print", (text,))?;
         Ok(())

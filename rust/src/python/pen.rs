@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::prelude::*;
 
 use crate::error::Error;
-use crate::python::args::{mistyped, number};
+use crate::python::args::{flag, mistyped, number};
 use crate::python::array::{Given, numbers};
 use crate::python::shared::Shared;
 use crate::replay::closing::{Closing, FinalEntry};
@@ -34,6 +34,30 @@ pub struct CloseArgs<'a, 'py> {
     pub final_state: Option<&'a Bound<'py, PyAny>>,
     /// Its info.
     pub final_info: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The argument `episodic_weight_multiplier`.
+///
+/// # Errors
+/// `TypeError` when it is no number.
+pub fn multiplier(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    number("episodic_weight_multiplier", value)
+}
+
+/// The argument `do_update_value`.
+///
+/// # Errors
+/// `TypeError` or `ValueError` when it is no truth value.
+pub fn do_update_value(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag("do_update_value", value)
+}
+
+/// The argument `do_update_weight`.
+///
+/// # Errors
+/// `TypeError` or `ValueError` when it is no truth value.
+pub fn do_update_weight(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag("do_update_weight", value)
 }
 
 /// An open episode, or the place for one.

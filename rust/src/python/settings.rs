@@ -11,8 +11,9 @@ use crate::python::memory::ReplayMemory;
 use crate::replay::settings::{Leading, Settings};
 
 impl ReplayMemory {
-    fn settings(&self) -> Arc<Settings> {
-        self.shared().settings()
+    fn settings(&self) -> PyResult<Arc<Settings>> {
+        self.shared().check_process()?;
+        Ok(self.shared().settings())
     }
 }
 
@@ -26,8 +27,8 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
 #[pymethods]
 impl ReplayMemory {
     #[getter]
-    fn priority_exponent(&self) -> f64 {
-        self.settings().priority_exponent
+    fn priority_exponent(&self) -> PyResult<f64> {
+        Ok(self.settings()?.priority_exponent)
     }
 
     #[setter]
@@ -37,8 +38,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn mix_lambda(&self) -> f64 {
-        self.settings().mix_lambda
+    fn mix_lambda(&self) -> PyResult<f64> {
+        Ok(self.settings()?.mix_lambda)
     }
 
     #[setter]
@@ -48,8 +49,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn frame_stack(&self) -> usize {
-        self.settings().frame_stack
+    fn frame_stack(&self) -> PyResult<usize> {
+        Ok(self.settings()?.frame_stack)
     }
 
     #[setter]
@@ -62,8 +63,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn multi_step(&self) -> usize {
-        self.settings().multi_step
+    fn multi_step(&self) -> PyResult<usize> {
+        Ok(self.settings()?.multi_step)
     }
 
     #[setter]
@@ -76,8 +77,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn cache_size(&self) -> usize {
-        self.settings().cache_size
+    fn cache_size(&self) -> PyResult<usize> {
+        Ok(self.settings()?.cache_size)
     }
 
     #[setter]
@@ -90,8 +91,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn max_episode(&self) -> usize {
-        self.settings().max_episode
+    fn max_episode(&self) -> PyResult<usize> {
+        Ok(self.settings()?.max_episode)
     }
 
     #[setter]
@@ -104,8 +105,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn reuse_cache(&self) -> bool {
-        self.settings().reuse_cache
+    fn reuse_cache(&self) -> PyResult<bool> {
+        Ok(self.settings()?.reuse_cache)
     }
 
     #[setter]
@@ -118,8 +119,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn discount_factor(&self) -> Vec<f64> {
-        self.settings().discount_factor.clone()
+    fn discount_factor(&self) -> PyResult<Vec<f64>> {
+        Ok(self.settings()?.discount_factor.clone())
     }
 
     #[setter]
@@ -129,8 +130,8 @@ impl ReplayMemory {
     }
 
     #[getter]
-    fn reward_coeff(&self) -> Vec<f64> {
-        self.settings().reward_coeff.clone()
+    fn reward_coeff(&self) -> PyResult<Vec<f64>> {
+        Ok(self.settings()?.reward_coeff.clone())
     }
 
     #[setter]
@@ -141,7 +142,7 @@ impl ReplayMemory {
 
     #[getter]
     fn cache_flags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.settings().cache_flags)
+        PyList::new(py, self.settings()?.cache_flags)
     }
 
     #[setter]

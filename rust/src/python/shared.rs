@@ -109,7 +109,8 @@ impl Shared {
         py: Python<'_>,
         change: impl FnOnce(&mut Settings) -> Result<()> + Send,
     ) -> PyResult<()> {
-        self.call(py, 0, |memory| {
+        // New borders rewrite all weights, which takes a while in a large memory.
+        self.call(py, usize::MAX, |memory| {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             memory.set_settings(settings);

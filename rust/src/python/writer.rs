@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::python::pen::{CloseArgs, Pen};
+use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
 
 /// An open episode of its own in a `ReplayMemory`. See the stub for its contract.
@@ -63,9 +63,9 @@ impl ReplayWriter {
     fn close_episode(
         &self,
         py: Python<'_>,
-        episodic_weight_multiplier: f64,
-        do_update_value: bool,
-        do_update_weight: bool,
+        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
+        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
         final_state: Option<&Bound<'_, PyAny>>,
         final_info: Option<&Bound<'_, PyAny>>,
