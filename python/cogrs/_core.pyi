@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from cogrs.replay.batch import Batch, Episode, Sample
 
@@ -19,18 +20,142 @@ __debug_build__: bool
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
+# -- writer.rs ------------------------------------------------------------------------------------
+
+@disjoint_base
+class ReplayWriter:
+    """An open episode of its own in a `ReplayMemory`.
+
+    Made by `ReplayMemory.writer()`; the memory itself is one too. Any number may write side by
+    side, from any threads; none sees another's entries. A writer keeps its memory alive, and drops
+    its open episode when it goes away.
+    """
+
+    def new_episode(self) -> None:
+        """Open an episode; entries of one already open are dropped."""
+    def add_entry(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: float,
+    ) -> int:
+        """Add one entry to the open episode, by value.
+
+        When `max_step` entries are held, the oldest closed episode makes room.
+
+        Args:
+            s: State, of `state_buf`'s shape; other dtypes are converted by the 'same_kind' rule.
+            a: Action, likewise.
+            r: Reward, likewise; finite.
+            p: Probability of the action, likewise.
+            v: Value, likewise.
+            i: Info, likewise.
+            init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
+
+        Returns:
+            The entry's id: never used again, consecutive inside an episode.
+
+        Raises:
+            ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
+                `init_w` is negative or not finite. Nothing is stored.
+            TypeError: A dtype cannot be converted. Nothing is stored.
+            RuntimeError: No episode is open, or open episodes alone fill `max_step`.
+        """
+    def add_entries(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: npt.ArrayLike,
+    ) -> int:
+        """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+
+        `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
+
+        Returns:
+            The id of the first entry; the others follow one by one.
+
+        Raises:
+            ValueError: As `add_entry`, or the leading dimensions differ.
+            TypeError: As `add_entry`.
+            RuntimeError: As `add_entry`, or T entries do not fit beside the open episodes.
+        """
+    def close_episode(
+        self,
+        episodic_weight_multiplier: float = 1.0,
+        do_update_value: bool = True,
+        do_update_weight: bool = True,
+        *,
+        bootstrap_value: npt.ArrayLike | None = None,
+        final_state: npt.ArrayLike | None = None,
+        final_info: npt.ArrayLike | None = None,
+    ) -> None:
+        """Close the open episode: compute returns and weights, make it one that can be sampled.
+
+        Args:
+            episodic_weight_multiplier: Scales the weights of the episode, finite and >= 0.
+            do_update_value: Compute qvest; otherwise it is all zeros.
+            do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
+            bootstrap_value: Value of the observation after the last action, float32 of reward's
+                shape, when the episode was truncated; None when it terminated.
+            final_state: The observation after the last action. It is stored as one more entry
+                (reward 0, weight 0) that is only ever the `next` of a sample, so that the last
+                action's transition can be sampled too.
+            final_info: Info of that entry; zeros if None.
+
+        Raises:
+            ValueError: An argument is out of range or of a wrong shape, or a return or a weight is
+                not finite in float32. The episode stays open, nothing is changed.
+            RuntimeError: No episode is open; weights are asked for without values; value or qvest
+                has size 0 and an update is asked for; or there is no room for `final_state`. The
+                episode, if any, stays open, nothing is changed.
+        """
+    def abort_episode(self) -> None:
+        """Drop the open episode with its entries; without one: RuntimeError."""
+    def add_episode(
+        self,
+        s: npt.ArrayLike,
+        a: npt.ArrayLike,
+        r: npt.ArrayLike,
+        p: npt.ArrayLike,
+        v: npt.ArrayLike,
+        i: npt.ArrayLike,
+        init_w: npt.ArrayLike,
+        episodic_weight_multiplier: float = 1.0,
+        do_update_value: bool = True,
+        do_update_weight: bool = True,
+        *,
+        bootstrap_value: npt.ArrayLike | None = None,
+        final_state: npt.ArrayLike | None = None,
+        final_info: npt.ArrayLike | None = None,
+    ) -> int:
+        """Add a whole closed episode, whatever is open beside it: all of it, or nothing.
+
+        Arguments and errors as `add_entries` and `close_episode`.
+
+        Returns:
+            The id of the first entry.
+        """
+
 # -- memory.rs ------------------------------------------------------------------------------------
 
 @final
-class ReplayMemory:
+class ReplayMemory(ReplayWriter):
     """A ring of whole episodes with prioritized sampling.
 
     An entry is (s, a, r, p, v, q, i): state, action, reward, prob of the action, value, qvest (the
     multi-step return, computed when the episode is closed) and info. The seven templates fix dtype
     and shape of each; only those are taken from them.
 
-    Any thread may call any method. The episode that `new_episode`, `add_entry`, ... speak of is the
-    memory's own; `writer()` gives more of them, to be filled side by side.
+    Any thread may call any method. The memory is its own first writer: `new_episode`, `add_entry`,
+    ... fill an episode of its own; `writer()` gives others, to be filled side by side.
 
     Returns and priorities (T entries, each reward dimension d on its own; gamma is
     `discount_factor`, lambda `mix_lambda`, b the bootstrap value or 0)::
@@ -195,119 +320,7 @@ class ReplayMemory:
     @cache_flags.setter
     def cache_flags(self, value: Sequence[bool | int] | npt.NDArray[Any]) -> None: ...
 
-    # Writing.
-    def new_episode(self) -> None:
-        """Open an episode; entries of one already open are dropped."""
-    def add_entry(
-        self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: float,
-    ) -> int:
-        """Add one entry to the open episode, by value.
-
-        When `max_step` entries are held, the oldest closed episode makes room.
-
-        Args:
-            s: State, of `state_buf`'s shape; other dtypes are converted by the 'same_kind' rule.
-            a: Action, likewise.
-            r: Reward, likewise; finite.
-            p: Probability of the action, likewise.
-            v: Value, likewise.
-            i: Info, likewise.
-            init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
-
-        Returns:
-            The entry's id: never used again, consecutive inside an episode.
-
-        Raises:
-            ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
-                `init_w` is negative or not finite. Nothing is stored.
-            TypeError: A dtype cannot be converted. Nothing is stored.
-            RuntimeError: No episode is open, or open episodes alone fill `max_step`.
-        """
-    def add_entries(
-        self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: npt.ArrayLike,
-    ) -> int:
-        """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
-
-        `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
-
-        Returns:
-            The id of the first entry; the others follow one by one.
-
-        Raises:
-            ValueError: As `add_entry`, or the leading dimensions differ.
-            TypeError: As `add_entry`.
-            RuntimeError: As `add_entry`, or T entries do not fit beside the open episodes.
-        """
-    def close_episode(
-        self,
-        episodic_weight_multiplier: float = 1.0,
-        do_update_value: bool = True,
-        do_update_weight: bool = True,
-        *,
-        bootstrap_value: npt.ArrayLike | None = None,
-        final_state: npt.ArrayLike | None = None,
-        final_info: npt.ArrayLike | None = None,
-    ) -> None:
-        """Close the open episode: compute returns and weights, make it one that can be sampled.
-
-        Args:
-            episodic_weight_multiplier: Scales the weights of the episode, finite and >= 0.
-            do_update_value: Compute qvest; otherwise it is all zeros.
-            do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
-            bootstrap_value: Value of the observation after the last action, float32 of reward's
-                shape, when the episode was truncated; None when it terminated.
-            final_state: The observation after the last action. It is stored as one more entry
-                (reward 0, weight 0) that is only ever the `next` of a sample, so that the last
-                action's transition can be sampled too.
-            final_info: Info of that entry; zeros if None.
-
-        Raises:
-            ValueError: An argument is out of range or of a wrong shape, or a return or a weight is
-                not finite in float32. The episode stays open, nothing is changed.
-            RuntimeError: No episode is open; weights are asked for without values; value or qvest
-                has size 0 and an update is asked for; or there is no room for `final_state`. The
-                episode, if any, stays open, nothing is changed.
-        """
-    def abort_episode(self) -> None:
-        """Drop the open episode with its entries; without one: RuntimeError."""
-    def add_episode(
-        self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: npt.ArrayLike,
-        episodic_weight_multiplier: float = 1.0,
-        do_update_value: bool = True,
-        do_update_weight: bool = True,
-        *,
-        bootstrap_value: npt.ArrayLike | None = None,
-        final_state: npt.ArrayLike | None = None,
-        final_info: npt.ArrayLike | None = None,
-    ) -> int:
-        """Add a whole closed episode, whatever is open beside it: all of it, or nothing.
-
-        Arguments and errors as `add_entries` and `close_episode`.
-
-        Returns:
-            The id of the first entry.
-        """
+    # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
         """Another writer into this memory, with an open episode of its own."""
     def clear(self) -> None:
@@ -414,51 +427,6 @@ class ReplayMemory:
         Raises:
             RuntimeError: This memory belongs to no server.
         """
-
-@final
-class ReplayWriter:
-    """An open episode of its own in a `ReplayMemory`; made by `ReplayMemory.writer()`.
-
-    Its methods are those of the memory. A writer that goes away drops its open episode.
-    """
-
-    def new_episode(self) -> None:
-        """See `ReplayMemory.new_episode`."""
-    def add_entry(
-        self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: float,
-    ) -> int:
-        """See `ReplayMemory.add_entry`."""
-    def add_entries(
-        self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: npt.ArrayLike,
-    ) -> int:
-        """See `ReplayMemory.add_entries`."""
-    def close_episode(
-        self,
-        episodic_weight_multiplier: float = 1.0,
-        do_update_value: bool = True,
-        do_update_weight: bool = True,
-        *,
-        bootstrap_value: npt.ArrayLike | None = None,
-        final_state: npt.ArrayLike | None = None,
-        final_info: npt.ArrayLike | None = None,
-    ) -> None:
-        """See `ReplayMemory.close_episode`."""
-    def abort_episode(self) -> None:
-        """See `ReplayMemory.abort_episode`."""
 
 # -- importance.rs --------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::python::args::{allow_overcommit, integer, mistyped, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
-use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
 use crate::python::writer::ReplayWriter;
 use crate::replay::checkpoint::{self, Saved};
@@ -23,10 +22,10 @@ use crate::replay::memory::Memory;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// A ring of whole episodes with prioritized sampling. See the stub for its contract.
-#[pyclass(frozen, module = "cogrs")]
+#[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
-    pen: Pen,
+    shared: Arc<Shared>,
     entry_size: usize,
     max_step: usize,
     nbytes: u64,
@@ -36,14 +35,20 @@ pub struct ReplayMemory {
 impl ReplayMemory {
     /// What its handles share.
     pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.pen.shared
+        &self.shared
     }
 
-    fn assemble(memory: Memory, templates: [Template; FIELDS], uuid: u32) -> Self {
+    fn assemble(
+        memory: Memory,
+        templates: [Template; FIELDS],
+        uuid: u32,
+    ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let pen = Pen::new(Arc::new(Shared::new(memory, templates)));
-        Self { pen, entry_size, max_step, nbytes, uuid }
+        let shared = Arc::new(Shared::new(memory, templates));
+        let writer = ReplayWriter::new(Arc::clone(&shared));
+        let memory = Self { shared, entry_size, max_step, nbytes, uuid };
+        PyClassInitializer::from(writer).add_subclass(memory)
     }
 
     fn describe(&self) -> Result<String, std::fmt::Error> {
@@ -119,7 +124,7 @@ impl ReplayMemory {
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
         let mut templates = Vec::with_capacity(FIELDS);
         for (field, buffer) in Field::ALL.into_iter().zip(buffers) {
@@ -233,96 +238,6 @@ impl ReplayMemory {
         true
     }
 
-    fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.pen.new_episode(py)
-    }
-
-    fn add_entry(
-        &self,
-        py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
-    }
-
-    fn add_entries(
-        &self,
-        py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        self.pen.add_entries(py, [s, a, r, p, v, i], init_w)
-    }
-
-    #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
-                        bootstrap_value=None, final_state=None, final_info=None))]
-    fn close_episode(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
-        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
-        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
-        bootstrap_value: Option<&Bound<'_, PyAny>>,
-        final_state: Option<&Bound<'_, PyAny>>,
-        final_info: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let args = CloseArgs {
-            multiplier: episodic_weight_multiplier,
-            values: do_update_value,
-            weights: do_update_weight,
-            bootstrap_value,
-            final_state,
-            final_info,
-        };
-        self.pen.close_episode(py, &args)
-    }
-
-    fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.pen.abort_episode(py)
-    }
-
-    #[pyo3(signature = (s, a, r, p, v, i, init_w, episodic_weight_multiplier=1.0, do_update_value=true,
-                        do_update_weight=true, *, bootstrap_value=None, final_state=None,
-                        final_info=None))]
-    fn add_episode(
-        &self,
-        py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
-        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
-        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
-        bootstrap_value: Option<&Bound<'_, PyAny>>,
-        final_state: Option<&Bound<'_, PyAny>>,
-        final_info: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<u64> {
-        let args = CloseArgs {
-            multiplier: episodic_weight_multiplier,
-            values: do_update_value,
-            weights: do_update_weight,
-            bootstrap_value,
-            final_state,
-            final_info,
-        };
-        self.pen.add_episode(py, [s, a, r, p, v, i], init_w, &args)
-    }
-
     fn writer(&self) -> PyResult<ReplayWriter> {
         self.shared().check_process()?;
         Ok(ReplayWriter::new(Arc::clone(self.shared())))
@@ -398,7 +313,7 @@ impl ReplayMemory {
         py: Python<'_>,
         path: PathBuf,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| Saved::open(&path))?;
         let mut templates = Vec::with_capacity(FIELDS);
         for (field, spec) in Field::ALL.into_iter().zip(saved.fields()) {
@@ -406,7 +321,7 @@ impl ReplayMemory {
         }
         let uuid = saved.uuid();
         let memory = py.detach(|| saved.load(allow_overcommit))?;
-        Ok(Self::assemble(memory, seven(templates)?, uuid))
+        Py::new(py, Self::assemble(memory, seven(templates)?, uuid))
     }
 
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {

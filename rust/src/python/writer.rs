@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
 
-/// An open episode of its own in a `ReplayMemory`. See the stub for its contract.
-#[pyclass(frozen, module = "cogrs")]
+/// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it. See the
+/// stub for its contract.
+#[pyclass(frozen, subclass, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayWriter {
     pen: Pen,
@@ -83,6 +84,37 @@ impl ReplayWriter {
 
     fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.pen.abort_episode(py)
+    }
+
+    #[pyo3(signature = (s, a, r, p, v, i, init_w, episodic_weight_multiplier=1.0, do_update_value=true,
+                        do_update_weight=true, *, bootstrap_value=None, final_state=None,
+                        final_info=None))]
+    fn add_episode(
+        &self,
+        py: Python<'_>,
+        s: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        r: &Bound<'_, PyAny>,
+        p: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        i: &Bound<'_, PyAny>,
+        init_w: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
+        #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
+        bootstrap_value: Option<&Bound<'_, PyAny>>,
+        final_state: Option<&Bound<'_, PyAny>>,
+        final_info: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let args = CloseArgs {
+            multiplier: episodic_weight_multiplier,
+            values: do_update_value,
+            weights: do_update_weight,
+            bootstrap_value,
+            final_state,
+            final_info,
+        };
+        self.pen.add_episode(py, [s, a, r, p, v, i], init_w, &args)
     }
 
     fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
