@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use numpy::{PyArrayDescr, dtype};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyTuple};
 
 use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
@@ -171,8 +171,7 @@ pub fn get_batch<'py>(
         shared.call(py, copied(shared, rows), |memory| fill(memory, shared, rows, |_| Ok(())))?;
     let fields = field_dtypes(py, shared);
     let dtypes = [&fields[..], &fields, &[dtype::<f32>(py)]].concat();
-    let [prev, next, rest] = split(py, filled.arrays(py, &dtypes)?)?;
-    named(py, intern!(py, "Batch"), [vec![prev, next], rest.extract()?].concat())
+    transitions(py, &BATCH, filled.arrays(py, &dtypes)?)
 }
 
 /// See `ReplayMemory.sample`.
@@ -196,8 +195,7 @@ pub fn sample<'py>(py: Python<'py>, shared: &Shared, rows: usize) -> PyResult<Bo
     let fields = field_dtypes(py, shared);
     let extra = [dtype::<f32>(py), dtype::<u64>(py), dtype::<f64>(py), dtype::<bool>(py)];
     let dtypes = [&fields[..], &fields, &extra].concat();
-    let [prev, next, rest] = split(py, filled.arrays(py, &dtypes)?)?;
-    named(py, intern!(py, "Sample"), [vec![prev, next], rest.extract()?].concat())
+    transitions(py, &SAMPLE, filled.arrays(py, &dtypes)?)
 }
 
 /// See `ReplayMemory.episode`.
@@ -232,29 +230,50 @@ pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bo
     let dtypes = [&field_dtypes(py, shared)[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
     let mut arrays = filled.arrays(py, &dtypes)?;
     let rest = arrays.split_off(FIELDS);
-    let entries = named(py, intern!(py, "Entry"), arrays)?;
-    let flags = (truncated, final_state).into_pyobject(py)?;
-    named(py, intern!(py, "Episode"), [vec![entries], rest, flags.extract()?].concat())
+    let mut items = vec![ENTRY.of(py, arrays)?];
+    items.extend(rest);
+    for flag in [truncated, final_state] {
+        items.push(PyBool::new(py, flag).to_owned().into_any());
+    }
+    EPISODE.of(py, items)
 }
 
-/// Entries of prev and of next, and what follows them.
-fn split<'py>(
+/// A class of `cogrs.replay.batch`, looked up once.
+struct Named {
+    name: &'static str,
+    class: PyOnceLock<Py<PyAny>>,
+}
+
+static ENTRY: Named = Named::new("Entry");
+static BATCH: Named = Named::new("Batch");
+static SAMPLE: Named = Named::new("Sample");
+static EPISODE: Named = Named::new("Episode");
+
+impl Named {
+    const fn new(name: &'static str) -> Self {
+        Self { name, class: PyOnceLock::new() }
+    }
+
+    fn of<'py>(
+        &self,
+        py: Python<'py>,
+        items: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.class.import(py, "cogrs.replay.batch", self.name)?.call1(PyTuple::new(py, items)?)
+    }
+}
+
+/// `(prev, next, *rest)` from the arrays of a batch.
+fn transitions<'py>(
     py: Python<'py>,
+    kind: &Named,
     mut arrays: Vec<Bound<'py, PyAny>>,
-) -> PyResult<[Bound<'py, PyAny>; 3]> {
-    let rest = arrays.split_off(2 * FIELDS);
-    let next = arrays.split_off(FIELDS);
-    let entry = intern!(py, "Entry");
-    Ok([named(py, entry, arrays)?, named(py, entry, next)?, PyTuple::new(py, rest)?.into_any()])
-}
-
-fn named<'py>(
-    py: Python<'py>,
-    class: &Bound<'py, pyo3::types::PyString>,
-    items: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let module = py.import(intern!(py, "cogrs.replay.batch"))?;
-    module.getattr(class)?.call1(PyTuple::new(py, items)?)
+    let rest = arrays.split_off(2 * FIELDS);
+    let next = ENTRY.of(py, arrays.split_off(FIELDS))?;
+    let mut items = vec![ENTRY.of(py, arrays)?, next];
+    items.extend(rest);
+    kind.of(py, items)
 }
 
 /// One id or many.

@@ -29,12 +29,27 @@ impl<T: Pod> Column<T> {
         };
         let size = len.checked_mul(size_of::<T>());
         let size = size.ok_or_else(|| refused("more than the address space".into()))?;
-        let pages = match size {
-            0 => None,
-            _ => Some(MmapMut::map_anon(size).map_err(|error| refused(error.to_string()))?),
-        };
-        Ok(Self { pages, values: PhantomData })
+        if size == 0 {
+            return Ok(Self { pages: None, values: PhantomData });
+        }
+        let pages = MmapMut::map_anon(size).map_err(|error| refused(error.to_string()))?;
+        if size >= LARGE {
+            prefer_huge_pages(&pages);
+        }
+        Ok(Self { pages: Some(pages), values: PhantomData })
     }
+}
+
+/// Entries are read at random places: from here on that costs more in page tables than a few pages that
+/// are committed early.
+const LARGE: usize = 8 << 20;
+
+/// A kernel that has none, or that is told not to, is as good as one that does.
+fn prefer_huge_pages(pages: &MmapMut) {
+    #[cfg(target_os = "linux")]
+    drop(pages.advise(memmap2::Advice::HugePage));
+    #[cfg(not(target_os = "linux"))]
+    let _ = pages;
 }
 
 impl<T: Pod> std::ops::Deref for Column<T> {
