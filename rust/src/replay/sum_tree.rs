@@ -186,8 +186,10 @@ fn descend_all<T: Copy>(
         let four = std::array::from_fn(|at| weight(&children[group * GROUPS + at]));
         let mut child = group * GROUPS + pick(four, rest);
         if weight(&children[child]) <= 0.0 {
-            // Rounding put the target at or past the end: the last child that can be drawn is meant.
-            child = children.iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
+            // Rounding put the target at or past the end: the last leaf that can be drawn is meant, here
+            // and below.
+            child = children[..child].iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
+            *rest = f64::INFINITY;
         }
         *node = *node * WIDTH as u32 + child as u32;
     }

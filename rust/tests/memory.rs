@@ -1,0 +1,289 @@
+//! The memory against a plain model of it, and its promises one by one.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "memory/calls.rs"]
+mod calls;
+#[path = "memory/fixtures.rs"]
+mod fixtures;
+#[path = "memory/model.rs"]
+mod model;
+#[path = "memory/pair.rs"]
+mod pair;
+
+use calls::{Call, calls};
+use cogrs::error::Error;
+use cogrs::replay::closing::{Closing, FinalEntry};
+use cogrs::replay::memory::Memory;
+use cogrs::spec::Field;
+use fixtures::{
+    Columns, LARGE, SMALL, add, add_episode, entries, gather, ids, memory_of, new_memory, plain,
+    set, spec_with,
+};
+use model::DIMS;
+use pair::Pair;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn behaves_as_the_model(state_size: usize, capacity: usize, calls: Vec<Call>) {
+    let mut pair = Pair::new(state_size, capacity);
+    for call in calls {
+        pair.make(call);
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    #[test]
+    fn any_calls_leave_what_the_model_holds(capacity in 0..=40_usize, calls in vec(calls(12), 0..120)) {
+        behaves_as_the_model(SMALL, capacity, calls);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn states_in_a_column_of_their_own_change_nothing(
+        capacity in 0..=40_usize,
+        calls in vec(calls(12), 0..120),
+    ) {
+        behaves_as_the_model(LARGE, capacity, calls);
+    }
+
+    #[test]
+    fn writers_with_reserves_leave_what_the_model_holds(
+        capacity in 64..=300_usize,
+        calls in vec(calls(90), 0..120),
+    ) {
+        behaves_as_the_model(SMALL, capacity, calls);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(5000))]
+
+    #[test]
+    #[ignore = "long form of the tests above"]
+    fn any_calls_at_any_capacity_leave_what_the_model_holds(
+        state_size in select(&[0, SMALL, LARGE][..]),
+        capacity in prop_oneof![0..=40_usize, 64..=300_usize],
+        calls in vec(calls(60), 0..250),
+    ) {
+        behaves_as_the_model(state_size, capacity, calls);
+    }
+}
+
+#[test]
+fn writers_side_by_side_fill_every_slot_before_one_is_refused() {
+    for capacity in [0, 1, 2, 63, 64, 65, 129, 300] {
+        for writers in [1, 2, 3, 7, 64] {
+            let mut memory = new_memory(capacity);
+            let serials: Vec<u64> = (0..writers).map(|_| memory.open()).collect();
+            for turn in 0..capacity {
+                add(&mut memory, serials[turn % writers], 1).unwrap();
+            }
+            assert_eq!(memory.num_entry(), capacity);
+            assert!(serials.iter().all(|&serial| add(&mut memory, serial, 1).is_err()));
+        }
+    }
+}
+
+#[test]
+fn slots_of_closed_and_dropped_episodes_are_all_used_again() {
+    let capacity = 200;
+    let mut memory = new_memory(capacity);
+    for round in 0..50_usize {
+        let serials: Vec<u64> = (0..5).map(|_| memory.open()).collect();
+        for turn in 0..capacity {
+            add(&mut memory, serials[(turn * turn + round) % 5], 1).unwrap();
+        }
+        assert_eq!(memory.num_entry(), capacity);
+        for (at, serial) in serials.into_iter().enumerate() {
+            if (at + round) % 3 == 0 {
+                memory.abort(serial).unwrap();
+            } else {
+                memory.close(serial, &plain()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn writers_side_by_side_leave_each_episode_in_few_pieces() {
+    let mut memory = new_memory(1280);
+    let serials: Vec<u64> = (0..4).map(|_| memory.open()).collect();
+    for turn in 0..1280 {
+        add(&mut memory, serials[turn % 4], 1).unwrap();
+    }
+    for (at, &serial) in serials.iter().enumerate() {
+        memory.close(serial, &plain()).unwrap();
+        assert!(memory.episode(at).unwrap().extents().len() <= 320 / 64);
+    }
+}
+
+#[test]
+fn ids_go_on_after_a_clear() {
+    let mut memory = new_memory(8);
+    let before = add_episode(&mut memory, 3);
+    memory.clear();
+    assert!(add_episode(&mut memory, 3) > before + 2);
+    assert_eq!(memory.update_priority(&[before], &[1.0]), Ok(1));
+}
+
+#[test]
+fn ids_of_an_episode_follow_each_other_whoever_writes_between() {
+    let mut memory = new_memory(30);
+    let (one, two) = (memory.open(), memory.open());
+    let first = add(&mut memory, one, 2).unwrap();
+    for step in 1..5 {
+        add(&mut memory, two, 3).unwrap();
+        assert_eq!(add(&mut memory, one, 2), Ok(first + 2 * step));
+    }
+}
+
+#[test]
+fn what_was_closed_first_is_evicted_first() {
+    let mut memory = new_memory(6);
+    let (opened_first, closed_first) = (memory.open(), memory.open());
+    add(&mut memory, opened_first, 3).unwrap();
+    add(&mut memory, closed_first, 3).unwrap();
+    memory.close(closed_first, &plain()).unwrap();
+    memory.close(opened_first, &plain()).unwrap();
+    add_episode(&mut memory, 1);
+    assert_eq!(memory.episode(0).unwrap().serial, opened_first);
+}
+
+#[test]
+fn an_add_that_is_refused_evicts_nothing() {
+    let mut memory = new_memory(6);
+    add_episode(&mut memory, 3);
+    let serial = memory.open();
+    add(&mut memory, serial, 2).unwrap();
+    assert!(matches!(add(&mut memory, serial, 5), Err(Error::State(_))));
+    assert_eq!((memory.num_entry(), memory.num_episode(), memory.num_sampleable()), (5, 1, 2));
+}
+
+#[test]
+fn rewards_and_weights_that_cannot_be_are_refused_with_their_step() {
+    let mut memory = new_memory(8);
+    let serial = memory.open();
+    add(&mut memory, serial, 2).unwrap();
+    let mut refused = |reward, weight| {
+        let mut entries = entries(2);
+        entries[1].reward[0] = reward;
+        let rows = Columns::new(&entries);
+        let error = memory.add(serial, rows.rows(), &[1.0, weight]).unwrap_err();
+        assert_eq!(memory.num_entry(), 2);
+        error.to_string()
+    };
+    for weight in [-1.0, -1e-60, f64::NAN, f64::INFINITY, 1e39] {
+        assert!(refused(0.0, weight).contains(&format!("got {weight} at step 3")));
+    }
+    for reward in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert!(refused(reward, 1.0).contains(&format!("got {reward} at step 3")));
+    }
+}
+
+#[test]
+fn a_full_open_episode_can_be_closed_and_sampled() {
+    let mut memory = new_memory(4);
+    let serial = memory.open();
+    add(&mut memory, serial, 4).unwrap();
+    assert!(matches!(add(&mut memory, serial, 1), Err(Error::State(_))));
+    memory.close(serial, &plain()).unwrap();
+    assert_eq!(memory.draw(5).unwrap().prev.len(), 5);
+}
+
+#[test]
+fn a_final_state_lets_the_last_action_be_drawn() {
+    for (bootstrap, terminated) in [(None, true), (Some(vec![8.0; DIMS]), false)] {
+        let mut memory = new_memory(4);
+        let last = Some(FinalEntry { state: &[7; SMALL], info: None });
+        let closing = Closing { bootstrap, final_entry: last, ..plain() };
+        let columns = Columns::new(&entries(1));
+        memory.add_episode(columns.rows(), &[1.0], &closing).unwrap();
+        let draws = memory.draw(1).unwrap();
+        assert_eq!(gather(&memory, Field::State, &draws.next), [7; SMALL]);
+        assert_eq!(memory.terminated(&draws.next).collect::<Vec<_>>(), [terminated]);
+        assert_eq!(memory.terminated(&draws.prev).collect::<Vec<_>>(), [false]);
+    }
+}
+
+#[test]
+fn weights_come_back_with_the_borders_they_were_made_for() {
+    let mut memory = new_memory(10);
+    add_episode(&mut memory, 10);
+    set(&mut memory, |settings| (settings.frame_stack, settings.multi_step) = (3, 4));
+    assert_eq!(memory.num_sampleable(), 4);
+    set(&mut memory, |settings| (settings.frame_stack, settings.multi_step) = (1, 1));
+    assert_eq!((memory.num_sampleable(), memory.weight_sum()), (9, 9.0));
+}
+
+#[test]
+fn without_values_returns_are_refused_and_initial_weights_serve() {
+    let mut memory = memory_of(spec_with(SMALL, &[0]), 4, 0);
+    let mut columns = Columns::new(&entries(2));
+    columns.0[Field::Value.index()].clear();
+    let serial = memory.open();
+    memory.add(serial, columns.rows(), &[2.0, 2.0]).unwrap();
+    assert!(matches!(memory.close(serial, &plain()), Err(Error::State(_))));
+    let closing = Closing { values: false, ..plain() };
+    memory.close(serial, &closing).unwrap();
+    assert_eq!((memory.num_sampleable(), memory.weight_sum()), (1, 2.0));
+}
+
+#[test]
+fn a_draw_from_nothing_says_why() {
+    let why = |memory: &mut Memory| memory.draw(1).unwrap_err().to_string();
+    let mut memory = new_memory(8);
+    let serial = memory.open();
+    add(&mut memory, serial, 2).unwrap();
+    assert!(why(&mut memory).contains("no episode has been closed"));
+    set(&mut memory, |settings| settings.multi_step = 2);
+    memory.close(serial, &plain()).unwrap();
+    assert!(why(&mut memory).contains("at least 3 entries, the longest has 2"));
+    let first = add_episode(&mut memory, 3);
+    memory.update_priority(&[first], &[0.0]).unwrap();
+    assert!(why(&mut memory).contains("all weights are 0"));
+}
+
+#[test]
+fn equal_seeds_draw_equally() {
+    let drawn = |seed| {
+        let mut memory = memory_of(spec_with(SMALL, &[DIMS]), 64, seed);
+        add_episode(&mut memory, 64);
+        let rows = memory.draw(32).unwrap().prev;
+        ids(&memory, &rows)
+    };
+    assert_eq!(drawn(3), drawn(3));
+    assert_ne!(drawn(3), drawn(4));
+}
+
+#[test]
+fn transitions_are_drawn_in_proportion_to_their_weights() {
+    const DRAWS: usize = 100_000;
+    /// Chi-square with 49 degrees of freedom is above this once in a million seeds.
+    const LIMIT: f64 = 111.14;
+    let mut memory = new_memory(51);
+    let columns = Columns::new(&entries(51));
+    let weights: Vec<f64> = (0..51_u8).map(|step| f64::from(1 + step % 7)).collect();
+    let first = memory.add_episode(columns.rows(), &weights, &plain()).unwrap();
+    let rows = memory.draw(DRAWS).unwrap().prev;
+    let mut counts = [0.0; 50];
+    for id in memory.ids(&rows) {
+        counts[(id - first) as usize] += 1.0;
+    }
+    let total: f64 = weights[..50].iter().sum();
+    let expected = weights.iter().map(|weight| weight / total * DRAWS as f64);
+    let terms = counts.iter().zip(expected).map(|(n, expected)| (n - expected).powi(2) / expected);
+    let statistic: f64 = terms.sum();
+    assert!(statistic < LIMIT, "chi-square is {statistic}");
+}

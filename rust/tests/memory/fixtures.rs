@@ -1,0 +1,104 @@
+//! Memories, and entries to put into them.
+
+use cogrs::error::Error;
+use cogrs::replay::closing::Closing;
+use cogrs::replay::memory::{Memory, Rows, WRITTEN};
+use cogrs::replay::settings::Settings;
+use cogrs::replay::transition::Row;
+use cogrs::spec::{EntrySpec, Field, FieldSpec};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::model::{DIMS, Entry};
+
+/// Bytes of a state that shares a record with the other fields.
+pub const SMALL: usize = 3;
+/// Bytes of a state that lies in a column of its own.
+pub const LARGE: usize = 150;
+
+fn field(dtype: &str, itemsize: usize, shape: &[usize]) -> FieldSpec {
+    FieldSpec { dtype: dtype.into(), itemsize, shape: shape.into() }
+}
+
+pub fn spec_with(state_size: usize, values: &[usize]) -> EntrySpec {
+    let fields = [
+        field("|u1", 1, &[state_size]),
+        field("<i8", 8, &[]),
+        field("<f4", 4, &[DIMS]),
+        field("<f4", 4, &[]),
+        field("<f4", 4, values),
+        field("<f4", 4, values),
+        field("<i8", 8, &[]),
+    ];
+    EntrySpec::new(fields).unwrap()
+}
+
+pub fn memory_of(spec: EntrySpec, capacity: usize, seed: u64) -> Memory {
+    Memory::new(spec, capacity, Xoshiro256PlusPlus::seed_from_u64(seed), true).unwrap()
+}
+
+pub fn new_memory(capacity: usize) -> Memory {
+    memory_of(spec_with(SMALL, &[DIMS]), capacity, 0)
+}
+
+pub fn set(memory: &mut Memory, change: impl FnOnce(&mut Settings)) {
+    let mut settings = Settings::clone(memory.settings());
+    change(&mut settings);
+    memory.set_settings(settings);
+}
+
+/// The written fields of entries, each from the first entry to the last.
+pub struct Columns(pub [Vec<u8>; WRITTEN.len()]);
+
+impl Columns {
+    pub fn new(entries: &[Entry]) -> Self {
+        let column = |field| entries.iter().flat_map(|entry| entry.bytes(field)).collect();
+        Self(WRITTEN.map(column))
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        self.0.each_ref().map(Vec::as_slice)
+    }
+}
+
+pub fn bases(entries: &[Entry]) -> Vec<f64> {
+    entries.iter().map(|entry| f64::from(entry.base)).collect()
+}
+
+pub fn entries(count: usize) -> Vec<Entry> {
+    (0..count as u64).map(|number| Entry::numbered(number, SMALL)).collect()
+}
+
+/// Adds `count` entries of weight 1.
+pub fn add(memory: &mut Memory, serial: u64, count: usize) -> Result<u64, Error> {
+    memory.add(serial, Columns::new(&entries(count)).rows(), &vec![1.0; count])
+}
+
+/// A close whose weights are the initial ones.
+pub fn plain<'a>() -> Closing<'a> {
+    Closing { weights: false, ..Closing::default() }
+}
+
+/// Adds a closed episode of `count` entries of weight 1.
+pub fn add_episode(memory: &mut Memory, count: usize) -> u64 {
+    let columns = Columns::new(&entries(count));
+    memory.add_episode(columns.rows(), &vec![1.0; count], &plain()).unwrap()
+}
+
+pub fn read(memory: &Memory, index: usize, field: Field) -> Vec<u8> {
+    let episode = memory.episode(index).unwrap();
+    let mut bytes = vec![0xEE; episode.len() * memory.spec()[field].nbytes()];
+    memory.read(episode, field, &mut bytes);
+    bytes
+}
+
+pub fn gather(memory: &Memory, field: Field, rows: &[Row]) -> Vec<u8> {
+    let stack = if field == Field::State { memory.settings().frame_stack } else { 1 };
+    let mut bytes = vec![0xEE; rows.len() * stack * memory.spec()[field].nbytes()];
+    memory.gather(field, rows, &mut bytes);
+    bytes
+}
+
+pub fn ids(memory: &Memory, rows: &[Row]) -> Vec<u64> {
+    memory.ids(rows).collect()
+}

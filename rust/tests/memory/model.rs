@@ -1,0 +1,339 @@
+//! What a memory of whole episodes has to do, done the plainest way: episodes are `Vec`s, searched from
+//! end to end.
+
+use std::collections::VecDeque;
+
+use cogrs::replay::settings::Settings;
+use cogrs::spec::Field;
+
+/// Dimensions of the reward.
+pub const DIMS: usize = 2;
+
+/// Why a call is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    State,
+    Value,
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub state: Vec<u8>,
+    pub action: i64,
+    pub reward: [f32; DIMS],
+    pub prob: f32,
+    pub value: [f32; DIMS],
+    pub qvest: [f32; DIMS],
+    pub info: i64,
+    /// The initial weight; times the episode's multiplier once that is closed.
+    pub base: f32,
+    /// The weight by the settings that the episode was closed with.
+    pub weight: f32,
+}
+
+impl Entry {
+    /// An entry whose fields tell it from those of all other numbers.
+    pub fn numbered(number: u64, state_size: usize) -> Self {
+        let mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let eighth = |shift: u32| ((mixed >> shift) % 64) as f32 / 8.0 - 4.0;
+        let bytes = mixed.to_le_bytes();
+        Self {
+            state: (0..state_size).map(|at| bytes[at % 8] ^ at as u8).collect(),
+            action: mixed as i64,
+            reward: [eighth(5), eighth(11)],
+            prob: eighth(17).abs(),
+            value: [eighth(23), eighth(29)],
+            qvest: [0.0; DIMS],
+            info: -(number as i64) - 1,
+            base: [0.0, 0.5, 1.0, 3.0][(mixed >> 60) as usize % 4],
+            weight: 0.0,
+        }
+    }
+
+    pub fn bytes(&self, field: Field) -> Vec<u8> {
+        let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        match field {
+            Field::State => self.state.clone(),
+            Field::Action => self.action.to_ne_bytes().into(),
+            Field::Reward => floats(&self.reward),
+            Field::Prob => floats(&[self.prob]),
+            Field::Value => floats(&self.value),
+            Field::Qvest => floats(&self.qvest),
+            Field::Info => self.info.to_ne_bytes().into(),
+        }
+    }
+}
+
+/// How an episode is to be closed.
+#[derive(Debug, Clone)]
+pub struct How {
+    pub multiplier: f64,
+    pub values: bool,
+    pub weights: bool,
+    pub bootstrap: Option<[f64; DIMS]>,
+    /// State and info of the final state, when there is one.
+    pub last: Option<(Vec<u8>, Option<i64>)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Episode {
+    pub serial: u64,
+    /// The id of step 0; the others follow.
+    pub first_id: u64,
+    pub entries: Vec<Entry>,
+    /// None while it is open.
+    pub ending: Option<(How, Settings)>,
+}
+
+impl Episode {
+    fn holds(&self, id: u64) -> bool {
+        (self.first_id..self.first_id + self.entries.len() as u64).contains(&id)
+    }
+
+    /// Whether the entry at `step` is a final state.
+    fn is_final(&self, step: usize) -> bool {
+        let last = self.ending.as_ref().is_some_and(|(how, _)| how.last.is_some());
+        last && step + 1 == self.entries.len()
+    }
+
+    pub fn terminates_at(&self, step: usize) -> bool {
+        let terminated = self.ending.as_ref().is_some_and(|(how, _)| how.bootstrap.is_none());
+        terminated && self.is_final(step)
+    }
+
+    /// Whether a stack ends and a transition begins at `step`.
+    fn inside(&self, step: usize, settings: &Settings) -> bool {
+        step + 1 >= settings.frame_stack && step + settings.multi_step < self.entries.len()
+    }
+
+    /// This episode with the returns and weights that its ending gives it.
+    fn appraised(&self) -> Result<Self, Refusal> {
+        let mut made = self.clone();
+        let Some((how, settings)) = &self.ending else { return Ok(made) };
+        let mut ahead = how.bootstrap.unwrap_or_default();
+        let actions = self.entries.len() - usize::from(how.last.is_some());
+        for step in (0..actions).rev() {
+            let entry = &mut made.entries[step];
+            let mut error = 0.0;
+            for (dim, ahead) in ahead.iter_mut().enumerate() {
+                let value = f64::from(entry.value[dim]);
+                let q = f64::from(entry.reward[dim]) + settings.discount_factor[dim] * *ahead;
+                *ahead = settings.mix_lambda * q + (1.0 - settings.mix_lambda) * value;
+                error += settings.reward_coeff[dim] * (q - value).abs();
+                entry.qvest[dim] = if how.values { q as f32 } else { 0.0 };
+            }
+            let error = if how.weights { error.max(0.0) } else { 1.0 };
+            let weight = (f64::from(entry.base) * error.powf(settings.priority_exponent)) as f32;
+            entry.weight = if self.inside(step, settings) { weight } else { 0.0 };
+            finite(&entry.qvest)?;
+            finite(&[entry.base, entry.weight])?;
+        }
+        Ok(made)
+    }
+
+    /// This open episode as it is when closed.
+    fn closed(&self, how: &How, settings: &Settings) -> Result<Self, Refusal> {
+        if !how.multiplier.is_finite() || how.multiplier < 0.0 {
+            return Err(Refusal::Value);
+        }
+        if how.weights && !how.values {
+            return Err(Refusal::State);
+        }
+        let bootstrap = how.bootstrap.map(|values| values.map(|value| value as f32));
+        finite(&bootstrap.unwrap_or_default())?;
+        let mut made = self.clone();
+        for entry in &mut made.entries {
+            entry.base = (f64::from(entry.base) * how.multiplier) as f32;
+        }
+        if let Some((state, info)) = &how.last {
+            made.entries.push(Entry {
+                state: state.clone(),
+                action: 0,
+                reward: [0.0; DIMS],
+                prob: 0.0,
+                value: bootstrap.unwrap_or_default(),
+                qvest: bootstrap.filter(|_| how.values).unwrap_or_default(),
+                info: info.unwrap_or(0),
+                base: 0.0,
+                weight: 0.0,
+            });
+        }
+        made.ending = Some((how.clone(), settings.clone()));
+        made.appraised()
+    }
+}
+
+fn finite(values: &[f32]) -> Result<(), Refusal> {
+    if values.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(Refusal::Value) }
+}
+
+/// Whether new entries may be added.
+fn sound(entries: &[Entry]) -> Result<(), Refusal> {
+    for entry in entries {
+        finite(&entry.reward)?;
+        finite(&[entry.base])?;
+        if entry.base < 0.0 {
+            return Err(Refusal::Value);
+        }
+    }
+    Ok(())
+}
+
+/// The memory.
+#[derive(Debug)]
+pub struct Model {
+    pub capacity: usize,
+    pub settings: Settings,
+    pub open: Vec<Episode>,
+    pub closed: VecDeque<Episode>,
+}
+
+impl Model {
+    pub fn new(capacity: usize) -> Self {
+        let settings = Settings::new(DIMS);
+        Self { capacity, settings, open: Vec::new(), closed: VecDeque::new() }
+    }
+
+    fn used_by_open(&self) -> usize {
+        self.open.iter().map(|episode| episode.entries.len()).sum()
+    }
+
+    pub fn used(&self) -> usize {
+        self.used_by_open() + self.closed.iter().map(|episode| episode.entries.len()).sum::<usize>()
+    }
+
+    fn make_room(&mut self, count: usize) -> Result<(), Refusal> {
+        if self.used_by_open() + count > self.capacity {
+            return Err(Refusal::State);
+        }
+        while self.used() + count > self.capacity {
+            self.closed.pop_front();
+        }
+        Ok(())
+    }
+
+    fn position(&self, serial: u64) -> Result<usize, Refusal> {
+        self.open.iter().position(|episode| episode.serial == serial).ok_or(Refusal::State)
+    }
+
+    pub fn open(&mut self, serial: u64, first_id: u64) {
+        self.open.push(Episode { serial, first_id, entries: Vec::new(), ending: None });
+    }
+
+    /// Returns the step of the first entry.
+    pub fn add(&mut self, serial: u64, entries: Vec<Entry>) -> Result<usize, Refusal> {
+        let at = self.position(serial)?;
+        sound(&entries)?;
+        self.make_room(entries.len())?;
+        let episode = &mut self.open[at];
+        let first = episode.entries.len();
+        episode.entries.extend(entries);
+        Ok(first)
+    }
+
+    pub fn close(&mut self, serial: u64, how: &How) -> Result<(), Refusal> {
+        let at = self.position(serial)?;
+        let made = self.open[at].closed(how, &self.settings)?;
+        self.make_room(usize::from(how.last.is_some()))?;
+        self.open.remove(at);
+        self.push(made);
+        Ok(())
+    }
+
+    /// Adds a closed episode, whose serial number and id are for the caller to fill in.
+    pub fn add_episode(&mut self, entries: Vec<Entry>, how: &How) -> Result<(), Refusal> {
+        sound(&entries)?;
+        let episode = Episode { serial: 0, first_id: 0, entries, ending: None };
+        let made = episode.closed(how, &self.settings)?;
+        self.make_room(made.entries.len())?;
+        self.push(made);
+        Ok(())
+    }
+
+    fn push(&mut self, episode: Episode) {
+        self.closed.push_back(episode);
+        while self.settings.max_episode > 0 && self.closed.len() > self.settings.max_episode {
+            self.closed.pop_front();
+        }
+    }
+
+    pub fn abort(&mut self, serial: u64) -> Result<(), Refusal> {
+        let at = self.position(serial)?;
+        self.open.remove(at);
+        Ok(())
+    }
+
+    pub fn clear(&mut self) {
+        self.open.clear();
+        self.closed.clear();
+    }
+
+    /// Episode and step of an id.
+    pub fn find(&self, id: u64) -> Option<(&Episode, usize)> {
+        let episode = self.closed.iter().chain(&self.open).find(|episode| episode.holds(id))?;
+        Some((episode, (id - episode.first_id) as usize))
+    }
+
+    fn find_mut(&mut self, id: u64) -> Option<&mut Episode> {
+        self.closed.iter_mut().chain(&mut self.open).find(|episode| episode.holds(id))
+    }
+
+    /// The weight with which an entry is drawn now.
+    pub fn drawn_weight(&self, episode: &Episode, step: usize) -> f32 {
+        let drawn = episode.ending.is_some() && episode.inside(step, &self.settings);
+        if drawn { episode.entries[step].weight } else { 0.0 }
+    }
+
+    /// Returns how many ids are gone.
+    pub fn update_priority(&mut self, updates: &[(u64, f64)]) -> Result<usize, Refusal> {
+        let mut gone = 0;
+        let mut made = Vec::new();
+        for &(id, priority) in updates {
+            if !priority.is_finite() || priority < 0.0 {
+                return Err(Refusal::Value);
+            }
+            let Some((episode, step)) = self.find(id) else {
+                gone += 1;
+                continue;
+            };
+            let Some((_, settings)) = &episode.ending else { continue };
+            if episode.inside(step, settings) {
+                let power = priority.powf(self.settings.priority_exponent);
+                let weight = (f64::from(episode.entries[step].base) * power) as f32;
+                finite(&[weight])?;
+                made.push((id, step, weight));
+            }
+        }
+        for (id, step, weight) in made {
+            if let Some(episode) = self.find_mut(id) {
+                episode.entries[step].weight = weight;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Returns whether the entry is there.
+    pub fn add_reward(&mut self, id: u64, delta: [f32; DIMS]) -> Result<bool, Refusal> {
+        let Some((episode, step)) = self.find(id) else { return Ok(false) };
+        let mut changed = episode.clone();
+        let reward = &mut changed.entries[step].reward;
+        *reward = [reward[0] + delta[0], reward[1] + delta[1]];
+        finite(reward)?;
+        if episode.is_final(step) {
+            return Err(Refusal::Value);
+        }
+        // Later entries keep what they have, a corrected priority say, and so do weights that were
+        // not made from returns.
+        let mut made = changed.appraised()?;
+        made.entries.truncate(step + 1);
+        let by_error = episode.ending.as_ref().is_some_and(|(how, _)| how.weights);
+        for (entry, old) in made.entries.iter_mut().zip(&episode.entries) {
+            entry.weight = if by_error { entry.weight } else { old.weight };
+        }
+        made.entries.extend_from_slice(&episode.entries[step + 1..]);
+        if let Some(episode) = self.find_mut(id) {
+            *episode = made;
+        }
+        Ok(true)
+    }
+}
