@@ -67,6 +67,7 @@ lint: setup ## formatting, lints, types, stubs and generated code
 	cargo fmt --check
 	cargo clippy --locked --all-targets --no-default-features -- --deny warnings
 	cargo clippy --locked --all-targets -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' cargo doc --locked --quiet --no-deps --no-default-features
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -103,7 +103,7 @@ impl SumTree {
         }
     }
 
-    /// Sets one leaf, and no sum: [`Self::refresh_above`] must follow.
+    /// Sets one leaf, and no sum above it: [`Self::refresh`] must follow.
     fn set_leaf(&mut self, leaf: usize, weight: f32) {
         let old = std::mem::replace(&mut self.leaves[leaf], weight);
         self.positive -= usize::from(old > 0.0);
