@@ -3,7 +3,7 @@
 //! | question | file |
 //! |---|---|
 //! | what can be set | [`settings`] |
-//! | who owns bytes | [`mod@column`], [`storage`] |
+//! | who owns bytes | [`column`](mod@column), [`storage`] |
 //! | which slot is whose | [`ring`], [`episode`] |
 //! | what is an entry worth | [`returns`], [`priority`] |
 //! | which entry is drawn | [`sum_tree`] |

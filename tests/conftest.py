@@ -1,0 +1,14 @@
+import os
+
+from hypothesis import HealthCheck, settings
+
+_COMMON = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("fast", max_examples=150, stateful_step_count=40, **_COMMON)
+settings.register_profile("ci", max_examples=300, stateful_step_count=50, **_COMMON)
+settings.register_profile("soak", max_examples=5_000, stateful_step_count=100, **_COMMON)
+
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -1,0 +1,103 @@
+"""What does not cross from one process to another, and says so."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.replay import build
+from tests.replay.build import memory
+
+# Run in a process of its own: the test runner may have threads, which a fork does not survive.
+FORKED = """
+import os
+import sys
+
+import numpy as np
+from cogrs import ReplayMemory
+
+number = np.float32(0)
+rem = ReplayMemory(0, 0, number, number, number, number, 0, 8)
+writer = rem.writer()
+rem.new_episode()
+rem.add_entry(1, 1, 1, 1, 1, 1, 1.0)
+rem.add_entry(2, 2, 2, 2, 2, 2, 1.0)
+rem.close_episode(1.0, False, False)
+call = eval("lambda: " + sys.argv[1])
+
+child = os.fork()
+if child == 0:
+    try:
+        call()
+    except RuntimeError as error:
+        os.write(1, f"refused: {error}\\n".encode())
+    os._exit(0)
+os.waitpid(child, 0)
+
+batch = rem.get_batch(4)
+writer.new_episode()
+writer.add_entry(3, 3, 3, 3, 3, 3, 1.0)
+writer.close_episode()
+os.write(1, f"parent: {batch.prev.s.ravel().tolist()} {rem.num_episode()}\\n".encode())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "rem.get_batch(1)",
+        "rem.sample(1)",
+        "rem.new_episode()",
+        "rem.add_entry(1, 1, 1, 1, 1, 1, 1.0)",
+        "rem.episode(0)",
+        "rem.num_episode()",
+        "rem.weight_sum",
+        "rem.writer()",
+        "rem.clear()",
+        "writer.new_episode()",
+    ],
+)
+def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
+    script = [sys.executable, "-c", FORKED, call]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    child, parent = done.stdout.splitlines()
+    assert child.startswith("refused:")
+    assert "fork" in child
+    assert parent == "parent: [1, 1, 1, 1] 2"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copies_are_refused_with_the_way_there_is(cross: Callable[[Any], Any]) -> None:
+    rem = memory()
+    with pytest.raises(TypeError, match=r"(?s)ReplayMemory.*save.*load"):
+        cross(rem)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle_is_refused_in_every_protocol(protocol: int) -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(memory(), protocol)
+
+
+@pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copies_of_writers_are_refused(cross: Callable[[Any], Any]) -> None:
+    writer = memory().writer()
+    with pytest.raises(TypeError, match="ReplayWriter"):
+        cross(writer)
+
+
+def test_what_was_drawn_can_be_pickled() -> None:
+    rem = memory()
+    build.add_uniform(rem, 3)
+    sample = rem.sample(2)
+    again = pickle.loads(pickle.dumps(sample))
+    assert again.prev.s.tolist() == sample.prev.s.tolist()
+    assert type(again) is type(sample)

@@ -1,0 +1,526 @@
+"""What `get_batch` and `sample` draw, how often, and what they hand over."""
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cogrs import ReplayMemory, importance_weights
+from tests.replay import build
+from tests.replay.build import memory
+
+
+def arrays(batch: Any) -> list[np.ndarray]:
+    """All arrays of a batch or a sample."""
+    return [*batch.prev, *batch.next, *batch[2:]]
+
+
+def drawn(rem: ReplayMemory, count: int) -> np.ndarray:
+    """The info of so many samples."""
+    return rem.get_batch(count).prev.i
+
+
+# -- which --
+
+
+def test_weight_zero_is_never_drawn() -> None:
+    rem = memory(100, seed=0)
+    build.add_uniform(rem, 100, init_w=np.arange(100) % 2 == 0)
+    assert (drawn(rem, 1_000_000) % 2 == 0).all()
+
+
+def test_weight_zero_beside_huge_and_tiny_ones_is_never_drawn() -> None:
+    weights = np.tile([0, 1e30, 0, 1e-30], 64)
+    rem = memory(256, seed=0)
+    build.add_uniform(rem, 256, init_w=weights)
+    first = rem.episode(0).id[0]
+    for large in range(1, 256, 4):
+        rem.update_priority(int(first) + large, 0.0)
+    assert set(np.unique(drawn(rem, 100_000) % 4)) == {3}
+
+
+def test_size_that_is_no_power_of_two_is_drawn_evenly() -> None:
+    rem = memory(5, seed=0)
+    build.add_uniform(rem, 4)
+    counts = np.bincount(drawn(rem, 90_000))
+    # 600 is four standard deviations.
+    np.testing.assert_allclose(counts, 30_000, atol=600)
+
+
+def test_first_and_last_that_can_be_drawn_are() -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 11)
+    counts = np.bincount(drawn(rem, 100_000), minlength=11)
+    assert counts[10] == 0
+    np.testing.assert_allclose(counts[[0, 9]], 10_000, atol=500)
+
+
+def test_frequencies_follow_weights() -> None:
+    rem = memory(priority_exponent=1.0, mix_lambda=0.5, discount_factor=0.5, seed=0)
+    rem.add_episode(**build.steps(3, r=[1, 2, 4], v=[0.5, 1, 2]))
+    share = np.bincount(drawn(rem, 100_000)) / 100_000
+    np.testing.assert_allclose(share, [0.3939, 0.6061], atol=0.01)
+
+
+def test_weight_that_is_zero_in_float32_is_never_drawn() -> None:
+    rem = memory()
+    build.add_uniform(rem, 3, init_w=[1e-60, 1, 1])
+    assert rem.episode(0).weight.tolist() == [0, 1, 0]
+    assert rem.num_sampleable == 1
+
+
+def test_open_episode_is_not_drawn() -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 3)
+    rem.new_episode()
+    rem.add_entries(**build.steps(5, first=10, init_w=1000.0))
+    assert set(drawn(rem, 1000)) == {0, 1}
+    assert rem.weight_sum == 2
+
+
+def test_entries_dropped_by_a_new_episode_are_never_drawn() -> None:
+    rem = memory(seed=0)
+    rem.new_episode()
+    rem.add_entries(**build.steps(8, first=10))
+    rem.new_episode()
+    rem.add_entries(**build.steps(3))
+    rem.close_episode(1.0, False, False)
+    assert build.contents(rem) == [[0, 1, 2]]
+    assert set(drawn(rem, 1000)) == {0, 1}
+
+
+def test_evicted_entries_are_never_drawn() -> None:
+    rem = memory(8, seed=0)
+    build.add_uniform(rem, 8)
+    build.add_uniform(rem, 3, first=10)
+    assert rem.num_episode() == 1
+    assert set(drawn(rem, 1000)) == {10, 11}
+
+
+def test_full_memory_can_still_be_closed_and_sampled() -> None:
+    rem = memory(8, seed=0)
+    rem.new_episode()
+    for k in range(8):
+        rem.add_entry(**build.step(k))
+    with pytest.raises(RuntimeError):
+        rem.add_entry(**build.step(8))
+    rem.close_episode(1.0, False, False)
+    assert set(drawn(rem, 1000)) == set(range(7))
+
+
+def test_oldest_episode_goes_first() -> None:
+    rem = memory(9)
+    for first in (0, 10, 20):
+        build.add_uniform(rem, 3, first)
+    rem.new_episode()
+    rem.add_entry(**build.step(30))
+    assert build.contents(rem) == [[10, 11, 12], [20, 21, 22]]
+
+
+def test_empty_episodes_leave_in_their_turn() -> None:
+    rem = memory(4)
+    build.add_uniform(rem, 0)
+    build.add_uniform(rem, 2)
+    build.add_uniform(rem, 0)
+    build.add_uniform(rem, 2, first=10)
+    assert build.contents(rem) == [[], [0, 1], [], [10, 11]]
+    rem.new_episode()
+    rem.add_entry(**build.step(20))
+    assert build.contents(rem) == [[], [10, 11]]
+
+
+def test_refused_entry_evicts_no_empty_episode() -> None:
+    rem = memory(2)
+    rem.new_episode()
+    rem.add_entries(**build.steps(2))
+    build.add_uniform(rem, 0)
+    with pytest.raises(RuntimeError):
+        rem.add_entry(**build.step(3))
+    assert rem.num_episode() == 1
+
+
+# -- transitions --
+
+
+def test_next_is_multi_step_after_prev() -> None:
+    rem = memory(64, multi_step=3, seed=0)
+    for first in (0, 100, 200):
+        build.add_uniform(rem, 15, first)
+    batch = rem.get_batch(500)
+    for name in "sarpvi":
+        assert (getattr(batch.next, name) - getattr(batch.prev, name) == 3).all()
+
+
+def test_stack_has_no_frames_of_a_neighbour() -> None:
+    rem = memory(frame_stack=2, seed=0)
+    build.add_uniform(rem, 1, first=10)
+    build.add_uniform(rem, 3)
+    batch = rem.get_batch(100)
+    assert np.unique(batch.prev.s, axis=0).tolist() == [[0, 1]]
+    assert np.unique(batch.next.s, axis=0).tolist() == [[1, 2]]
+
+
+def test_stack_may_run_over_the_end_of_the_storage() -> None:
+    rem = memory(7, frame_stack=3, seed=0)
+    build.add_uniform(rem, 5)
+    build.add_uniform(rem, 6, first=10)
+    stacks = {tuple(stack) for stack in rem.get_batch(200).next.s.tolist()}
+    assert stacks == {(11, 12, 13), (12, 13, 14), (13, 14, 15)}
+
+
+def test_frame_axis_is_there_for_one_frame() -> None:
+    rem = memory(s=np.zeros((2, 3)))
+    build.add_uniform(rem, 3, s=np.zeros((3, 2, 3)))
+    assert rem.get_batch(5).prev.s.shape == (5, 1, 2, 3)
+
+
+def test_final_state_is_only_ever_next() -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 3, final_state=99, final_info=98)
+    batch = rem.get_batch(300)
+    pairs = {tuple(pair) for pair in np.stack([batch.prev.s[:, 0], batch.next.s[:, 0]], 1).tolist()}
+    assert pairs == {(0, 1), (1, 2), (2, 99)}
+
+
+@pytest.mark.parametrize(
+    ("end", "terminated"),
+    [
+        ({}, set()),
+        ({"bootstrap_value": 1.0}, set()),
+        ({"final_state": 9}, {9}),
+        ({"final_state": 9, "bootstrap_value": 1.0}, set()),
+    ],
+    ids=str,
+)
+def test_next_terminated(end: dict[str, Any], terminated: set[int]) -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 4, **end)
+    sample = rem.sample(300)
+    assert set(sample.next.s[sample.next_terminated, 0].tolist()) == terminated
+    assert not sample.next_terminated[sample.next.s[:, 0] != 9].any()
+
+
+def test_next_terminated_follows_the_present_multi_step() -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 4, final_state=9)
+    rem.multi_step = 2
+    sample = rem.sample(300)
+    assert set(sample.prev.s[sample.next_terminated, 0].tolist()) == {2}
+
+
+def test_long_names_are_the_fields() -> None:
+    rem = memory()
+    build.add_uniform(rem, 3)
+    prev = rem.get_batch(2).prev
+    long = (prev.state, prev.action, prev.reward, prev.prob, prev.value, prev.qvest, prev.info)
+    assert all(ours is theirs for ours, theirs in zip(prev, long, strict=True))
+
+
+# -- weights and probabilities --
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=40))
+def test_probability_is_exactly_weight_over_sum(weights: list[float]) -> None:
+    rem = memory(41, seed=0)
+    build.add_uniform(rem, len(weights) + 1, init_w=[*weights, 1.0])
+    if rem.num_sampleable:
+        sample = rem.sample(50)
+        exact = sample.weight.astype(np.float64) / rem.weight_sum
+        assert sample.probability.tolist() == exact.tolist()
+
+
+def test_weights_drawn_are_those_read_back() -> None:
+    rem = memory(seed=0)
+    first = rem.add_episode(**build.steps(9))
+    sample = rem.sample(100)
+    weight = rem.episode(0).weight
+    assert sample.weight.tolist() == weight[sample.id.astype(int) - first].tolist()
+
+
+def test_sum_does_not_drift_over_many_changes() -> None:
+    rem = memory(1001, priority_exponent=1.0)
+    first = build.add_uniform(rem, 1001)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        ids = first + rng.permutation(1000)
+        rem.update_priority(ids.astype(np.uint64), 10 ** rng.uniform(-6, 6, 1000))
+        for id_ in ids[:100].tolist():
+            rem.update_priority(id_, 1e-6)
+    exact = rem.episode(0).weight.astype(np.float64).sum()
+    assert rem.weight_sum == pytest.approx(exact, rel=1e-9)
+
+
+def test_smallest_weight_is_that_of_what_can_be_drawn() -> None:
+    rem = memory(12)
+    build.add_uniform(rem, 5, init_w=[3, 0, 2, 4, 1])
+    assert rem.min_weight == 2
+    build.add_uniform(rem, 3, init_w=[0.5, 1, 1])
+    assert rem.min_weight == 0.5
+    build.add_uniform(rem, 12, init_w=7.0)
+    assert rem.min_weight == 7
+
+
+# -- arrays --
+
+
+@pytest.mark.parametrize("call", ["get_batch", "sample"])
+def test_arrays_are_the_callers_own(call: str) -> None:
+    rem = memory(32, s=np.zeros((8, 8), np.float32), frame_stack=3)
+    build.add_uniform(rem, 20, s=np.zeros((20, 8, 8)))
+    made = arrays(getattr(rem, call)(64))
+    for column in made:
+        assert column.flags.writeable
+        assert column.flags.c_contiguous
+        assert column.flags.aligned
+        assert column.dtype.isnative
+    shared = [
+        (a, b) for a in range(len(made)) for b in range(a) if np.shares_memory(made[a], made[b])
+    ]
+    assert shared == []
+
+
+def test_writing_to_a_batch_changes_neither_memory_nor_other_batches() -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 2)
+    first, second = rem.get_batch(4), rem.get_batch(4)
+    for column in arrays(first):
+        column[...] = 77
+    for batch in (second, rem.get_batch(4)):
+        assert batch.prev.s.tolist() == [[0]] * 4
+        assert batch.next.s.tolist() == [[1]] * 4
+        assert batch.weight.tolist() == [1] * 4
+
+
+def test_batches_outlive_the_memory_and_what_is_drawn_after_them() -> None:
+    rem = memory(256, s=np.zeros(1000), seed=0)
+    build.add_uniform(rem, 200, s=np.repeat(np.arange(200.0), 1000).reshape(200, 1000))
+    kept = [rem.get_batch(32) for _ in range(8)]
+    copies = [[column.copy() for column in arrays(batch)] for batch in kept]
+    states = [batch.prev.s for batch in kept]
+    del kept[::2]
+    rem.clear()
+    build.add_uniform(rem, 200, s=np.full((200, 1000), -1.0))
+    for _ in range(8):
+        rem.get_batch(32)
+    del rem
+    gc.collect()
+    for batch, copy in zip(kept, copies[1::2], strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(arrays(batch), copy, strict=True))
+    for state, copy in zip(states, copies, strict=True):
+        np.testing.assert_array_equal(state, copy[0])
+
+
+def test_episode_read_back_is_a_copy() -> None:
+    rem = memory()
+    build.add_uniform(rem, 4)
+    view = rem.episode(0)
+    for column in (*view.entries, view.weight, view.id):
+        column[...] = 7
+    assert build.contents(rem) == [[0, 1, 2, 3]]
+    assert rem.episode(0).weight.tolist() == [1, 1, 1, 0]
+
+
+def test_dtypes_beside_the_fields() -> None:
+    rem = memory()
+    build.add_uniform(rem, 4)
+    sample = rem.sample(3)
+    dtypes = [sample.weight.dtype, sample.id.dtype, sample.probability.dtype]
+    assert dtypes == [np.float32, np.uint64, np.float64]
+    assert sample.next_terminated.dtype == np.bool_
+    assert all(column.shape == (3,) for column in sample[2:])
+
+
+def test_flags_leave_the_other_fields_as_they_are() -> None:
+    rem = memory(seed=0, cache_flags=[True, False] * 7)
+    build.add_uniform(rem, 4)
+    batch = rem.get_batch(5)
+    lengths = [len(column) for column in (*batch.prev, *batch.next)]
+    assert lengths == [5, 0] * 7
+    assert set(batch.prev.s[:, 0].tolist()) <= {0, 1, 2}
+
+
+# -- reading episodes --
+
+
+def test_episodes_are_read_from_both_ends() -> None:
+    rem = memory()
+    for first in (0, 10, 20):
+        build.add_uniform(rem, 1, first)
+    assert rem.episode(0).entries.s.tolist() == [0]
+    assert rem.episode(-1).entries.s.tolist() == [20]
+    assert rem.episode(-3).entries.s.tolist() == [0]
+
+
+@pytest.mark.parametrize("index", [2, -3, 10**30])
+def test_episode_that_is_not_there_is_an_index_error(index: int) -> None:
+    rem = memory()
+    build.add_uniform(rem, 1)
+    build.add_uniform(rem, 1)
+    with pytest.raises(IndexError):
+        rem.episode(index)
+
+
+# -- seeds --
+
+
+def series(seed: int | None) -> list[list[int]]:
+    rem = memory(64, seed=seed)
+    build.add_uniform(rem, 64)
+    return [rem.get_batch(16).prev.i.tolist() for _ in range(4)]
+
+
+def test_same_seed_draws_the_same() -> None:
+    assert series(7) == series(7)
+
+
+def test_other_seeds_draw_otherwise() -> None:
+    assert series(7) != series(8)
+
+
+def test_memories_without_a_seed_draw_unlike_one_another() -> None:
+    assert series(None) != series(None)
+
+
+def test_calls_do_not_draw_the_same_again() -> None:
+    first, second, *_ = series(7)
+    assert first != second
+
+
+def test_both_calls_draw_alike() -> None:
+    one, other = (memory(64, seed=3) for _ in range(2))
+    for rem in (one, other):
+        build.add_uniform(rem, 64)
+    assert one.get_batch(16).prev.i.tolist() == other.sample(16).prev.i.tolist()
+
+
+# -- nothing to draw --
+
+
+@pytest.mark.parametrize("call", ["get_batch", "sample"])
+@pytest.mark.parametrize("state", ["empty", "open", "no episode long enough", "all weights 0"])
+def test_nothing_to_draw_says_why(call: str, state: str) -> None:
+    rem = memory()
+    if state == "open":
+        rem.new_episode()
+        rem.add_entries(**build.steps(4))
+    elif state == "no episode long enough":
+        build.add_uniform(rem, 1)
+    elif state == "all weights 0":
+        build.add_uniform(rem, 4, init_w=0.0)
+    with pytest.raises(RuntimeError, match=r"\w+ \w+ \w+"):
+        getattr(rem, call)(1)
+    assert (rem.weight_sum, rem.num_sampleable, rem.min_weight) == (0.0, 0, 0.0)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+@pytest.mark.parametrize("call", ["get_batch", "sample"])
+def test_batch_of_no_samples_is_a_value_error(call: str, size: int) -> None:
+    rem = memory()
+    build.add_uniform(rem, 4)
+    with pytest.raises(ValueError, match="batch_size"):
+        getattr(rem, call)(size)
+
+
+def test_batch_larger_than_the_memory_is_drawn_with_replacement() -> None:
+    rem = memory()
+    build.add_uniform(rem, 2)
+    assert rem.get_batch(1000).prev.i.tolist() == [0] * 1000
+
+
+def test_cleared_memory_has_nothing_to_draw_and_goes_on() -> None:
+    rem = memory(priority_exponent=1.0)
+    first = build.add_uniform(rem, 4)
+    rem.new_episode()
+    rem.add_entry(**build.step())
+    rem.clear()
+    assert (rem.num_episode(), rem.num_entry, rem.num_sampleable) == (0, 0, 0)
+    with pytest.raises(RuntimeError):
+        rem.add_entry(**build.step())
+    assert build.add_uniform(rem, 2) > first + 4
+    assert rem.priority_exponent == 1.0
+
+
+# -- importance weights --
+
+
+@pytest.mark.parametrize(
+    ("exponent", "expected"),
+    [
+        (0.4, [1, 0.644394, 0.574349, 0.435275]),
+        (1.0, [1, 1 / 3, 0.25, 0.125]),
+        (0.0, [1, 1, 1, 1]),
+    ],
+)
+@pytest.mark.parametrize("normalize", ["batch", "all"])
+def test_importance_weights_of_a_whole_memory(
+    exponent: float, expected: list[float], normalize: str
+) -> None:
+    got = importance_weights(
+        [1, 3, 4, 8], exponent=exponent, total=16, count=4, normalize=normalize, min_weight=1.0
+    )
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_importance_weights_need_no_smallest_weight_when_all_are_given() -> None:
+    got = importance_weights([1, 3, 4, 8], exponent=1, total=16, count=4, normalize="all")
+    assert got.tolist() == [1, np.float32(1 / 3), 0.25, 0.125]
+
+
+def test_importance_weights_of_a_part_are_divided_by_the_largest_of_the_part() -> None:
+    got = importance_weights([4, 8], exponent=1.0, total=16, count=4)
+    assert got.tolist() == [1, 0.5]
+
+
+def test_importance_weights_of_a_part_are_divided_by_the_largest_of_all() -> None:
+    got = importance_weights(
+        [4, 8], exponent=1.0, total=16, count=4, normalize="all", min_weight=1.0
+    )
+    assert got.tolist() == [0.25, 0.125]
+
+
+def test_importance_weights_correct_the_mean_of_a_sample() -> None:
+    rem = memory(64, seed=0)
+    build.add_uniform(rem, 11, init_w=[*range(1, 11), 1])
+    sample = rem.sample(100_000)
+    total, count = rem.weight_sum, rem.num_sampleable
+    ratio = importance_weights(sample.weight, exponent=1.0, total=total, count=count)
+    mean = np.average(sample.prev.i, weights=ratio)
+    # The unweighted mean of the sample is 6.
+    assert mean == pytest.approx(4.5, abs=0.1)
+
+
+def test_importance_weights_keep_the_shape() -> None:
+    got = importance_weights(np.ones((2, 3)), exponent=0.5, total=6, count=6)
+    assert got.shape == (2, 3)
+
+
+def test_importance_weights_do_not_change_their_argument() -> None:
+    weight = np.float32([1, 2])
+    importance_weights(weight, exponent=1.0, total=3, count=2)
+    assert weight.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("weight", {"weight": [1.0, 0.0]}),
+        ("weight", {"weight": [1.0, -1.0]}),
+        ("weight", {"weight": [1.0, np.nan]}),
+        ("exponent", {"exponent": -0.1}),
+        ("exponent", {"exponent": np.nan}),
+        ("total", {"total": 0.0}),
+        ("total", {"total": np.nan}),
+        ("count", {"count": 0}),
+        ("normalize", {"normalize": "most"}),
+        ("min_weight", {"normalize": "all"}),
+        ("min_weight", {"normalize": "all", "min_weight": 0.0}),
+    ],
+)
+def test_importance_weights_out_of_range(name: str, changes: dict[str, Any]) -> None:
+    given = {"weight": [1.0, 2.0], "exponent": 1.0, "total": 16.0, "count": 4, **changes}
+    with pytest.raises(ValueError, match=name):
+        importance_weights(given.pop("weight"), **given)
