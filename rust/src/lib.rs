@@ -1,6 +1,6 @@
 //! The core of `cogrs`: replay memory for reinforcement learning.
 //!
-//! Everything but [`python`] is plain Rust that knows nothing of Python; building with
+//! Everything but `python` is plain Rust that knows nothing of Python; building with
 //! `--no-default-features` leaves the bindings out and holds the rest to that.
 
 pub mod error;
