@@ -105,9 +105,10 @@ class ReplayWriter:
             do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
             bootstrap_value: Value of the observation after the last action, float32 of reward's
                 shape, when the episode was truncated; None when it terminated.
-            final_state: The observation after the last action. It is stored as one more entry
-                (reward 0, weight 0) that is only ever the `next` of a sample, so that the last
-                action's transition can be sampled too.
+            final_state: The observation after the last action. It is stored as one more entry that
+                is only ever the `next` of a sample, so that the last action's transition can be
+                sampled too. Its reward and weight are 0, its value and qvest the bootstrap value,
+                0 when the episode terminated.
             final_info: Info of that entry; zeros if None.
 
         Raises:
@@ -277,7 +278,11 @@ class ReplayMemory(ReplayWriter):
     def frame_stack(self, value: int) -> None: ...
     @property
     def multi_step(self) -> int:
-        """Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn."""
+        """Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn.
+
+        `prev.r` is the reward of prev's own step, not a sum. With `mix_lambda` 1 the discounted
+        rewards of the n steps between are `prev.q - gamma**n * next.q`.
+        """
     @multi_step.setter
     def multi_step(self, value: int) -> None: ...
     @property
@@ -445,7 +450,8 @@ def importance_weights(
     section 3.4; their beta is `exponent`.
 
     Args:
-        weight: Sampling weights of the batch, as `get_batch` returns them, all > 0.
+        weight: Sampling weights of the batch, as `get_batch` returns them, all > 0. While others
+            write, pass `Sample.probability` with `total=1`: both are of the moment of the draw.
         exponent: Beta, >= 0. 1 corrects fully, 0 not at all.
         total: Sum of all weights: `memory.weight_sum`.
         count: N, the number of entries with a weight above 0: `memory.num_sampleable`.

@@ -42,7 +42,7 @@ impl<T: Pod> Column<T> {
 
 /// Entries are read at random places: from here on that costs more in page tables than a few pages that
 /// are committed early.
-const LARGE: usize = 8 << 20;
+const LARGE: usize = 4 << 20;
 
 /// A kernel that has none, or that is told not to, is as good as one that does.
 fn prefer_huge_pages(pages: &MmapMut) {

@@ -77,7 +77,9 @@ impl Memory {
                 longest.unwrap_or(0)
             );
         }
-        "nothing to sample: all weights are 0".into()
+        "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
+         priority_exponent is 0; close_episode(do_update_weight=False) weighs by init_w alone"
+            .into()
     }
 
     /// Copies one field of each row into `out`, one after the other; the state with the
