@@ -10,7 +10,7 @@ use crate::python::args::{flag, mistyped, number};
 use crate::python::array::{Given, numbers};
 use crate::python::shared::Shared;
 use crate::replay::closing::{Closing, FinalEntry};
-use crate::replay::memory::{Memory, Rows, WRITTEN};
+use crate::replay::memory::{Rows, WRITTEN};
 use crate::spec::Field;
 
 /// No episode: serial numbers do not get this far.
@@ -202,11 +202,9 @@ impl Pen {
 
 impl Drop for Pen {
     fn drop(&mut self) {
-        self.shared.call_if_here(|memory: &mut Memory| {
-            if memory.is_open(self.serial()) {
-                // It is open, so this cannot fail.
-                drop(memory.abort(self.serial()));
-            }
+        self.shared.call_in_drop(|memory| {
+            let open = memory.is_open(self.serial());
+            if open { memory.abort(self.serial()) } else { Ok(()) }
         });
     }
 }

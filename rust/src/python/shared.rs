@@ -1,13 +1,11 @@
 //! One memory as all its Python handles share it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::python::array::Template;
 use crate::python::block::Pool;
 use crate::python::fork::Birthplace;
@@ -59,8 +57,8 @@ impl Shared {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `call` on the memory. When it is to copy `bytes` bytes and those are many, other Python
-    /// threads run meanwhile.
+    /// Runs `call` on the memory. When it is to copy `bytes` bytes and those are many, or when it has to
+    /// wait, other Python threads run meanwhile.
     ///
     /// # Errors
     /// Those of `call`; `RuntimeError` in a forked child.
@@ -71,26 +69,26 @@ impl Shared {
         call: impl FnOnce(&mut Memory) -> Result<T> + Send,
     ) -> PyResult<T> {
         self.birthplace.check("ReplayMemory")?;
-        if bytes > DETACH_FROM {
-            return py.detach(|| self.run(self.memory.lock().ok().as_deref_mut(), call));
+        if bytes <= DETACH_FROM {
+            match self.memory.try_lock() {
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Poisoned(_)) => return Err(interrupted().into()),
+                Ok(memory) => return Ok(self.run(memory, call)?),
+            }
         }
-        self.run(self.memory.lock_py_attached(py).ok().as_deref_mut(), call)
+        // Not `lock_py_attached`: that attaches again while it holds the lock, and then whoever waits for
+        // the lock attached waits for ever.
+        Ok(py.detach(|| self.run(self.memory.lock().map_err(|_| interrupted())?, call))?)
     }
 
     fn run<T>(
         &self,
-        memory: Option<&mut Memory>,
+        mut memory: MutexGuard<'_, Memory>,
         call: impl FnOnce(&mut Memory) -> Result<T>,
-    ) -> PyResult<T> {
-        let Some(memory) = memory else {
-            return Err(PyRuntimeError::new_err(
-                "an internal error interrupted an earlier call on this memory; its contents cannot be \
-                 trusted",
-            ));
-        };
-        let result = call(memory);
-        self.publish(memory);
-        Ok(result?)
+    ) -> Result<T> {
+        let result = call(&mut memory);
+        self.publish(&memory);
+        result
     }
 
     fn publish(&self, memory: &Memory) {
@@ -120,14 +118,12 @@ impl Shared {
         })
     }
 
-    /// Runs `call` when the memory can be locked in this process; for use while being dropped.
-    pub fn call_if_here(&self, call: impl FnOnce(&mut Memory)) {
-        if !self.birthplace.is_here() {
-            return;
-        }
-        if let Ok(mut memory) = self.memory.lock() {
-            call(&mut memory);
-            self.publish(&memory);
+    /// Runs `call` for something that is being dropped, which has nobody to report to: not at all in a
+    /// forked child, nor after an internal error.
+    pub fn call_in_drop(&self, call: impl FnOnce(&mut Memory) -> Result<()> + Send) {
+        if self.birthplace.is_here() {
+            // While the interpreter shuts down there is none to attach to, and nothing to give back for.
+            drop(Python::try_attach(|py| self.call(py, 0, call)));
         }
     }
 
@@ -158,4 +154,11 @@ impl Shared {
     pub fn weight_sum(&self) -> f64 {
         f64::from_bits(self.weight_sum.load(Ordering::Relaxed))
     }
+}
+
+fn interrupted() -> Error {
+    Error::State(
+        "an internal error interrupted an earlier call on this memory; its contents cannot be trusted"
+            .into(),
+    )
 }
