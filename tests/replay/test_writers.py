@@ -1,6 +1,8 @@
 """Many writers of one memory, one after another and at once."""
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -300,3 +302,39 @@ def test_one_episode_written_by_several_threads_loses_no_entry() -> None:
 def add_each(rem: ReplayMemory, at: int) -> None:
     for k in range(at, 400, 4):
         rem.add_entry(**step(k))
+
+
+DROPPING = """
+import sys, threading
+import numpy as np
+import cogrs
+
+sys.setswitchinterval(1e-5)
+f = np.float32(0)
+memory = cogrs.ReplayMemory(np.zeros(300, f.dtype), f, f, f, f, f, f, 1000)
+memory.add_episode(np.zeros((100, 300), f.dtype), *[np.zeros(100, f.dtype)] * 5, 1, 1, False, False)
+
+def drop():
+    for _ in range(30_000):
+        memory.writer()
+
+def sample():
+    for _ in range(1_000):
+        memory.get_batch(256)
+
+def reopen():
+    writer = memory.writer()
+    for _ in range(30_000):
+        writer.new_episode()
+
+threads = [threading.Thread(target=work) for work in (drop, sample, reopen)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_writers_dropped_while_others_wait_for_the_memory_hold_nobody_up() -> None:
+    # In a process of its own: a thread that waits for ever would keep this one from ending.
+    subprocess.run([sys.executable, "-c", DROPPING], check=True, timeout=60)
