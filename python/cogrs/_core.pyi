@@ -417,7 +417,9 @@ class ReplayMemory(ReplayWriter):
     def load(path: str | os.PathLike[str], *, allow_overcommit: bool = False) -> ReplayMemory:
         """Make a memory from a file that `save` wrote, to go on where that stood.
 
-        Ids are those of the saved memory, and so are uuid and the sequence of draws.
+        Ids and uuid are those of the saved memory. The sequence of draws goes on too, unless the
+        ring had wrapped round or several writers had been at work: entries may then lie in another
+        order, and other entries are drawn, with the same probabilities.
 
         Raises:
             OSError: The file cannot be read.

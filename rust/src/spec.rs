@@ -23,6 +23,9 @@ pub enum Field {
     Info,
 }
 
+/// Dimensions of a field at most: the 32 that every NumPy has, less those for rows and stacked frames.
+const MAX_DIMS: usize = 30;
+
 /// Fields of an entry.
 pub const FIELDS: usize = 7;
 
@@ -92,6 +95,27 @@ impl EntrySpec {
     /// size 0.
     pub fn new(fields: [FieldSpec; FIELDS]) -> Result<Self> {
         let spec = Self { fields };
+        let mut total = 0usize;
+        for field in Field::ALL {
+            let FieldSpec { itemsize, shape, dtype } = &spec[field];
+            let name = format!("{}_buf", field.name());
+            if *itemsize == 0 {
+                return Err(Error::kind(
+                    name,
+                    "a dtype of fixed size",
+                    format!("{dtype} of size 0"),
+                ));
+            }
+            if shape.len() > MAX_DIMS {
+                let expected = format!("at most {MAX_DIMS} dimensions");
+                return Err(Error::value(name, expected, shape.len()));
+            }
+            let size = shape.iter().try_fold(*itemsize, |size, &dim| size.checked_mul(dim));
+            let sum = size.and_then(|size| total.checked_add(size));
+            total = sum.filter(|&sum| isize::try_from(sum).is_ok()).ok_or_else(|| {
+                Error::value(name, "a size within the address space", shape_text(shape))
+            })?;
+        }
         for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
             if !spec[field].is_float32() {
                 let name = format!("{}_buf", field.name());

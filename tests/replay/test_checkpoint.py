@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,64 @@ def test_file_added_to_is_refused(path):
         file.write(b"more")
     with pytest.raises(ValueError, match="added"):
         ReplayMemory.load(path)
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """Change the header, and make its checksum fit again."""
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[12:20], "little")
+    header = bytearray(whole[20 : 20 + length])
+    change(header)
+    checksum = zlib.crc32(header).to_bytes(4, "little")
+    path.write_bytes(whole[:20] + header + checksum + whole[24 + length :])
+
+
+def test_dtype_that_contradicts_its_size_is_refused(path):
+    memory(i=np.zeros((), "V4")).save(path)
+
+    def enlarge(header: bytearray) -> None:
+        at = header.index(b"|V4")
+        header[at : at + 3] = b"|V9"
+
+    rewritten(path, enlarge)
+    with pytest.raises(ValueError, match="info: expected"):
+        ReplayMemory.load(path)
+
+
+def test_dtype_that_a_field_cannot_have_is_refused(path):
+    memory().save(path)
+
+    def change(header: bytearray) -> None:
+        at = header.index(b"<f4")
+        header[at : at + 3] = b"<i4"
+
+    rewritten(path, change)
+    with pytest.raises(ValueError, match="expected a saved replay memory"):
+        ReplayMemory.load(path)
+
+
+def test_claimed_header_of_gigabytes_is_refused(path):
+    with path.open("wb") as file:
+        file.write(b"cogrs-rm" + (1).to_bytes(4, "little") + (40 << 30).to_bytes(8, "little"))
+        file.truncate((40 << 30) + 100)
+    with pytest.raises(ValueError, match="header of 42949672960 bytes"):
+        ReplayMemory.load(path)
+
+
+def test_pipe_is_neither_waited_for_nor_replaced(path):
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="not a file"):
+        ReplayMemory.load(path)
+    with pytest.raises(OSError, match="not a file"):
+        memory().save(path)
+    assert path.is_fifo()
+
+
+def test_link_is_followed_and_permissions_stay(path):
+    target = path.with_suffix(".target")
+    target.touch(mode=0o600)
+    path.symlink_to(target)
+    filled().save(path)
+    assert path.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert ReplayMemory.load(target).num_episode() > 0

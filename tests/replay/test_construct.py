@@ -242,3 +242,15 @@ def test_print_info_prints_sizes_and_settings(capsys: pytest.CaptureFixture[str]
 def test_publishing_needs_a_server() -> None:
     with pytest.raises(RuntimeError, match="server"):
         memory().pub_bytes("topic", b"message")
+
+
+@pytest.mark.parametrize("dtype", ["S0", "U0"])
+def test_dtype_without_size_is_a_type_error(dtype):
+    template = np.zeros(3, [("x", dtype)])["x"]
+    with pytest.raises(TypeError, match="state_buf: expected a dtype of fixed size"):
+        memory(s=template)
+
+
+def test_more_dimensions_than_a_batch_can_have_are_refused():
+    with pytest.raises(ValueError, match="state_buf: expected at most 30 dimensions, got 31"):
+        memory(s=np.zeros((1,) * 31))

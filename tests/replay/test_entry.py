@@ -450,3 +450,55 @@ def test_error_text_says_which_argument() -> None:
     with pytest.raises(ValueError, match="info") as caught:
         rem.add_entry(**step(i=np.zeros(2)))
     assert not re.search(r"\bstate\b", str(caught.value))
+
+
+class Resizing:
+    """A number whose conversion takes the memory of another argument away."""
+
+    def __init__(self, victim: np.ndarray):
+        self.victim = victim
+
+    def __float__(self) -> float:
+        self.victim.resize((0,), refcheck=False)
+        return 1.0
+
+
+def test_argument_resized_by_another_is_refused_and_the_memory_goes_on():
+    rem = memory(s=np.zeros(2, np.float32))
+    rem.new_episode()
+    victim = np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match="state: expected 8 bytes"):
+        rem.add_entry(victim, 0, 0, 0, 0, 0, Resizing(victim))
+    rem.add_entry(np.zeros(2, np.float32), 0, 0, 0, 0, 0, 1.0)
+    assert rem.num_entry == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ([("x", "i1")], np.zeros((), [("x", "i8")])),
+        ([("a", "f4"), ("b", "f4")], np.zeros((), [("b", "f4"), ("a", "f4")])),
+        ("V4", np.zeros((), "V6")),
+    ],
+    ids=["narrower", "renamed", "cut"],
+)
+def test_other_record_is_a_type_error(dtype, value):
+    rem = memory(i=np.zeros((), dtype))
+    rem.new_episode()
+    with pytest.raises(TypeError, match="info"):
+        rem.add_entry(0, 0, 0, 0, 0, value, 1.0)
+
+
+def test_date_beyond_its_unit_is_a_value_error():
+    rem = memory(i=np.zeros((), "M8[ns]"))
+    rem.new_episode()
+    with pytest.raises(ValueError, match="info"):
+        rem.add_entry(0, 0, 0, 0, 0, np.datetime64("9999-01-01"), 1.0)
+    rem.add_entry(0, 0, 0, 0, 0, np.datetime64("NaT", "D"), 1.0)
+
+
+@pytest.mark.parametrize("name", ["discount_factor", "reward_coeff", "priority_exponent"])
+def test_number_beyond_float64_is_a_value_error(name):
+    for value in (10**400, [10**400]):
+        with pytest.raises((ValueError, TypeError), match=name):
+            setattr(memory(), name, value)

@@ -1,6 +1,7 @@
 """What `get_batch` and `sample` draw, how often, and what they hand over."""
 
 import gc
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from cogrs import ReplayMemory, importance_weights
 from tests.replay import build
-from tests.replay.build import memory
+from tests.replay.build import add_uniform, memory
 
 
 def arrays(batch: Any) -> list[np.ndarray]:
@@ -524,3 +525,39 @@ def test_importance_weights_out_of_range(name: str, changes: dict[str, Any]) -> 
     given = {"weight": [1.0, 2.0], "exponent": 1.0, "total": 16.0, "count": 4, **changes}
     with pytest.raises(ValueError, match=name):
         importance_weights(given.pop("weight"), **given)
+
+
+def test_ids_may_be_strided():
+    rem = memory(32)
+    add_uniform(rem, 20)
+    ids = rem.episode(0).id
+    assert rem.update_priority(ids[::2], 1.0) == rem.update_priority(ids[::-1], 1.0) == 0
+
+
+def test_endless_ids_and_flags_are_refused():
+    rem = memory()
+    with pytest.raises(TypeError, match="id"):
+        rem.update_priority(itertools.count(), 1.0)
+    with pytest.raises(ValueError, match="cache_flags"):
+        rem.cache_flags = itertools.repeat(1)
+
+
+@pytest.mark.parametrize("size", [1, 2**40, 2**62])
+def test_nothing_to_draw_is_said_whatever_the_size(size):
+    with pytest.raises(RuntimeError, match="nothing to sample"):
+        memory().get_batch(size)
+
+
+@pytest.mark.parametrize("size", [2**40, 2**62])
+def test_batch_beyond_the_machine_is_a_memory_error(size):
+    rem = memory()
+    add_uniform(rem, 10)
+    with pytest.raises(MemoryError):
+        rem.get_batch(size)
+
+
+def test_min_weight_above_a_weight_is_refused():
+    with pytest.raises(ValueError, match="min_weight"):
+        importance_weights(
+            [1.0, 2.0], exponent=1, total=3, count=9, normalize="all", min_weight=1.5
+        )

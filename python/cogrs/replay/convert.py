@@ -26,6 +26,9 @@ def convert(
         raise ValueError(_mismatch(name, dtype, shape, given))
     if given.dtype == dtype:
         return given.copy(order="C")
+    if dtype.kind == "V" and given.dtype.newbyteorder("=") != dtype:
+        # NumPy would match the fields by their order, whatever they are called.
+        raise TypeError(_mismatch(name, dtype, shape, given))
     if given.dtype == object and _holds_only_integers(given) and dtype.kind in "iu":
         raise ValueError(f"{name}: expected integers that fit {dtype}, got {value!r}")
     from_python = not hasattr(value, "dtype") and given.dtype.kind in "iu" and dtype.kind in "iu"
@@ -58,6 +61,8 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
         TypeError: Not real numbers.
     """
     given = _as_array(name, value, np.dtype(np.float64), None)
+    if given.size and given.dtype == object and _holds_only_integers(given):
+        raise ValueError(f"{name}: expected numbers that float64 holds, got larger integers")
     if given.size and given.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
@@ -86,6 +91,8 @@ def _as_array(
 ) -> npt.NDArray[Any]:
     try:
         return np.asarray(value)
+    except OverflowError as error:
+        raise ValueError(f"{name}: expected numbers that NumPy holds, got {error}") from error
     except ValueError as error:
         expected = f"{dtype} {shape}" if shape is not None else f"{dtype} numbers"
         raise ValueError(
@@ -101,6 +108,8 @@ def _refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> 
     """Refuse what 'same_kind' lets through and yet changes the value beyond rounding."""
     if made.dtype.kind in "iuSU":
         lost = made != given
+    elif made.dtype.kind in "mM":
+        lost = (made.astype(given.dtype) != given) & ~np.isnat(given)
     elif made.dtype.kind in "fc":
         lost = np.isfinite(given) & ~np.isfinite(made)
     else:

@@ -37,7 +37,13 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize>
 /// # Errors
 /// `TypeError` when it is none.
 pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    value.extract::<f64>().map_err(|_| mistyped(name, "a number", value))
+    value.extract::<f64>().map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            return Error::value(name, "a number that float64 holds", "an integer beyond it")
+                .into();
+        }
+        mistyped(name, "a number", value)
+    })
 }
 
 /// A truth value: a bool, or the number 0 or 1.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
 use crate::error::Error;
-use crate::python::args::mistyped;
+use crate::python::args::{mistyped, number};
 use crate::spec::{Field, FieldSpec};
 
 /// dtype and shape that the values of a field must have.
@@ -72,7 +72,14 @@ impl Template {
         let dtype = convert.call_method1(intern!(py, "dtype_of"), (&spec.dtype,))?;
         let numpy = py.import(intern!(py, "numpy"))?;
         let shape = PyTuple::new(py, &spec.shape)?;
-        Self::new(field, &numpy.call_method1(intern!(py, "empty"), (shape, dtype))?)
+        let template =
+            Self::new(field, &numpy.call_method1(intern!(py, "empty"), (shape, dtype))?)?;
+        if template.spec == *spec {
+            return Ok(template);
+        }
+        let [expected, got] = [&template.spec, spec]
+            .map(|spec| format!("{} of {} bytes {:?}", spec.dtype, spec.itemsize, spec.shape));
+        Err(Error::value(field.name(), expected, got).into())
     }
 
     /// dtype and shape without Python.
@@ -222,6 +229,8 @@ pub enum Given<'py> {
     Array(Bound<'py, PyUntypedArray>),
     /// A Python number: so many of these bytes.
     Number([u8; 8], usize),
+    /// A copy, which nobody else can change.
+    Copy(Vec<u8>),
 }
 
 impl Given<'_> {
@@ -241,10 +250,35 @@ impl Given<'_> {
         }
     }
 
+    /// The same value where nobody else can change it.
+    #[must_use]
+    pub fn owned(self) -> Self {
+        match self {
+            Self::Array(_) => Self::Copy(self.bytes().to_vec()),
+            other => other,
+        }
+    }
+
+    /// The bytes, when they are still as many as when the value was looked at: the conversion of another
+    /// argument may have run any code, and changed this one.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when they are not.
+    #[inline]
+    pub fn exactly(&self, name: &str, size: usize) -> Result<&[u8], Error> {
+        let bytes = self.bytes();
+        if bytes.len() == size {
+            return Ok(bytes);
+        }
+        let got = format!("{} bytes: it was resized during the call", bytes.len());
+        Err(Error::value(name, format!("{size} bytes"), got))
+    }
+
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
+            Self::Copy(bytes) => bytes,
             Self::Number(bytes, len) => &bytes[..*len],
             Self::Array(array) => {
                 let len = array.len() * array.dtype().itemsize();
@@ -276,7 +310,7 @@ impl Given<'_> {
 /// `TypeError` or `ValueError` that name `name`.
 pub fn numbers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Numbers> {
     if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() {
-        return Ok(Numbers::One(value.extract()?));
+        return Ok(Numbers::One(number(name, value)?));
     }
     let py = value.py();
     let module = py.import(intern!(py, "cogrs.replay.convert"))?;

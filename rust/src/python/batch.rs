@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use numpy::{PyArrayDescr, dtype};
+use numpy::{PyArrayDescr, PyArrayMethods, dtype};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyTuple};
@@ -16,7 +16,7 @@ use crate::python::shared::Shared;
 use crate::replay::column::available_memory;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
-use crate::replay::transition::Draws;
+use crate::replay::transition::{DRAW, Draws};
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// Arrays in a block start at multiples of a cache line.
@@ -24,9 +24,6 @@ const ALIGN: usize = 64;
 
 /// From this size on the machine is asked whether it has so much.
 const LARGE: usize = 1 << 28;
-
-/// Bytes that a draw needs for each row beside the batch.
-const DRAW: usize = 64;
 
 /// Where the arrays of a block lie.
 #[derive(Debug, Default)]
@@ -137,6 +134,7 @@ fn fill(
     extend: impl FnOnce(&mut Layout) -> Result<()>,
 ) -> Result<(Draws, Filled)> {
     let settings = Arc::clone(memory.settings());
+    memory.check_drawable()?;
     let mut layout = Layout::of_batch(memory.spec(), &settings, rows)?;
     extend(&mut layout)?;
     let draws = memory.draw(rows)?;
@@ -153,8 +151,10 @@ fn fill(
 
 /// What a draw of so many rows copies, about.
 fn copied(shared: &Shared, rows: usize) -> usize {
-    let state = shared.template(Field::State).spec().nbytes();
-    let row = state.saturating_mul(shared.settings().frame_stack).saturating_mul(2);
+    let fields = Field::ALL.map(|field| shared.template(field).spec().nbytes());
+    let stack = fields[Field::State.index()].saturating_mul(shared.settings().frame_stack);
+    let entry = fields.iter().fold(stack, |sum, size| sum.saturating_add(*size));
+    let row = entry.saturating_mul(2);
     row.saturating_add(DRAW).saturating_mul(rows)
 }
 
@@ -282,14 +282,17 @@ fn transitions<'py>(
 /// `TypeError` or `ValueError` that name `id`.
 pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Ok(array) = value.cast::<numpy::PyArray1<u64>>() {
-        return Ok(numpy::PyArrayMethods::to_vec(array)?);
+        let array =
+            array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
+        return Ok(array.as_array().iter().copied().collect());
     }
     if value.hasattr("__index__")? && value.extract::<u64>().is_ok() {
         return Ok(vec![value.extract()?]);
     }
-    match value.try_iter() {
-        Ok(items) => items.map(|item| integer("id", &item?, 0)).collect(),
-        Err(_) if value.hasattr("__index__")? => Ok(vec![integer("id", value, 0)?]),
-        Err(_) => Err(mistyped("id", "an id or a list of ids", value)),
+    // An iterator without a length may never end.
+    match (value.len(), value.try_iter()) {
+        (Ok(count), Ok(items)) => items.take(count).map(|item| integer("id", &item?, 0)).collect(),
+        _ if value.hasattr("__index__")? => Ok(vec![integer("id", value, 0)?]),
+        _ => Err(mistyped("id", "an id or a list of ids", value)),
     }
 }

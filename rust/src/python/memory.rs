@@ -269,7 +269,7 @@ impl ReplayMemory {
     ) -> PyResult<bool> {
         let id = integer("id", id, 0)?;
         let delta = self.shared().template(Field::Reward).value("delta", delta)?.floats();
-        self.shared().call(py, 0, |memory| memory.add_reward(id, &delta))
+        self.shared().call(py, usize::MAX, |memory| memory.add_reward(id, &delta))
     }
 
     fn get_batch<'py>(

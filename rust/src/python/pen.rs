@@ -116,10 +116,10 @@ impl Pen {
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
-            given.push(template.value(template.name(), value)?);
+            given.push(settled(field, template.value(template.name(), value)?));
         }
         let init_w = [number("init_w", init_w)?];
-        let (rows, bytes) = rows(&given);
+        let (rows, bytes) = self.rows(&given, 1)?;
         self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
@@ -134,7 +134,7 @@ impl Pen {
         init_w: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let (given, init_w) = self.entries(fields, init_w)?;
-        let (rows, bytes) = rows(&given);
+        let (rows, bytes) = self.rows(&given, init_w.len())?;
         self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
@@ -148,7 +148,7 @@ impl Pen {
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
-            given.push(template.values(template.name(), value, count)?);
+            given.push(settled(field, template.values(template.name(), value, count)?));
         }
         let init_w = numbers("init_w", init_w)?.repeat("init_w", count)?;
         Ok((given, init_w))
@@ -160,8 +160,9 @@ impl Pen {
     /// As there.
     pub fn close_episode(&self, py: Python<'_>, args: &CloseArgs<'_, '_>) -> PyResult<()> {
         let ends = self.ends(args)?;
-        let closing = ends.closing(args);
-        self.shared.call(py, 0, |memory| memory.close(self.serial(), &closing))
+        let closing = self.closing(&ends, args)?;
+        // How long the episode is shows only under the lock.
+        self.shared.call(py, usize::MAX, |memory| memory.close(self.serial(), &closing))
     }
 
     /// See `ReplayMemory.add_episode`. It uses no pen's episode, and is here for its neighbours' sake.
@@ -177,8 +178,8 @@ impl Pen {
     ) -> PyResult<u64> {
         let (given, init_w) = self.entries(fields, init_w)?;
         let ends = self.ends(args)?;
-        let closing = ends.closing(args);
-        let (rows, bytes) = rows(&given);
+        let closing = self.closing(&ends, args)?;
+        let (rows, bytes) = self.rows(&given, init_w.len())?;
         self.shared.call(py, bytes, |memory| memory.add_episode(rows, &init_w, &closing))
     }
 
@@ -192,10 +193,41 @@ impl Pen {
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
             value.map(|value| self.shared.template(field).value(name, value)).transpose()
         };
+        let bootstrap = convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?;
         Ok(Ends {
-            bootstrap: convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?,
+            bootstrap: bootstrap.map(|given| given.floats().into_iter().map(f64::from).collect()),
             state: convert(Field::State, "final_state", args.final_state)?,
             info: convert(Field::Info, "final_info", args.final_info)?,
+        })
+    }
+}
+
+impl Pen {
+    /// The bytes of `count` values of all fields, and how many those are.
+    fn rows<'a>(&self, given: &'a [Given<'_>], count: usize) -> PyResult<(Rows<'a>, usize)> {
+        let mut rows: Rows<'a> = [&[]; WRITTEN.len()];
+        for ((row, given), field) in rows.iter_mut().zip(given).zip(WRITTEN) {
+            let size = self.shared.template(field).spec().nbytes();
+            *row = given.exactly(field.name(), size * count)?;
+        }
+        Ok((rows, rows.iter().map(|row| row.len()).sum()))
+    }
+
+    fn closing<'a>(&self, ends: &'a Ends<'_>, args: &CloseArgs<'_, '_>) -> PyResult<Closing<'a>> {
+        let size = |field| self.shared.template(field).spec().nbytes();
+        let mut final_entry = None;
+        if let Some(state) = &ends.state {
+            let state = state.exactly("final_state", size(Field::State))?;
+            let info = ends.info.as_ref();
+            let info = info.map(|info| info.exactly("final_info", size(Field::Info)));
+            final_entry = Some(FinalEntry { state, info: info.transpose()? });
+        }
+        Ok(Closing {
+            multiplier: args.multiplier,
+            values: args.values,
+            weights: args.weights,
+            bootstrap: ends.bootstrap.clone(),
+            final_entry,
         })
     }
 }
@@ -211,25 +243,9 @@ impl Drop for Pen {
 
 /// The converted arguments of a close.
 struct Ends<'py> {
-    bootstrap: Option<Given<'py>>,
+    bootstrap: Option<Vec<f64>>,
     state: Option<Given<'py>>,
     info: Option<Given<'py>>,
-}
-
-impl Ends<'_> {
-    fn closing(&self, args: &CloseArgs<'_, '_>) -> Closing<'_> {
-        let widen = |given: &Given<'_>| given.floats().into_iter().map(f64::from).collect();
-        Closing {
-            multiplier: args.multiplier,
-            values: args.values,
-            weights: args.weights,
-            bootstrap: self.bootstrap.as_ref().map(widen),
-            final_entry: self.state.as_ref().map(|state| FinalEntry {
-                state: state.bytes(),
-                info: self.info.as_ref().map(Given::bytes),
-            }),
-        }
-    }
 }
 
 /// The leading dimension that all fields share.
@@ -247,11 +263,7 @@ fn leading(fields: Fields<'_, '_>) -> PyResult<usize> {
     Err(Error::value("leading dimensions", "the same for all fields", got).into())
 }
 
-/// The bytes of all fields, and how many those are.
-fn rows<'a>(given: &'a [Given<'_>]) -> (Rows<'a>, usize) {
-    let mut rows: Rows<'a> = [&[]; WRITTEN.len()];
-    for (row, given) in rows.iter_mut().zip(given) {
-        *row = given.bytes();
-    }
-    (rows, rows.iter().map(|row| row.len()).sum())
+/// Rewards and values are read more than once, so what is checked must be what is stored.
+fn settled(field: Field, given: Given<'_>) -> Given<'_> {
+    if matches!(field, Field::Reward | Field::Value) { given.owned() } else { given }
 }

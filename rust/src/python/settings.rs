@@ -8,7 +8,7 @@ use pyo3::types::PyList;
 use crate::python::args::{flag, mistyped, number, size};
 use crate::python::array::{Numbers, numbers};
 use crate::python::memory::ReplayMemory;
-use crate::replay::settings::{Leading, Settings};
+use crate::replay::settings::{FLAGS, Leading, Settings};
 
 impl ReplayMemory {
     fn settings(&self) -> PyResult<Arc<Settings>> {
@@ -148,8 +148,10 @@ impl ReplayMemory {
     #[setter]
     fn set_cache_flags(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let items = value.try_iter().map_err(|_| mistyped("cache_flags", "a list", value))?;
-        let flags: Vec<bool> =
-            items.map(|item| flag("cache_flags", &item?)).collect::<PyResult<_>>()?;
+        let flags: Vec<bool> = items
+            .take(FLAGS + 1)
+            .map(|item| flag("cache_flags", &item?))
+            .collect::<PyResult<_>>()?;
         self.shared().change(py, |settings| settings.set_cache_flags(&flags))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::replay::closing::appraise;
+use crate::replay::column::check_allocatable;
 use crate::replay::memory::Memory;
 use crate::replay::priority::weight;
 use crate::replay::settings::finite_from_zero;
@@ -21,6 +22,7 @@ impl Memory {
     /// # Complexity
     /// O(n log `max_step`).
     pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
+        check_allocatable(ids.len().saturating_mul(64))?;
         let mut gone = 0;
         let mut updates = Vec::with_capacity(ids.len());
         for (&id, &priority) in ids.iter().zip(priorities) {
@@ -69,6 +71,7 @@ impl Memory {
     pub fn add_reward(&mut self, id: u64, delta: &[f32]) -> Result<bool> {
         let Some((index, step)) = self.locate(id) else { return Ok(false) };
         let episode = &self.episodes[index as usize];
+        self.check_appraisable(episode.len())?;
         let step = step as usize;
         let dims = self.spec.reward_dims();
         let mut rewards = self.floats(episode, Field::Reward);

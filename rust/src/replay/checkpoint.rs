@@ -11,9 +11,9 @@
 //!
 //! Everything is streamed between the file and the slots; nothing is held twice.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::fs::{File, Permissions};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
@@ -30,6 +30,8 @@ const MAGIC: [u8; 8] = *b"cogrs-rm";
 const VERSION: u32 = 1;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
+/// No real header comes near: it takes a dozen bytes an episode.
+const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
 /// Everything but the entries.
@@ -65,13 +67,29 @@ struct Record {
 /// [`Error::File`].
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
+    let (target, mode) = replaced(path).map_err(failed)?;
     let header = postcard::to_stdvec(&header(memory, uuid))
         .map_err(|error| failed(std::io::Error::other(error)))?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let mut aside = builder().tempfile_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
     write(memory, &header, aside.as_file_mut()).map_err(failed)?;
-    aside.persist(path).map_err(|error| failed(error.error))?;
+    if let Some(mode) = mode {
+        aside.as_file().set_permissions(mode).map_err(failed)?;
+    }
+    aside.persist(&target).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// The file that will be replaced, through links, and its permissions when it is there.
+fn replaced(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok((path.to_owned(), None)),
+        Err(error) => Err(error),
+        Ok(found) if found.is_file() => {
+            Ok((std::fs::canonicalize(path)?, Some(found.permissions())))
+        }
+        Ok(_) => Err(std::io::Error::other("there is something that is not a file")),
+    }
 }
 
 /// Files get the permissions that files are given here, not a temporary file's.
@@ -165,6 +183,10 @@ impl Saved {
         let failed = |error| Error::file(path, &error);
         let name = path.display().to_string();
         let refused = |why: &str| Error::value(&name, "a saved replay memory", why);
+        // Opening a pipe would wait for somebody to write to it.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(refused("something that is not a file"));
+        }
         let file = File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         let mut payload = BufReader::with_capacity(BUFFER, file);
@@ -185,7 +207,11 @@ impl Saved {
         if length > size - (PREFIX + CHECKSUM) as u64 {
             return Err(refused("a file that was cut short"));
         }
-        let mut header = vec![0; length as usize];
+        let mut header = Vec::new();
+        if length > MAX_HEADER || header.try_reserve_exact(length as usize).is_err() {
+            return Err(refused(&format!("a header of {length} bytes")));
+        }
+        header.resize(length as usize, 0);
         let mut checksum = [0; CHECKSUM];
         payload.read_exact(&mut header).map_err(failed)?;
         payload.read_exact(&mut checksum).map_err(failed)?;
@@ -209,7 +235,8 @@ impl Saved {
         if self.header.little_endian != cfg!(target_endian = "little") {
             return Err(self.refused("one of a machine with another byte order"));
         }
-        let spec = EntrySpec::new(fields.clone())?;
+        let spec = EntrySpec::new(fields.clone())
+            .map_err(|error| self.refused(&format!("fields that cannot be: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
         let row = spec.entry_size() as u64 + 2 * size_of::<f32>() as u64;
@@ -219,13 +246,19 @@ impl Saved {
             return Err(self.refused("a file that was cut short or added to"));
         }
         let serials = episodes.iter().map(|record| record.serial);
-        let known = serials.clone().all(|serial| serial < self.header.next_serial)
+        // Serial numbers share an id with a step of at most 32 bits.
+        let known = self.header.next_serial <= u64::from(u32::MAX) << 31;
+        let known = known
+            && serials.clone().all(|serial| serial < self.header.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
         let fitting = settings.iter().all(|settings| settings.fits(dims));
         let sound = episodes.iter().all(|record| {
             let bootstrap = record.bootstrap.as_ref();
+            let finite = |value: &f64| (*value as f32).is_finite();
             (record.settings as usize) < settings.len()
-                && bootstrap.is_none_or(|values| values.len() == dims)
+                && bootstrap.is_none_or(|b| b.len() == dims && b.iter().all(finite))
+                && (record.values || !record.weights)
+                && (spec.has_values() || !record.values)
         });
         if entries > *max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::replay::column::check_allocatable;
 use crate::replay::episode::{Ending, Episode};
 use crate::replay::memory::{Memory, Rows};
 use crate::replay::priority::{mixed_error, weight};
@@ -113,6 +114,7 @@ impl Memory {
     pub fn close(&mut self, serial: u64, closing: &Closing<'_>) -> Result<()> {
         let index = self.open_index(serial)?;
         let episode = &self.episodes[index as usize];
+        self.check_appraisable(episode.len())?;
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
         let slots = episode.slots();
@@ -134,6 +136,7 @@ impl Memory {
         closing: &Closing<'_>,
     ) -> Result<u64> {
         self.check_rows(rows, init_w, 0)?;
+        self.check_appraisable(init_w.len())?;
         let rewards: Vec<f32> =
             bytemuck::allocation::pod_collect_to_vec(rows[Field::Reward.index()]);
         // Among the written fields value comes where qvest, which is not written, has not shifted it.
@@ -145,6 +148,13 @@ impl Memory {
         let index = self.open_index(serial)?;
         self.commit(index, closed, closing);
         Ok(first)
+    }
+
+    /// Whether there is memory to compute returns and weights of so many entries.
+    pub(super) fn check_appraisable(&self, entries: usize) -> Result<()> {
+        // Rewards, values and returns in both widths, and a few numbers an entry.
+        let row = 24 * self.spec.reward_dims() + 24;
+        check_allocatable(entries.saturating_mul(row))
     }
 
     /// All of a close that can be refused.

@@ -73,9 +73,28 @@ pub fn available_memory() -> u64 {
     let ram = sysinfo::MemoryRefreshKind::nothing().with_ram();
     let refresh = sysinfo::RefreshKind::nothing().with_memory(ram);
     let system = sysinfo::System::new_with_specifics(refresh);
+    // Nothing could be read, for example for want of file descriptors: then nothing is known either.
+    if system.total_memory() == 0 {
+        return u64::MAX;
+    }
     // A group's "free" counts the page cache as used, which the kernel gives back on demand.
     let group = system
         .cgroup_limits()
         .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
     system.available_memory().min(group)
+}
+
+/// Whether the system still gives so much; asked before vectors of that size together are made, whose own
+/// failure would end the process.
+///
+/// # Errors
+/// [`Error::Memory`] when it does not.
+pub fn check_allocatable(bytes: usize) -> Result<()> {
+    // Small amounts come out of what the allocator already holds.
+    if bytes < 1 << 16 {
+        return Ok(());
+    }
+    let mut probe: Vec<u8> = Vec::new();
+    let reserved = probe.try_reserve_exact(bytes);
+    reserved.map_err(|error| Error::Memory(format!("cannot allocate {bytes} bytes: {error}")))
 }

@@ -46,6 +46,10 @@ pub fn importance_weights(
         Largest::OfBatch => weights.iter().copied().fold(f64::INFINITY, f64::min),
         Largest::OfAll(smallest) => positive("min_weight", smallest)?,
     };
+    if let Some(weight) = weights.iter().find(|&&weight| weight < smallest) {
+        let got = format!("{smallest}, and a weight of {weight}");
+        return Err(Error::value("min_weight", "the smallest weight there is", got));
+    }
     // N and total cancel in the quotient of two weights.
     Ok(weights.iter().map(|weight| (weight / smallest).powf(-exponent) as f32).collect())
 }

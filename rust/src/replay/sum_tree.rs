@@ -30,6 +30,7 @@ impl SumTree {
     pub fn new(len: usize) -> crate::error::Result<Self> {
         let padded = len.max(1).next_multiple_of(WIDTH);
         let leaves = crate::replay::column::Column::new(padded)?;
+        crate::replay::column::check_allocatable(padded / WIDTH * 2 * size_of::<f64>())?;
         let mut sums = Vec::new();
         let mut nodes = padded / WIDTH;
         loop {

@@ -3,8 +3,12 @@
 use rand::Rng;
 
 use crate::error::{Error, Result};
+use crate::replay::column::check_allocatable;
 use crate::replay::memory::Memory;
 use crate::spec::Field;
+
+/// Bytes that a draw needs for each row, at most.
+pub const DRAW: usize = 64;
 
 /// One drawn entry, or its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +43,8 @@ impl Memory {
     /// # Complexity
     /// O(count log `max_step`).
     pub fn draw(&mut self, count: usize) -> Result<Draws> {
-        if self.num_sampleable() == 0 {
-            return Err(Error::State(self.why_nothing()));
-        }
+        self.check_drawable()?;
+        check_allocatable(count.saturating_mul(DRAW))?;
         let total = self.weight_sum();
         let targets: Vec<f64> = (0..count).map(|_| unit(&mut self.rng) * total).collect();
         let mut slots = Vec::new();
@@ -50,6 +53,14 @@ impl Memory {
         let next = prev.iter().map(|row| self.later(*row)).collect();
         let weights = prev.iter().map(|row| self.tree.get(row.slot as usize)).collect();
         Ok(Draws { prev, next, weights, total })
+    }
+
+    /// Whether anything can be drawn.
+    ///
+    /// # Errors
+    /// [`Error::State`] with the reason when nothing can.
+    pub fn check_drawable(&self) -> Result<()> {
+        if self.num_sampleable() > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
     }
 
     fn row(&self, slot: u32) -> Row {
