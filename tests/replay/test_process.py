@@ -101,3 +101,42 @@ def test_what_was_drawn_can_be_pickled() -> None:
     again = pickle.loads(pickle.dumps(sample))
     assert again.prev.s.tolist() == sample.prev.s.tolist()
     assert type(again) is type(sample)
+
+
+STARVED = """
+import resource
+import numpy as np
+import cogrs
+
+f, rows = np.float32(0), 1_000_000
+memory = cogrs.ReplayMemory(f, f, f, f, f, f, f, 2 * rows)
+columns = [np.zeros(rows, f.dtype)] * 6
+memory.add_episode(*columns, 1.0, 1.0, False, False)
+memory.new_episode()
+memory.add_entries(*columns, 1.0)
+ids, ones = memory.episode(0).id, np.ones(rows)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 10_000_000,) * 2)
+for call in (
+    lambda: memory.get_batch(rows),
+    lambda: memory.sample(rows),
+    lambda: memory.close_episode(),
+    lambda: memory.add_reward(int(ids[5]), 1.0),
+    lambda: memory.update_priority(ids, ones),
+    lambda: cogrs.importance_weights(ones, exponent=1, total=1, count=1),
+):
+    try:
+        call()
+    except MemoryError:
+        print("refused")
+memory.get_batch(10)
+print("goes on", memory.num_episode())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]

@@ -13,6 +13,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{mistyped, number};
+use crate::replay::column::check_allocatable;
 use crate::spec::{Field, FieldSpec};
 
 /// dtype and shape that the values of a field must have.
@@ -317,6 +318,7 @@ pub fn numbers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Numbers> {
     let array = module.call_method1(intern!(py, "numbers"), (name, value))?;
     let array =
         array.cast::<numpy::PyArrayDyn<f64>>().map_err(|_| mistyped(name, "numbers", value))?;
+    check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;
     let values: Vec<f64> = numpy::PyArrayMethods::to_vec(array)?;
     match (array.ndim(), values.as_slice()) {
         (0, [one]) => Ok(Numbers::One(*one)),
@@ -340,7 +342,10 @@ impl Numbers {
     /// `ValueError` when there are more or fewer.
     pub fn repeat(self, name: &str, count: usize) -> PyResult<Vec<f64>> {
         match self {
-            Self::One(value) => Ok(vec![value; count]),
+            Self::One(value) => {
+                check_allocatable(count.saturating_mul(size_of::<f64>()))?;
+                Ok(vec![value; count])
+            }
             Self::Many(values) if values.len() == count => Ok(values),
             Self::Many(values) => {
                 let expected = format!("shape ({count},) or one number");

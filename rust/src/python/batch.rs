@@ -13,7 +13,7 @@ use crate::python::args::{integer, mistyped};
 use crate::python::array::over;
 use crate::python::block::BatchMemory;
 use crate::python::shared::Shared;
-use crate::replay::column::available_memory;
+use crate::replay::column::{available_memory, check_allocatable};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::replay::transition::{DRAW, Draws};
@@ -284,6 +284,7 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Ok(array) = value.cast::<numpy::PyArray1<u64>>() {
         let array =
             array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
+        check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
         return Ok(array.as_array().iter().copied().collect());
     }
     if value.hasattr("__index__")? && value.extract::<u64>().is_ok() {

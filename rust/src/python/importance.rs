@@ -8,6 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::error::Error;
 use crate::python::args::{integer, number};
+use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
 /// Importance-sampling weights of a prioritized batch. See the stub for its contract.
@@ -29,6 +30,7 @@ pub fn importance_weights<'py>(
     let given = convert.call_method1(intern!(py, "reals"), ("weight", weight))?;
     let given = given.cast_into::<numpy::PyArrayDyn<f64>>()?;
     let shape = PyTuple::new(py, numpy::PyUntypedArrayMethods::shape(&given))?;
+    check_allocatable(numpy::PyUntypedArrayMethods::len(&given).saturating_mul(24))?;
     let values = given.to_vec()?;
     let count = integer("count", count, 1)?;
     let largest = match (normalize, min_weight) {
