@@ -23,12 +23,14 @@ help: ## show this list
 
 # -- set-up ----------------------------------------------------------------------------------------
 
-$(BIN)/pip:
+# Stamps, so that a step that failed is taken again.
+$(VENV)/pip.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cogrs needs Python >= 3.11 and this is %d.%d: make PYTHON=/path/to/another" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml | $(BIN)/pip
+$(VENV)/dev.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
@@ -37,7 +39,7 @@ $(CORE): Cargo.toml Cargo.lock pyproject.toml README.md $(VENV)/dev.stamp $(shel
 	VIRTUAL_ENV='$(abspath $(VENV))' $(BIN)/maturin develop --release --locked --extras demo
 	@touch $@
 
-$(VENV)/torch.stamp: | $(BIN)/pip
+$(VENV)/torch.stamp: | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	@touch $@
 
@@ -92,7 +94,7 @@ bench: setup ## figures of this machine
 
 # -- what is made ----------------------------------------------------------------------------------------
 
-protos: $(BIN)/pip ## generate python/cogrs/api from protos
+protos: $(VENV)/pip.stamp ## generate python/cogrs/api from protos
 	$(BIN)/python scripts/gen_protos.py
 
 wheel: setup ## build a wheel into dist, and use it from an empty environment

@@ -36,7 +36,7 @@ try:
 
     from cogrs import ReplayMemory, importance_weights
 except ModuleNotFoundError as missing:
-    refuse(f'{missing.name} is not installed: pip install "cogrs[demo]"')
+    refuse(f'{missing.name} is not installed: pip install ".[demo]" in the checkout')
 
 # Prioritized experience replay, proportional variant (Schaul et al. 2016, sections 3.3, 3.4, 4).
 ALPHA, BETA = 0.6, optax.linear_schedule(0.4, 1.0, 20_000)

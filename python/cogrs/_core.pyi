@@ -27,8 +27,9 @@ class ReplayWriter:
     """An open episode of its own in a `ReplayMemory`.
 
     Made by `ReplayMemory.writer()`; the memory itself is one too. Any number may write side by
-    side, from any threads; none sees another's entries. A writer keeps its memory alive, and drops
-    its open episode when it goes away.
+    side, from any threads; none sees another's entries. One writer has one episode: threads that
+    share it write into the same one, so give each thread its own. A writer keeps its memory alive,
+    and drops its open episode when it goes away.
     """
 
     def new_episode(self) -> None:
@@ -104,7 +105,8 @@ class ReplayWriter:
             do_update_value: Compute qvest; otherwise it is all zeros.
             do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
             bootstrap_value: Value of the observation after the last action, float32 of reward's
-                shape, when the episode was truncated; None when it terminated.
+                shape, when the episode was truncated; None when it terminated. Any value says
+                truncated, 0.0 too.
             final_state: The observation after the last action. It is stored as one more entry that
                 is only ever the `next` of a sample, so that the last action's transition can be
                 sampled too. Its reward and weight are 0, its value and qvest the bootstrap value,
@@ -280,6 +282,8 @@ class ReplayMemory(ReplayWriter):
     def multi_step(self) -> int:
         """Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn.
 
+        The last n actions of an episode, n - 1 with a `final_state`, have no `next` and are never
+        drawn, so with n > 1 what happens at a terminal step reaches no sample but through `q`.
         `prev.r` is the reward of prev's own step, not a sum. With `mix_lambda` 1 the discounted
         rewards of the n steps between are `prev.q - gamma**n * next.q`.
         """

@@ -112,7 +112,7 @@ def test_missing_extra(start, tmp_path, extra):
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     code, _, err = finish(start(PYTHONPATH=path))
     assert code == 2
-    assert err == f'{extra} is not installed: pip install "cogrs[demo]"\n'
+    assert err == f'{extra} is not installed: pip install ".[demo]" in the checkout\n'
 
 
 def test_interrupt(start, tmp_path):
