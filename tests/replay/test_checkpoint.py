@@ -246,27 +246,23 @@ def rewritten(path: Path, change: Any) -> None:
     path.write_bytes(whole[:20] + header + checksum + whole[24 + length :])
 
 
-def test_dtype_that_contradicts_its_size_is_refused(path):
+@pytest.mark.parametrize(
+    ("saved", "forged", "refusal"),
+    [
+        (b"|V4", b"|V9", "info: expected"),
+        (b"<f4", b"<i4", "expected a saved replay memory"),
+    ],
+    ids=["contradicts its size", "not for this field"],
+)
+def test_forged_dtype_is_refused(path, saved, forged, refusal):
     memory(i=np.zeros((), "V4")).save(path)
 
-    def enlarge(header: bytearray) -> None:
-        at = header.index(b"|V4")
-        header[at : at + 3] = b"|V9"
+    def forge(header: bytearray) -> None:
+        at = header.index(saved)
+        header[at : at + len(saved)] = forged
 
-    rewritten(path, enlarge)
-    with pytest.raises(ValueError, match="info: expected"):
-        ReplayMemory.load(path)
-
-
-def test_dtype_that_a_field_cannot_have_is_refused(path):
-    memory().save(path)
-
-    def change(header: bytearray) -> None:
-        at = header.index(b"<f4")
-        header[at : at + 3] = b"<i4"
-
-    rewritten(path, change)
-    with pytest.raises(ValueError, match="expected a saved replay memory"):
+    rewritten(path, forge)
+    with pytest.raises(ValueError, match=refusal):
         ReplayMemory.load(path)
 
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
 use crate::python::array::over;
 use crate::python::block::BatchMemory;
-use crate::python::shared::Shared;
+use crate::python::shared::{LONG, Shared};
 use crate::replay::column::{available_memory, check_allocatable};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
@@ -203,7 +203,7 @@ pub fn sample<'py>(py: Python<'py>, shared: &Shared, rows: usize) -> PyResult<Bo
 /// # Errors
 /// As there.
 pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bound<'py, PyAny>> {
-    let read = shared.call(py, usize::MAX, |memory| {
+    let read = shared.call(py, LONG, |memory| {
         let count = memory.num_episode();
         let from_end = if index < 0 { index + count as i64 } else { index };
         let missing = || Error::Index(format!("no closed episode {index}: {count} are held"));

@@ -15,8 +15,9 @@ use crate::error::Error;
 use crate::python::args::{allow_overcommit, integer, mistyped, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
-use crate::python::shared::Shared;
+use crate::python::shared::{LONG, Shared};
 use crate::python::writer::ReplayWriter;
+use crate::replay::amend::UPDATE;
 use crate::replay::checkpoint::{self, Saved};
 use crate::replay::memory::Memory;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -221,7 +222,7 @@ impl ReplayMemory {
 
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
-        self.shared().call(py, usize::MAX, |memory| Ok(memory.min_weight()))
+        self.shared().call(py, LONG, |memory| Ok(memory.min_weight()))
     }
 
     fn num_episode(&self) -> PyResult<usize> {
@@ -244,7 +245,7 @@ impl ReplayMemory {
     }
 
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared().call(py, usize::MAX, |memory| {
+        self.shared().call(py, LONG, |memory| {
             memory.clear();
             Ok(())
         })
@@ -258,7 +259,8 @@ impl ReplayMemory {
     ) -> PyResult<usize> {
         let ids = batch::ids(id)?;
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
-        self.shared().call(py, ids.len() * 64, |memory| memory.update_priority(&ids, &priorities))
+        self.shared()
+            .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities))
     }
 
     fn add_reward(
@@ -269,7 +271,7 @@ impl ReplayMemory {
     ) -> PyResult<bool> {
         let id = integer("id", id, 0)?;
         let delta = self.shared().template(Field::Reward).value("delta", delta)?.floats();
-        self.shared().call(py, usize::MAX, |memory| memory.add_reward(id, &delta))
+        self.shared().call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
     fn get_batch<'py>(
@@ -304,7 +306,7 @@ impl ReplayMemory {
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.shared().call(py, usize::MAX, |memory| checkpoint::save(memory, self.uuid, &path))
+        self.shared().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
     #[staticmethod]

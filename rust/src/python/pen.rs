@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
 use crate::python::array::{Given, numbers};
-use crate::python::shared::Shared;
+use crate::python::shared::{LONG, Shared};
 use crate::replay::closing::{Closing, FinalEntry};
 use crate::replay::memory::{Rows, WRITTEN};
 use crate::spec::Field;
@@ -161,8 +161,7 @@ impl Pen {
     pub fn close_episode(&self, py: Python<'_>, args: &CloseArgs<'_, '_>) -> PyResult<()> {
         let ends = self.ends(args)?;
         let closing = self.closing(&ends, args)?;
-        // How long the episode is shows only under the lock.
-        self.shared.call(py, usize::MAX, |memory| memory.close(self.serial(), &closing))
+        self.shared.call(py, LONG, |memory| memory.close(self.serial(), &closing))
     }
 
     /// See `ReplayMemory.add_episode`. It uses no pen's episode, and is here for its neighbours' sake.

@@ -16,6 +16,9 @@ use crate::spec::{FIELDS, Field};
 /// Calls that copy more than so many bytes let other Python threads run meanwhile.
 pub const DETACH_FROM: usize = 64 << 10;
 
+/// For calls whose length shows only under the lock, or that are long by nature.
+pub const LONG: usize = usize::MAX;
+
 /// A memory, its lock, and what can be read without waiting for that.
 #[derive(Debug)]
 pub struct Shared {
@@ -108,7 +111,7 @@ impl Shared {
         change: impl FnOnce(&mut Settings) -> Result<()> + Send,
     ) -> PyResult<()> {
         // New borders rewrite all weights, which takes a while in a large memory.
-        self.call(py, usize::MAX, |memory| {
+        self.call(py, LONG, |memory| {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
             memory.set_settings(settings);

@@ -8,6 +8,9 @@ use crate::replay::priority::weight;
 use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
 
+/// Bytes that an update takes for each id, at most.
+pub const UPDATE: usize = 64;
+
 impl Memory {
     /// Makes weights anew: `base * priority ^ priority_exponent`, with the exponent in force. Border
     /// entries keep weight 0, entries of open episodes get theirs when those are closed, ids that are
@@ -22,7 +25,7 @@ impl Memory {
     /// # Complexity
     /// O(n log `max_step`).
     pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
-        check_allocatable(ids.len().saturating_mul(64))?;
+        check_allocatable(ids.len().saturating_mul(UPDATE))?;
         let mut gone = 0;
         let mut updates = Vec::with_capacity(ids.len());
         for (&id, &priority) in ids.iter().zip(priorities) {
