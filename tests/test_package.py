@@ -15,7 +15,7 @@ PACKAGE = Path(cogrs.__path__[0])
 ALLOWED = {
     "": {"_core", "replay"},
     "api": set(),
-    "replay": {"_core"},
+    "replay": {"_core", "api"},
 }
 
 

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from cogrs._core import __version__
     from cogrs.replay import (
         Batch,
+        Bind,
+        Conn,
         Entry,
         Episode,
         ReplayMemory,
+        ReplayMemoryClient,
+        ReplayMemoryServer,
         ReplayWriter,
         Sample,
         importance_weights,
@@ -22,9 +26,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Batch": "cogrs.replay",
+    "Bind": "cogrs.replay.endpoint",
+    "Conn": "cogrs.replay.endpoint",
     "Entry": "cogrs.replay",
     "Episode": "cogrs.replay",
     "ReplayMemory": "cogrs.replay",
+    "ReplayMemoryClient": "cogrs.replay.client",
+    "ReplayMemoryServer": "cogrs.replay.server",
     "ReplayWriter": "cogrs.replay",
     "Sample": "cogrs.replay",
     "__version__": "cogrs._core",
@@ -33,9 +41,13 @@ _HOMES = {
 
 __all__ = [
     "Batch",
+    "Bind",
+    "Conn",
     "Entry",
     "Episode",
     "ReplayMemory",
+    "ReplayMemoryClient",
+    "ReplayMemoryServer",
     "ReplayWriter",
     "Sample",
     "__version__",

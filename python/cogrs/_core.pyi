@@ -1,7 +1,7 @@
 """The compiled core. Private: import these names from `cogrs`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
@@ -10,7 +10,17 @@ from typing_extensions import disjoint_base
 
 from cogrs.replay.batch import Batch, Episode, Sample
 
-__all__ = ["ReplayMemory", "ReplayWriter", "__debug_build__", "__version__", "importance_weights"]
+__all__ = [
+    "CacheStore",
+    "ReplayMemory",
+    "ReplayWriter",
+    "__debug_build__",
+    "__version__",
+    "cache_layout",
+    "draw_cache",
+    "importance_weights",
+    "publish_through",
+]
 
 __version__: str
 """The version of the package, as in Cargo.toml."""
@@ -249,6 +259,12 @@ class ReplayMemory(ReplayWriter):
     def num_entry(self) -> int:
         """Entries held now, those of open episodes included."""
     @property
+    def total_episodes(self) -> int:
+        """Episodes ever closed, evicted since or not."""
+    @property
+    def total_steps(self) -> int:
+        """Entries of the episodes ever closed, final states left out: the steps taken."""
+    @property
     def weight_sum(self) -> float:
         """Sum of the sampling weights of all entries that can be drawn now."""
     @property
@@ -433,11 +449,85 @@ class ReplayMemory(ReplayWriter):
     def print_info(self) -> None:
         """Print sizes, settings and fill to `sys.stdout`."""
     def pub_bytes(self, topic: str | bytes, message: str | bytes) -> None:
-        """Publish a message; only the memory of a server has somewhere to publish to.
+        """Publish a message, as `ReplayMemoryServer.pub_bytes` of the memory's server.
 
         Raises:
             RuntimeError: This memory belongs to no server.
         """
+
+def publish_through(
+    memory: ReplayMemory, publish: Callable[[str | bytes, str | bytes], object]
+) -> None:
+    """Give a memory somewhere to publish to: `pub_bytes` calls `publish` from now on.
+
+    Raises:
+        RuntimeError: It belongs to a server already.
+    """
+
+# -- cache.rs -------------------------------------------------------------------------------------
+
+def draw_cache(
+    memory: ReplayMemory,
+) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]]] | None:
+    """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
+
+    Returns:
+        Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
+        bit, `frame_stack`, and the bytes of the columns: weights (float32), then each field that
+        the flags name.
+
+    Raises:
+        MemoryError: There is no memory for it.
+    """
+
+def cache_layout(memory: ReplayMemory) -> tuple[int, int, int]:
+    """What caches look like under the present settings.
+
+    Returns:
+        The cache flags as `draw_cache` returns them, `frame_stack`, and the bytes of a row in the
+        largest column.
+    """
+
+# -- cache_store.rs -------------------------------------------------------------------------------
+
+@final
+class CacheStore:
+    """The newest `n_caches` caches that a server has received.
+
+    Args:
+        memory: The server's: its templates and settings say what caches look like, and what
+            `reuse_cache` is. When `cache_flags` or `frame_stack` change, the caches held are
+            dropped.
+        n_caches: Caches kept, >= 1; a further one replaces the oldest.
+        seed: Makes draws reproducible.
+    """
+
+    def __new__(cls, memory: ReplayMemory, n_caches: int, *, seed: int | None = None) -> Self: ...
+    def push(self, rows: int, weight_sum: float, frames: list[Any]) -> None:
+        """Keep a cache where it is: the store holds the frames, and copies nothing.
+
+        Args:
+            rows: Samples in it.
+            weight_sum: Sum of weights of the memory that it was drawn from.
+            frames: Columns as `draw_cache` returns them: buffers of bytes, to which nobody writes
+                any more.
+
+        Raises:
+            ValueError: Sizes disagree, or a weight is none. Nothing is kept.
+            TypeError: A frame is no buffer.
+        """
+    def get_batch(self, batch_size: int) -> Batch:
+        """See `ReplayMemoryServer.get_batch`."""
+    def shortage(self, batch_size: int) -> str | None:
+        """Why `get_batch` would raise RuntimeError now; None if it would not."""
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the caches' sums of weights."""
+    @property
+    def num_unused(self) -> int:
+        """Samples held that have not been given yet."""
+    def __len__(self) -> int:
+        """Caches held."""
 
 # -- importance.rs --------------------------------------------------------------------------------
 

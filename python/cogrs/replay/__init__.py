@@ -1,14 +1,45 @@
-"""Replay memory: episodes, multi-step returns, prioritized sampling."""
+"""Replay memory: episodes, multi-step returns, prioritized sampling; local or over a network.
+
+What needs ZeroMQ is imported when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
 from cogrs.replay.batch import Batch, Entry, Episode, Sample
 
+if TYPE_CHECKING:
+    from cogrs.replay.client import ReplayMemoryClient
+    from cogrs.replay.endpoint import Bind, Conn
+    from cogrs.replay.server import ReplayMemoryServer
+
+_HOMES = {
+    "Bind": "cogrs.replay.endpoint",
+    "Conn": "cogrs.replay.endpoint",
+    "ReplayMemoryClient": "cogrs.replay.client",
+    "ReplayMemoryServer": "cogrs.replay.server",
+}
+
 __all__ = [
     "Batch",
+    "Bind",
+    "Conn",
     "Entry",
     "Episode",
     "ReplayMemory",
+    "ReplayMemoryClient",
+    "ReplayMemoryServer",
     "ReplayWriter",
     "Sample",
     "importance_weights",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cogrs.replay' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

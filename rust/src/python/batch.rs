@@ -27,7 +27,7 @@ const LARGE: usize = 1 << 28;
 
 /// Where the arrays of a block lie.
 #[derive(Debug, Default)]
-struct Layout {
+pub(super) struct Layout {
     parts: Vec<Part>,
     size: usize,
 }
@@ -52,8 +52,13 @@ impl Layout {
         Ok(())
     }
 
+    /// Bytes of the block.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// The layout of a batch: prev's fields, next's, weights.
-    fn of_batch(spec: &EntrySpec, settings: &Settings, rows: usize) -> Result<Self> {
+    pub(super) fn of_batch(spec: &EntrySpec, settings: &Settings, rows: usize) -> Result<Self> {
         let mut layout = Self::default();
         for (flag, field) in settings.cache_flags.iter().zip(Field::ALL.into_iter().cycle()) {
             let mut shape = vec![if *flag { rows } else { 0 }];
@@ -76,17 +81,17 @@ impl Layout {
 }
 
 /// A filled block and where its arrays lie.
-struct Filled {
+pub(super) struct Filled {
     memory: BatchMemory,
     layout: Layout,
 }
 
 impl Filled {
-    fn new(shared: &Shared, layout: Layout) -> Result<Self> {
+    pub(super) fn new(shared: &Shared, layout: Layout) -> Result<Self> {
         Ok(Self { memory: shared.pool.take(layout.size)?, layout })
     }
 
-    fn part(&mut self, at: usize) -> Result<&mut [u8]> {
+    pub(super) fn part(&mut self, at: usize) -> Result<&mut [u8]> {
         let Part { offset, size, .. } = self.layout.parts[at];
         Ok(&mut self.memory.bytes()?[offset..offset + size])
     }
@@ -103,8 +108,15 @@ impl Filled {
         Ok(())
     }
 
+    /// Makes every array one of plain bytes.
+    pub(super) fn flatten(&mut self) {
+        for part in &mut self.layout.parts {
+            part.shape = vec![part.size];
+        }
+    }
+
     /// The arrays, in the order of the layout.
-    fn arrays<'py>(
+    pub(super) fn arrays<'py>(
         mut self,
         py: Python<'py>,
         dtypes: &[Bound<'py, PyArrayDescr>],
@@ -122,12 +134,15 @@ impl Filled {
     }
 }
 
-fn field_dtypes<'py>(py: Python<'py>, shared: &Shared) -> [Bound<'py, PyArrayDescr>; FIELDS] {
+pub(super) fn field_dtypes<'py>(
+    py: Python<'py>,
+    shared: &Shared,
+) -> [Bound<'py, PyArrayDescr>; FIELDS] {
     Field::ALL.map(|field| shared.template(field).dtype().bind(py).clone())
 }
 
 /// Draws rows and fills the arrays of a batch; the layout may hold more parts after those.
-fn fill(
+pub(super) fn fill(
     memory: &mut Memory,
     shared: &Shared,
     rows: usize,
@@ -239,13 +254,13 @@ pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bo
 }
 
 /// A class of `cogrs.replay.batch`, looked up once.
-struct Named {
+pub(super) struct Named {
     name: &'static str,
     class: PyOnceLock<Py<PyAny>>,
 }
 
 static ENTRY: Named = Named::new("Entry");
-static BATCH: Named = Named::new("Batch");
+pub(super) static BATCH: Named = Named::new("Batch");
 static SAMPLE: Named = Named::new("Sample");
 static EPISODE: Named = Named::new("Episode");
 
@@ -264,7 +279,7 @@ impl Named {
 }
 
 /// `(prev, next, *rest)` from the arrays of a batch.
-fn transitions<'py>(
+pub(super) fn transitions<'py>(
     py: Python<'py>,
     kind: &Named,
     mut arrays: Vec<Bound<'py, PyAny>>,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -31,9 +31,16 @@ pub struct ReplayMemory {
     max_step: usize,
     nbytes: u64,
     uuid: u32,
+    publish: OnceLock<Py<PyAny>>,
 }
 
 impl ReplayMemory {
+    /// dtypes and shapes of an entry.
+    pub(super) fn spec(&self) -> PyResult<EntrySpec> {
+        let specs = Field::ALL.map(|field| self.shared.template(field).spec().clone());
+        Ok(EntrySpec::new(specs)?)
+    }
+
     /// What its handles share.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -48,7 +55,7 @@ impl ReplayMemory {
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
         let shared = Arc::new(Shared::new(memory, templates));
         let writer = ReplayWriter::new(Arc::clone(&shared));
-        let memory = Self { shared, entry_size, max_step, nbytes, uuid };
+        let memory = Self { shared, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
     }
 
@@ -89,12 +96,22 @@ impl ReplayMemory {
     }
 }
 
+/// Gives a memory somewhere to publish to, once. See the stub.
+///
+/// # Errors
+/// `RuntimeError` when it has that already.
+#[pyfunction]
+pub fn publish_through(memory: &Bound<'_, ReplayMemory>, publish: Py<PyAny>) -> PyResult<()> {
+    let taken = |_| PyRuntimeError::new_err("this memory belongs to a server already");
+    memory.get().publish.set(publish).map_err(taken)
+}
+
 fn seven(templates: Vec<Template>) -> PyResult<[Template; FIELDS]> {
     let wrong = |_| PyRuntimeError::new_err("an entry has seven fields");
     templates.try_into().map_err(wrong)
 }
 
-fn random() -> PyResult<u64> {
+pub(super) fn random() -> PyResult<u64> {
     let failed =
         |error| PyRuntimeError::new_err(format!("the system's random source failed: {error}"));
     SysRng.try_next_u64().map_err(failed)
@@ -206,6 +223,18 @@ impl ReplayMemory {
     fn num_entry(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_entry())
+    }
+
+    #[getter]
+    fn total_episodes(&self) -> PyResult<u64> {
+        self.shared().check_process()?;
+        Ok(self.shared().totals().0)
+    }
+
+    #[getter]
+    fn total_steps(&self) -> PyResult<u64> {
+        self.shared().check_process()?;
+        Ok(self.shared().totals().1)
     }
 
     #[getter]
@@ -333,11 +362,19 @@ impl ReplayMemory {
         Ok(())
     }
 
-    fn pub_bytes(&self, topic: &Bound<'_, PyAny>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        let _ = (topic, message);
-        Err(PyRuntimeError::new_err(
-            "this memory belongs to no server, so there is nowhere to publish to",
-        ))
+    fn pub_bytes(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, PyAny>,
+        message: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let Some(publish) = self.publish.get() else {
+            return Err(PyRuntimeError::new_err(
+                "this memory belongs to no server, so there is nowhere to publish to",
+            ));
+        };
+        publish.call1(py, (topic, message))?;
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

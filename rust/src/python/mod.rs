@@ -4,6 +4,8 @@ pub mod args;
 pub mod array;
 pub mod batch;
 pub mod block;
+pub mod cache;
+pub mod cache_store;
 pub mod error;
 pub mod fork;
 pub mod importance;
@@ -19,9 +21,13 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
+    use super::cache::{cache_layout, draw_cache};
+    #[pymodule_export]
+    use super::cache_store::CacheStore;
+    #[pymodule_export]
     use super::importance::importance_weights;
     #[pymodule_export]
-    use super::memory::ReplayMemory;
+    use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]
     use super::writer::ReplayWriter;
 

@@ -29,6 +29,8 @@ pub struct Shared {
     num_entry: AtomicUsize,
     num_sampleable: AtomicUsize,
     weight_sum: AtomicU64,
+    total_episodes: AtomicU64,
+    total_steps: AtomicU64,
     birthplace: Birthplace,
     /// Memory of batches.
     pub pool: Arc<Pool>,
@@ -43,6 +45,8 @@ impl Shared {
             num_entry: AtomicUsize::new(memory.num_entry()),
             num_sampleable: AtomicUsize::new(memory.num_sampleable()),
             weight_sum: AtomicU64::new(memory.weight_sum().to_bits()),
+            total_episodes: AtomicU64::new(memory.totals().episodes),
+            total_steps: AtomicU64::new(memory.totals().steps),
             memory: Mutex::new(memory),
             templates,
             birthplace: Birthplace::here(),
@@ -99,6 +103,8 @@ impl Shared {
         self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
         self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
         self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
+        self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
+        self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
     }
 
     /// Changes settings, or none when `change` refuses.
@@ -151,6 +157,12 @@ impl Shared {
     /// Entries that can be drawn, without waiting.
     pub fn num_sampleable(&self) -> usize {
         self.num_sampleable.load(Ordering::Relaxed)
+    }
+
+    /// Episodes and steps ever closed, without waiting.
+    pub fn totals(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.total_episodes), read(&self.total_steps))
     }
 
     /// Sum of weights, without waiting.

@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::replay::episode::Ending;
-use crate::replay::memory::Memory;
+use crate::replay::memory::{Memory, Totals};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header comes near: it takes a dozen bytes an episode.
@@ -42,6 +42,7 @@ struct Header {
     max_step: u64,
     uuid: u32,
     next_serial: u64,
+    totals: Totals,
     rng: Xoshiro256PlusPlus,
     /// The settings in force first, then those that episodes were closed with.
     settings: Vec<Settings>,
@@ -129,6 +130,7 @@ fn header(memory: &Memory, uuid: u32) -> Header {
         max_step: memory.max_step() as u64,
         uuid,
         next_serial: memory.next_serial,
+        totals: memory.totals,
         rng: memory.rng.clone(),
         settings: settings.iter().map(|settings| Settings::clone(settings)).collect(),
         episodes,
@@ -304,6 +306,7 @@ impl Saved {
             return Err(self.refused("a file with damaged entries"));
         }
         memory.next_serial = self.header.next_serial;
+        memory.totals = self.header.totals;
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
         Ok(memory)

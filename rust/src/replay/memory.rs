@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use slab::Slab;
 
 use crate::error::{Error, Result};
@@ -56,8 +57,19 @@ pub struct Memory {
     open: Vec<u32>,
     serials: FxHashMap<u64, u32>,
     pub(super) next_serial: u64,
+    /// What was ever closed.
+    pub(super) totals: Totals,
     step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
+}
+
+/// Counts of what was ever closed in a memory, evicted since or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Episodes.
+    pub episodes: u64,
+    /// Their entries, final states left out: the steps that were taken.
+    pub steps: u64,
 }
 
 impl Memory {
@@ -102,6 +114,7 @@ impl Memory {
             open: Vec::new(),
             serials: FxHashMap::default(),
             next_serial: 0,
+            totals: Totals::default(),
             step_bits: u32::BITS - slots.leading_zeros(),
             spec,
             rng,
@@ -141,6 +154,11 @@ impl Memory {
     /// Closed episodes held.
     pub fn num_episode(&self) -> usize {
         self.closed.len()
+    }
+
+    /// What was ever closed.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// Sum of the weights of all entries that can be drawn.
@@ -333,6 +351,9 @@ impl Memory {
     /// Moves an open episode among the closed ones.
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
+        let final_state = episode.ending.as_ref().is_some_and(|ending| ending.final_state);
+        self.totals.episodes += 1;
+        self.totals.steps += episode.len() as u64 - u64::from(final_state);
         self.used_by_open -= episode.len();
         self.ring.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);

@@ -9,11 +9,15 @@
 //! | which entry is drawn | [`sum_tree`] |
 //! | what a draw looks like | [`transition`] |
 //! | how it outlives the process | [`checkpoint`] |
+//! | what goes over the network | [`cache`] |
+//! | what a learner draws from | [`cache_store`] |
 //! | all of it together | [`memory`], with [`closing`] and [`amend`] |
 //!
 //! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
 
 pub mod amend;
+pub mod cache;
+pub mod cache_store;
 pub mod checkpoint;
 pub mod closing;
 pub mod column;

@@ -131,6 +131,6 @@ impl Memory {
 }
 
 /// A uniform number in [0, 1) with 53 random bits.
-fn unit(rng: &mut impl Rng) -> f64 {
+pub(super) fn unit(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }

@@ -1,0 +1,379 @@
+"""`cogrs.ReplayMemoryClient`: an actor's memory, and its way to the learner's server."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import zmq
+
+from cogrs._core import ReplayMemory, cache_layout, draw_cache
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.endpoint import Conn, check_count, check_endpoint
+from cogrs.replay.subscriber import Subscriber
+from cogrs.replay.transport import Channel, Transport, deadline_after
+from cogrs.replay.wire import (
+    SMALL_FRAME,
+    WireError,
+    decode,
+    digest_of,
+    encode,
+    settings_of,
+    templates_of,
+    topic_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ReplayMemoryClient:
+    """A replay memory like the server's, from which samples are pushed to it.
+
+    Nothing is connected before it is used, and a server that comes later, or comes again at the
+    same endpoints, is found. Any thread may call any method; calls of one kind wait for each other.
+    Close the client, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        sub_endpoint: str,
+        req_endpoint: str,
+        push_endpoint: str | Sequence[str],
+        input_uuid: int = 0,
+        *,
+        max_step: int | None = None,
+        timeout: float | None = 30.0,
+        seed: int | None = None,
+        hwm: int = 16,
+        sub_hwm: int = 16,
+    ) -> None:
+        """Do not connect yet, and never wait unless `max_step` is given.
+
+        Args:
+            sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`.
+            req_endpoint: The server's `rep_endpoint`, for `sync_sizes` and `update_counter`.
+            push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or
+                several, which then get caches in turn.
+            input_uuid: 32-bit number that names this client in logs and counters; 0 for random.
+            max_step: Entries that the client's memory holds. When given, `sync_sizes` is called.
+            timeout: Seconds that a call waits for the server; None for ever.
+            seed: Makes the draws of caches reproducible; each client has its own if None.
+            hwm: Caches that wait to be sent, at most (high-water mark), >= 1.
+            sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; then
+                the newest replaces the oldest, which is counted.
+
+        Raises:
+            TypeError: An argument is of a wrong type.
+            ValueError: An endpoint is none, or a number is out of range.
+        """
+        self._sub_endpoint = check_endpoint("sub_endpoint", sub_endpoint, Conn)
+        self._req_endpoint = check_endpoint("req_endpoint", req_endpoint, Conn)
+        self._push_endpoints = _endpoints(push_endpoint)
+        self._uuid = _check_uuid(input_uuid) or secrets.randbits(32) or 1
+        deadline_after("timeout", timeout)
+        self._timeout = timeout
+        self._seed = seed
+        self._hwm = check_count("hwm", hwm)
+        self._transport = Transport(type(self).__name__)
+        self._requests = Channel(self._transport, self._connect_requests)
+        self._pushes = Channel(self._transport, self._connect_pushes)
+        self._subscriber = Subscriber(
+            self._transport, self._sub_endpoint, check_count("sub_hwm", sub_hwm)
+        )
+        self._stream = secrets.randbits(64)
+        self._lines = 0
+        self._synced: _Synced | None = None
+        self._sync_lock = threading.Lock()
+        channels = (self._requests, self._pushes)
+        self._finalize = weakref.finalize(
+            self, _close, self._transport, self._subscriber, *channels
+        )
+        if max_step is not None:
+            self.sync_sizes(max_step)
+
+    @property
+    def rem(self) -> ReplayMemory:
+        """The client's memory, to be filled with episodes.
+
+        Raises:
+            RuntimeError: `sync_sizes` has not been called.
+        """
+        return self._state().rem
+
+    @property
+    def uuid(self) -> int:
+        """32-bit number that names this client."""
+        return self._uuid
+
+    def sync_sizes(self, max_step: int) -> None:
+        """Make a memory with templates and settings of the server's.
+
+        A second call makes a new memory; the old one stays usable, and its counts stay counted.
+
+        Args:
+            max_step: Entries that the memory holds, >= 0.
+
+        Raises:
+            TimeoutError: The server does not answer.
+            ValueError: `max_step` < 0.
+            MemoryError: As `ReplayMemory`.
+            RuntimeError: The client is closed, or the peer is no server of this protocol.
+        """
+        reply = self._request("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
+        with self._sync_lock:
+            self._synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
+
+    def update_counter(self) -> None:
+        """Tell the server how many episodes and steps were closed here, ever.
+
+        To be called after each episode. It may be repeated, or get lost: the next one makes up.
+
+        Raises:
+            TimeoutError: The server does not answer.
+            RuntimeError: Before `sync_sizes`, or the client is closed.
+        """
+        self._transport.check()
+        episodes, steps = self._state().totals()
+        counter = pb.Counter(episodes=episodes, steps=steps)
+        self._request("update_counter", "counter_reply", counter=counter)
+
+    def push_cache(self) -> int:
+        """Draw `rem.cache_size` samples and send them to the server.
+
+        Returns:
+            0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
+
+        Raises:
+            TimeoutError: `hwm` caches wait to be sent, and the server takes none.
+            ValueError: `rem.cache_flags` or `rem.frame_stack` are not those of the server any
+                more, or `rem.cache_size` makes frames larger than it takes.
+            RuntimeError: Before `sync_sizes`, or the client is closed.
+        """
+        self._transport.check()
+        synced = self._state()
+        drawn = draw_cache(synced.rem)
+        if drawn is None:
+            return -1
+        rows, weight_sum, flags, frame_stack, frames = drawn
+        synced.check(flags, frame_stack, max(frame.nbytes for frame in frames))
+        cache = pb.Cache(
+            rows=rows,
+            weight_sum=weight_sum,
+            template=synced.digest,
+            flags=flags,
+            frame_stack=frame_stack,
+        )
+        self._push("push_cache", encode(self._uuid, cache=cache), frames)
+        return 0
+
+    def write_log(self, log_message: str) -> None:
+        """Send a line for the server's log file.
+
+        Args:
+            log_message: At most 1 MiB; a newline in it is escaped.
+
+        Raises:
+            TimeoutError: As `push_cache`.
+            TypeError: No string.
+            ValueError: Too long.
+            RuntimeError: Before `sync_sizes`, or the client is closed.
+        """
+        self._transport.check()
+        self._state()
+        if not isinstance(log_message, str):
+            raise TypeError(f"log_message: expected str, got {type(log_message).__name__}")
+        if len(log_message.encode()) > SMALL_FRAME - 1024:
+            raise ValueError(f"log_message: expected at most 1 MiB, got {len(log_message)} letters")
+        self._push("write_log", log_message, ())
+
+    def sub_bytes(
+        self, topic: str | bytes, *, timeout: float | None = None, last: bool = False
+    ) -> bytes:
+        """Wait for the next message of a topic.
+
+        The first call subscribes; what was published before that is missed, but for `last`.
+
+        Args:
+            topic: Matched exactly; a str is UTF-8.
+            timeout: Seconds to wait; None for ever.
+            last: If no message of this topic has come yet, the last one that was published before
+                counts too. So an actor that comes late need not wait for the next model.
+
+        Returns:
+            The whole message.
+
+        Raises:
+            TimeoutError: No message came.
+            TypeError: `topic` is neither bytes nor str.
+            RuntimeError: The client is closed.
+        """
+        return self._subscriber.get(topic_bytes(topic), timeout, last)
+
+    def num_dropped(self, topic: str | bytes) -> int:
+        """Messages of a topic that were published to this client and lost, for it was too slow."""
+        self._transport.check_process()
+        return self._subscriber.dropped(topic_bytes(topic))
+
+    def close(self) -> None:
+        """Wake all that waits and close all connections. Again: nothing.
+
+        What was pushed is still sent, for a second at most.
+        """
+        self._finalize()
+
+    def _state(self) -> _Synced:
+        self._transport.check_process()
+        if self._synced is None:
+            raise RuntimeError("this client has no memory yet: call sync_sizes(max_step) first")
+        return self._synced
+
+    def _request(self, call: str, expected: str, **body: object) -> pb.Header:
+        deadline = deadline_after("timeout", self._timeout)
+        with self._requests.turn(deadline) as socket:
+            if socket is None:
+                raise self._timed_out(call, self._req_endpoint, "no turn: others wait for")
+            try:
+                socket.send(encode(self._uuid, **body))
+                answered = self._requests.wait(socket, zmq.POLLIN, deadline)
+                frame = socket.recv() if answered else None
+            except BaseException:
+                self._requests.drop()  # a REQ socket that waits for an answer cannot ask again
+                raise
+            if frame is None:
+                self._requests.drop()
+                raise self._timed_out(call, self._req_endpoint, "no answer from")
+        return self._understood(frame, expected)
+
+    def _understood(self, frame: bytes, expected: str) -> pb.Header:
+        try:
+            header = decode(frame)
+        except WireError as error:
+            raise RuntimeError(f"{self._req_endpoint} answered with {error}") from None
+        if header.WhichOneof("body") == "refusal":
+            raise RuntimeError(f"{self._req_endpoint} refused: {header.refusal.reason}")
+        if header.WhichOneof("body") != expected:
+            raise RuntimeError(f"{self._req_endpoint} answered with something else than {expected}")
+        return header
+
+    def _push(self, call: str, head: bytes | str, frames: Sequence[Any]) -> None:
+        deadline = deadline_after("timeout", self._timeout)
+        with self._pushes.turn(deadline) as socket:
+            if socket is None or not self._pushes.wait(socket, zmq.POLLOUT, deadline):
+                where = ", ".join(self._push_endpoints)
+                raise self._timed_out(call, where, f"{self._hwm} messages wait to be taken by")
+            if isinstance(head, str):
+                log = pb.Log(stream=self._stream, number=self._lines, text=head)
+                head = encode(self._uuid, log=log)
+                self._lines += 1
+            socket.send_multipart((head, *frames), zmq.NOBLOCK, copy=False)
+
+    def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
+        return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s")
+
+    def _connect_requests(self) -> zmq.Socket[bytes]:
+        socket = self._transport.socket(zmq.REQ, hwm=self._hwm, max_frame=SMALL_FRAME)
+        self._transport.attach(socket, "req_endpoint", self._req_endpoint, Conn)
+        return socket
+
+    def _connect_pushes(self) -> zmq.Socket[bytes]:
+        socket = self._transport.socket(zmq.PUSH, hwm=self._hwm)
+        for endpoint in self._push_endpoints:
+            self._transport.attach(socket, "push_endpoint", endpoint, Conn)
+        return socket
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Tell which client it is and where it goes."""
+        return (
+            f"ReplayMemoryClient(uuid=0x{self._uuid:08x}, sub_endpoint={self._sub_endpoint!r}, "
+            f"req_endpoint={self._req_endpoint!r}, push_endpoint={list(self._push_endpoints)!r}, "
+            f"synced={self._synced is not None})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "a ReplayMemoryClient cannot be pickled or copied: make one in each process"
+        )
+
+
+class _Synced:
+    """A memory like the server's, and what caches of it must look like."""
+
+    def __init__(
+        self, sizes: pb.Sizes, max_step: int, uuid: int, seed: int | None, before: _Synced | None
+    ) -> None:
+        try:
+            templates = templates_of(sizes)
+        except WireError as error:
+            raise RuntimeError(f"the server's sizes are {error}") from None
+        self._round: int = before._round + 1 if before else 0
+        if seed is not None:
+            # Another memory goes on with other draws, and two clients with other seeds never meet.
+            seed = (seed + (self._round << 32)) % (1 << 64)
+        state, action, reward, prob, value, qvest, info = templates
+        self.rem = ReplayMemory(
+            state, action, reward, prob, value, qvest, info, max_step, uuid=uuid, seed=seed
+        )
+        for name, value in settings_of(sizes).items():
+            setattr(self.rem, name, value)
+        self.digest = digest_of(self.rem)
+        self._layout = cache_layout(self.rem)[:2]
+        self._max_frame = sizes.max_frame
+        self._before = before.totals() if before else (0, 0)
+
+    def totals(self) -> tuple[int, int]:
+        """Episodes and steps closed in this memory and those before it."""
+        episodes, steps = self._before
+        return episodes + self.rem.total_episodes, steps + self.rem.total_steps
+
+    def check(self, flags: int, frame_stack: int, largest: int) -> None:
+        """Refuse caches that the server would."""
+        if (flags, frame_stack) != self._layout:
+            raise ValueError(
+                "rem: expected the server's cache_flags and frame_stack, got others: set them at "
+                "the server and call sync_sizes"
+            )
+        if largest > self._max_frame:
+            raise ValueError(
+                f"cache_size: expected frames of at most {self._max_frame} bytes, got {largest}: "
+                "set cache_size at the server, before its workers start, and call sync_sizes"
+            )
+
+
+def _check_uuid(uuid: int) -> int:
+    if isinstance(uuid, bool) or not isinstance(uuid, int):
+        raise TypeError(f"input_uuid: expected an integer, got {type(uuid).__name__}")
+    if not 0 <= uuid < 1 << 32:
+        raise ValueError(f"input_uuid: expected 0 .. 2**32 - 1, got {uuid}")
+    return uuid
+
+
+def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        return (check_endpoint("push_endpoint", value, Conn),)
+    if not value:
+        raise ValueError("push_endpoint: expected at least one endpoint, got none")
+    return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
+
+
+def _close(transport: Transport, subscriber: Subscriber, *channels: Channel) -> None:
+    if transport.begin_close():
+        subscriber.wake()
+        for channel in channels:
+            channel.close()
+        transport.finish_close()

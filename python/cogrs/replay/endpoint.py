@@ -1,0 +1,107 @@
+"""What sockets are made with, checked before a socket sees it: a mistake is refused by name."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Final, Literal
+
+import zmq
+
+Mode = Literal["Bind", "Conn"]
+
+Bind: Final = "Bind"
+"""The socket listens at the endpoint."""
+Conn: Final = "Conn"
+"""The socket connects to somebody who listens at the endpoint."""
+
+_TCP = re.compile(r"tcp://(?P<host>[^/]+):(?P<port>\*|\d{1,5})")
+_IPC = re.compile(r"ipc://.+")
+
+
+def check_endpoint(name: str, value: object, mode: Mode) -> str:
+    """Return an endpoint that a socket can bind or connect to.
+
+    Args:
+        name: The argument it was given as.
+        value: `tcp://HOST:PORT` or `ipc://PATH`. To bind, HOST is an address or interface of this
+            machine, or `*` for all of them, and PORT can be `*` or 0 for one that is free.
+        mode: What the socket is to do with it.
+
+    Raises:
+        TypeError: No string.
+        ValueError: No such endpoint.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected an endpoint, got {type(value).__name__}")
+    if _IPC.fullmatch(value):
+        return value
+    match = _TCP.fullmatch(value)
+    if match and (mode == Bind or _is_peer(match)) and int(match["port"].replace("*", "0")) < 65536:
+        return value
+    free = " (port * is a free one)" if mode == Bind else ""
+    raise ValueError(
+        f"{name}: expected 'tcp://HOST:PORT'{free} or 'ipc://PATH', got {value!r}"
+        + (
+            ": inproc reaches only sockets of the same object"
+            if value.startswith("inproc:")
+            else ""
+        )
+    )
+
+
+def check_mode(value: object) -> Mode:
+    """Return a mode.
+
+    Raises:
+        ValueError: Neither 'Bind' nor 'Conn'.
+    """
+    if value == Bind:
+        return "Bind"
+    if value == Conn:
+        return "Conn"
+    raise ValueError(f"mode: expected 'Bind' or 'Conn', got {value!r}")
+
+
+def check_count(name: str, value: object) -> int:
+    """Return an integer >= 1.
+
+    Raises:
+        TypeError: No integer.
+        ValueError: A smaller one.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}: expected an integer >= 1, got {value}")
+    return value
+
+
+def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
+    """Bind or connect a socket, and return the endpoint with the port that it got.
+
+    Raises:
+        OSError: The system refuses, for instance because the port is taken.
+    """
+    try:
+        if mode == Conn:
+            socket.connect(endpoint)
+            return endpoint
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, _why(name, endpoint, error)) from None
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def _is_peer(match: re.Match[str]) -> bool:
+    return match["host"] != "*" and match["port"].strip("0*") != ""
+
+
+def _why(name: str, endpoint: str, error: zmq.ZMQError) -> str:
+    hint = ""
+    if error.errno == errno.EADDRINUSE:
+        hint = (
+            "; somebody listens there already. Several workers share an endpoint behind a proxy: "
+            "rep_proxy_main or pull_proxy_main"
+        )
+    return f"{name}: cannot use {endpoint}: {error.strerror}{hint}"

@@ -1,0 +1,185 @@
+"""What reaches a server: requests and pushes of clients, checked before anything is kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import zmq
+
+from cogrs._core import CacheStore, ReplayMemory, cache_layout
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.logbook import Logbook
+from cogrs.replay.transport import seconds_to
+from cogrs.replay.wire import SMALL_FRAME, WireError, decode, digest_of, encode, sizes_of
+
+if TYPE_CHECKING:
+    from cogrs.replay.batch import Batch
+
+_logger = logging.getLogger("cogrs.replay")
+
+_MOST_PEERS = 1000
+"""Peers that are remembered because something of theirs was refused."""
+
+
+class Inbox:
+    """The state of a server, whatever sockets it is filled from. Any thread may call any method."""
+
+    def __init__(self, memory: ReplayMemory, n_caches: int, seed: int | None) -> None:
+        """Keep the newest `n_caches` caches of memories like this one.
+
+        Raises:
+            ValueError: `n_caches` < 1.
+        """
+        self.logbook = Logbook()
+        self.caches = CacheStore(memory, n_caches, seed=seed)
+        self._closed = False
+        self._memory = memory
+        self._digest = digest_of(memory)
+        self._arrived = threading.Condition()
+        self._lock = threading.Lock()
+        self._counters: dict[int, tuple[int, int]] = {}
+        self._total_caches = 0
+        self._refused = 0
+        self._refused_peers: set[str] = set()
+
+    @property
+    def total_episodes(self) -> int:
+        """Episodes that clients have closed."""
+        with self._lock:
+            return sum(episodes for episodes, _ in self._counters.values())
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of those episodes."""
+        with self._lock:
+            return sum(steps for _, steps in self._counters.values())
+
+    @property
+    def total_caches(self) -> int:
+        """Caches that have arrived, whole ones only."""
+        with self._lock:
+            return self._total_caches
+
+    @property
+    def total_refused(self) -> int:
+        """Messages that were dropped because they were none of ours, or did not fit."""
+        with self._lock:
+            return self._refused
+
+    @cached_property
+    def max_frame(self) -> int:
+        """Bytes of the largest frame that a client may send, by the settings at the first worker.
+
+        Sockets have to be told when they are made.
+        """
+        _, _, largest_row = cache_layout(self._memory)
+        return max(SMALL_FRAME, largest_row * self._memory.cache_size)
+
+    def answer(self, frames: list[zmq.Frame]) -> bytes:
+        """Answer a request; a bad one is refused with the reason."""
+        try:
+            header = _only(frames)
+            match header.WhichOneof("body"):
+                case "sizes_request":
+                    return encode(self._memory.uuid, sizes=sizes_of(self._memory, self.max_frame))
+                case "counter":
+                    self._count(header.sender, header.counter)
+                    return encode(self._memory.uuid, counter_reply=pb.CounterReply())
+                case kind:
+                    raise WireError(f"{kind or 'nothing'} as a request")
+        except WireError as error:
+            self._refuse(frames[0], error)
+            return encode(self._memory.uuid, refusal=pb.Refusal(reason=str(error)))
+
+    def take(self, frames: list[zmq.Frame]) -> None:
+        """Take what was pushed; what is none of ours is dropped and counted."""
+        try:
+            header = decode(frames[0])
+            match header.WhichOneof("body"):
+                case "cache":
+                    self._take_cache(header.cache, frames[1:])
+                case "log":
+                    line = _only(frames).log
+                    self.logbook.add(header.sender, line.stream, line.number, line.text)
+                case kind:
+                    raise WireError(f"{kind or 'nothing'} pushed")
+        except WireError as error:
+            self._refuse(frames[0], error)
+
+    def get_batch(self, batch_size: int, deadline: float | None) -> Batch:
+        """Wait until there are enough samples and return a batch.
+
+        Raises:
+            TimeoutError: There were too few until the deadline.
+            RuntimeError: Closed.
+        """
+        while True:
+            self._wait(batch_size, deadline)
+            try:
+                return self.caches.get_batch(batch_size)
+            except RuntimeError:
+                # Unless somebody else took them meanwhile, waiting does not help.
+                if self.caches.shortage(batch_size) is None:
+                    raise
+
+    def wake(self) -> None:
+        """Wake all who wait, for the server is closed."""
+        with self._arrived:
+            self._closed = True
+            self._arrived.notify_all()
+
+    def _wait(self, batch_size: int, deadline: float | None) -> None:
+        with self._arrived:
+            while (shortage := self.caches.shortage(batch_size)) is not None:
+                if self._closed:
+                    raise RuntimeError("this ReplayMemoryServer is closed")
+                left = None if deadline is None else seconds_to(deadline)
+                if left == 0:
+                    raise TimeoutError(f"get_batch: {shortage}")
+                self._arrived.wait(left)
+
+    def _take_cache(self, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
+        flags, frame_stack, _ = cache_layout(self._memory)
+        if cache.template != self._digest:
+            raise WireError("a cache of other templates")
+        if (cache.flags, cache.frame_stack) != (flags, frame_stack):
+            raise WireError("a cache of other cache_flags or frame_stack")
+        try:
+            self.caches.push(cache.rows, cache.weight_sum, frames)
+        except ValueError as error:
+            raise WireError(f"a cache that cannot be: {error}") from None
+        with self._lock:
+            self._total_caches += 1
+        with self._arrived:
+            self._arrived.notify_all()
+
+    def _count(self, sender: int, counter: pb.Counter) -> None:
+        with self._lock:
+            episodes, steps = self._counters.get(sender, (0, 0))
+            largest = (max(episodes, counter.episodes), max(steps, counter.steps))
+            self._counters[sender] = largest
+
+    def _refuse(self, frame: zmq.Frame, error: WireError) -> None:
+        peer = _peer_of(frame)
+        with self._lock:
+            self._refused += 1
+            if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
+                return
+            self._refused_peers.add(peer)
+        _logger.warning("refused a message from %s: %s; further ones are only counted", peer, error)
+
+
+def _only(frames: list[zmq.Frame]) -> pb.Header:
+    if len(frames) != 1:
+        raise WireError(f"{len(frames)} frames where 1 is expected")
+    return decode(frames[0])
+
+
+def _peer_of(frame: zmq.Frame) -> str:
+    try:
+        return str(frame.get("Peer-Address"))
+    except zmq.ZMQError:
+        return "an unknown peer"

@@ -1,0 +1,107 @@
+"""The log file of a server: lines of many clients, each client's in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_logger = logging.getLogger("cogrs.replay")
+
+_PERIOD = 1.0
+"""Seconds between flushes, and for which a line waits for those before it."""
+
+_MODES = ("w", "a", "x", "w+", "a+", "x+")
+
+
+class Logbook:
+    """Writes lines in the order in which each client numbered them.
+
+    Several workers of a server take lines from their sockets side by side, so a line can overtake
+    another. One that comes early waits, at most for a period: what is lost on the way holds up
+    nothing.
+    """
+
+    def __init__(self) -> None:
+        """Drop all lines until `open` is called."""
+        self._lock = threading.Lock()
+        self._file: IO[Any] | None = None
+        self.path: str | None = None
+        self._next: dict[int, int] = {}
+        self._early: dict[int, dict[int, str]] = {}
+        self._due = time.monotonic() + _PERIOD
+
+    def open(self, path: str | os.PathLike[str], mode: str) -> None:
+        """Write to another file from now on.
+
+        Raises:
+            ValueError: A mode that does not write text.
+            OSError: The file cannot be opened; the old one stays.
+        """
+        if mode not in _MODES:
+            raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+        file = Path(path).open(mode, encoding="utf-8", newline="\n")  # noqa: SIM115
+        with self._lock:
+            old, self._file, self.path = self._file, file, os.fspath(path)
+        if old is not None:
+            old.close()
+
+    def add(self, sender: int, stream: int, number: int, text: str) -> None:
+        """Add line `number` of a client."""
+        now = datetime.now().astimezone().isoformat(timespec="microseconds")
+        escaped = text.replace("\n", "\\n").replace("\r", "\\r")
+        with self._lock:
+            early = self._early.setdefault(stream, {})
+            early[number] = f"{now},{sender:08x},{escaped}\n"
+            following = self._next.get(stream, 0)
+            while following in early:
+                self._write(early.pop(following))
+                following += 1
+            self._next[stream] = max(following, self._next.get(stream, 0))
+            if not early:
+                del self._early[stream]
+
+    def tick(self) -> None:
+        """Flush when it is time; to be called often."""
+        if time.monotonic() < self._due:
+            return
+        with self._lock:
+            self._due = time.monotonic() + _PERIOD
+            self._write_early()
+            self._guard(lambda file: file.flush())
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        with self._lock:
+            self._write_early()
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _write_early(self) -> None:
+        for stream, early in self._early.items():
+            numbers = sorted(early)
+            for number in numbers:
+                self._write(early[number])
+            self._next[stream] = max(numbers[-1] + 1, self._next.get(stream, 0))
+        self._early.clear()
+
+    def _write(self, line: str) -> None:
+        self._guard(lambda file: file.write(line))
+
+    def _guard(self, use: Callable[[IO[Any]], object]) -> None:
+        """Use the file, if any. A worker has nobody to tell that a disk is full, and goes on."""
+        if self._file is None:
+            return
+        try:
+            use(self._file)
+        except OSError as error:
+            _logger.error("log file %s: %s; lines are dropped from now on", self.path, error)
+            self._file = None

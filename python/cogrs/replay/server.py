@@ -1,0 +1,373 @@
+"""`cogrs.ReplayMemoryServer`: caches of many clients in, batches out."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import zmq
+
+from cogrs._core import ReplayMemory, publish_through
+from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
+from cogrs.replay.inbox import Inbox
+from cogrs.replay.publisher import Publisher
+from cogrs.replay.transport import Transport, deadline_after
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy.typing as npt
+
+    from cogrs.replay.batch import Batch
+
+_LOOPBACK = "tcp://127.0.0.1:*"
+
+
+class ReplayMemoryServer:
+    """Receives caches from clients and makes batches of them for a learner.
+
+    The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
+    drawn with probability proportional to the sum of weights of the memory that it came from, and
+    its next sample is taken, in order: together a sample is drawn as if all memories were one.
+
+    `start` runs a worker of each kind on threads; or call the `..._main` methods on threads of your
+    own, several of a kind behind a proxy. Any thread may call any method. Close the server, or use
+    it as a context manager.
+
+    Caches are delivered at most once: what a broken connection loses is lost, whole caches only,
+    and `total_caches` counts what has arrived.
+    """
+
+    def __init__(
+        self,
+        state_buf: npt.ArrayLike,
+        action_buf: npt.ArrayLike,
+        reward_buf: npt.ArrayLike,
+        prob_buf: npt.ArrayLike,
+        value_buf: npt.ArrayLike,
+        qvest_buf: npt.ArrayLike,
+        info_buf: npt.ArrayLike,
+        max_step: int,
+        pub_endpoint: str,
+        n_caches: int,
+        *,
+        uuid: int | None = None,
+        seed: int | None = None,
+        hwm: int = 16,
+        pub_hwm: int = 16,
+    ) -> None:
+        """Make the memory, the store of caches and the publishing socket.
+
+        Args:
+            state_buf: Template, as of `ReplayMemory`; so are the next six.
+            action_buf: Template.
+            reward_buf: Template.
+            prob_buf: Template.
+            value_buf: Template.
+            qvest_buf: Template.
+            info_buf: Template.
+            max_step: Entries that the server's own memory holds; 0 is usual.
+            pub_endpoint: Where to publish; 'tcp://127.0.0.1:*' takes a free port, which the
+                property `pub_endpoint` tells.
+            n_caches: Caches kept, >= 1; so many must have arrived before `get_batch` works.
+            uuid: 32-bit number that names this server; random if None.
+            seed: Makes the draws of `get_batch` reproducible.
+            hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
+            pub_hwm: Published messages that wait for a slow subscriber, at most, >= 1; further ones
+                are dropped, which the subscriber counts.
+
+        Raises:
+            TypeError: As `ReplayMemory`, or an argument is of a wrong type.
+            ValueError: As `ReplayMemory`, or an argument is out of range.
+            OSError: The endpoint cannot be bound, for instance because the port is taken.
+        """
+        endpoint = check_endpoint("pub_endpoint", pub_endpoint, Bind)
+        self._hwm = check_count("hwm", hwm)
+        pub_hwm = check_count("pub_hwm", pub_hwm)
+        buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
+        self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
+        self._inbox = Inbox(self._rem, n_caches, seed)
+        self._transport = Transport(type(self).__name__)
+        self._rep_endpoint: str | None = None
+        self._pull_endpoint: str | None = None
+        self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
+        publish_through(self._rem, self._publisher.publish)
+        # No thread of ours holds the server, so one that is forgotten closes.
+        parts = (self._transport, self._publisher, self._inbox)
+        self._finalize = weakref.finalize(self, _close, *parts)
+
+    # What it is and what has arrived.
+
+    @property
+    def rem(self) -> ReplayMemory:
+        """The server's memory: its templates and settings are those that clients get."""
+        return self._rem
+
+    @property
+    def logfile(self) -> str | None:
+        """Path of the log file; None before `set_logfile`."""
+        return self._inbox.logbook.path
+
+    @property
+    def total_episodes(self) -> int:
+        """Episodes that clients have closed, as they told by `update_counter`."""
+        self._transport.check_process()
+        return self._inbox.total_episodes
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of those episodes, final states left out."""
+        self._transport.check_process()
+        return self._inbox.total_steps
+
+    @property
+    def total_caches(self) -> int:
+        """Caches that have arrived, whole ones only."""
+        self._transport.check_process()
+        return self._inbox.total_caches
+
+    @property
+    def total_refused(self) -> int:
+        """Messages dropped because they were none of this protocol, or did not fit the memory."""
+        self._transport.check_process()
+        return self._inbox.total_refused
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the caches' sums of weights."""
+        return self._inbox.caches.weight_sum
+
+    @property
+    def pub_endpoint(self) -> str:
+        """Where it publishes, with the port that it got."""
+        return self._publisher.endpoint
+
+    @property
+    def rep_endpoint(self) -> str | None:
+        """Where the newest REP worker or proxy listens; None before there is one."""
+        return self._rep_endpoint
+
+    @property
+    def pull_endpoint(self) -> str | None:
+        """Where the newest PULL worker or proxy listens; None before there is one."""
+        return self._pull_endpoint
+
+    # What a learner calls.
+
+    def get_batch(self, batch_size: int, *, wait: float | None = None) -> Batch:
+        """Take a batch of samples from the caches: all of them, or none.
+
+        Without `rem.reuse_cache` each sample of a cache is given once; with it, the first comes
+        again after the last.
+
+        Args:
+            batch_size: Rows B, >= 1.
+            wait: Seconds to wait for samples when there are too few; None does not wait.
+
+        Returns:
+            `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller.
+
+        Raises:
+            RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
+                unused samples are left; or the server was closed. Nothing is taken.
+            TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
+            ValueError: `batch_size` < 1, or `wait` < 0.
+        """
+        self._transport.check()
+        if wait is None:
+            return self._inbox.caches.get_batch(batch_size)
+        return self._inbox.get_batch(batch_size, deadline_after("wait", wait))
+
+    def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
+        """Publish a message; never waits.
+
+        The last message of each topic is kept for subscribers that come later.
+
+        Args:
+            topic: Matched exactly by `sub_bytes`; any length, a str is UTF-8.
+            message: Any size.
+
+        Raises:
+            TypeError: Topic or message is neither bytes nor str.
+            RuntimeError: The server is closed.
+        """
+        self._publisher.publish(topic, message)
+
+    def wait_subscribers(
+        self, topic: str | bytes, count: int = 1, timeout: float | None = 30.0
+    ) -> None:
+        """Wait until so many clients have subscribed to a topic.
+
+        Raises:
+            TimeoutError: Fewer have within `timeout` seconds.
+            RuntimeError: The server is closed.
+        """
+        self._publisher.wait_subscribers(topic, count, timeout)
+
+    def set_logfile(self, logfile_path: str | os.PathLike[str], mode: str) -> None:
+        """Write the lines of clients' `write_log` to a file, as `timestamp,uuid,message`.
+
+        The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, a newline in the message is
+        escaped. Lines of one client are in order. Flushed each second and at close.
+
+        Args:
+            logfile_path: Path of the file.
+            mode: 'w', 'a' or 'x', as of `open`.
+
+        Raises:
+            ValueError: Another mode.
+            OSError: The file cannot be opened.
+        """
+        self._transport.check()
+        self._inbox.logbook.open(logfile_path, mode)
+
+    # Workers and proxies.
+
+    def start(self, rep_endpoint: str = _LOOPBACK, pull_endpoint: str = _LOOPBACK) -> Self:
+        """Run a REP and a PULL worker on threads; the endpoints are bound when this returns.
+
+        Raises:
+            ValueError: An endpoint is none.
+            OSError: One cannot be bound.
+            RuntimeError: The server is closed.
+        """
+        rep = self._worker("rep_endpoint", zmq.REP, rep_endpoint, Bind)
+        try:
+            pull = self._worker("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
+        except BaseException:
+            rep.close(linger=0)
+            raise
+        for name, serve, socket in (("rep", _answer, rep), ("pull", _take, pull)):
+            args = (self._transport, self._inbox, socket)
+            threading.Thread(target=serve, args=args, name=f"cogrs-{name}", daemon=True).start()
+        return self
+
+    def rep_worker_main(self, endpoint: str, mode: Mode) -> None:
+        """Answer clients' requests for sizes and counters; returns when the server is closed.
+
+        Args:
+            endpoint: ZeroMQ endpoint.
+            mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
+
+        Raises:
+            ValueError: `endpoint` or `mode` is none.
+            OSError: The endpoint cannot be bound.
+            RuntimeError: The server is closed already.
+        """
+        socket = self._worker("endpoint", zmq.REP, endpoint, check_mode(mode))
+        _answer(self._transport, self._inbox, socket)
+
+    def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
+        """Receive clients' caches and log lines; returns when the server is closed.
+
+        Arguments and errors as `rep_worker_main`.
+        """
+        socket = self._worker("endpoint", zmq.PULL, endpoint, check_mode(mode))
+        _take(self._transport, self._inbox, socket)
+
+    def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
+        """Listen to clients at one endpoint and to REP workers at another, and pass on.
+
+        Returns when the server is closed.
+
+        Raises:
+            ValueError: An endpoint is none.
+            OSError: One cannot be bound.
+            RuntimeError: The server is closed already.
+        """
+        self._proxy((zmq.ROUTER, front_ep), (zmq.DEALER, back_ep))
+
+    def pull_proxy_main(self, front_ep: str, back_ep: str) -> None:
+        """Listen to clients at one endpoint and to PULL workers at another, and pass on.
+
+        Returns and errors as `rep_proxy_main`.
+        """
+        self._proxy((zmq.PULL, front_ep), (zmq.PUSH, back_ep))
+
+    def close(self) -> None:
+        """Stop workers and proxies, wake all that waits, free the ports. Again: nothing."""
+        self._finalize()
+
+    def _worker(self, name: str, kind: int, endpoint: str, mode: Mode) -> zmq.Socket[bytes]:
+        checked = check_endpoint(name, endpoint, mode)
+        max_frame = self._inbox.max_frame
+        socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+        where = self._transport.attach(socket, name, checked, mode)
+        if mode == Bind:
+            self._tell(kind, where)
+        return socket
+
+    def _proxy(self, front: tuple[int, str], back: tuple[int, str]) -> None:
+        sides = zip(("front_ep", "back_ep"), (front, back), strict=True)
+        checked = [(name, kind, check_endpoint(name, at, Bind)) for name, (kind, at) in sides]
+        max_frame = self._inbox.max_frame
+        ends: list[zmq.Socket[bytes]] = []
+        try:
+            for name, kind, endpoint in checked:
+                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+                where = self._transport.attach(socket, name, endpoint, Bind)
+                ends.append(socket)
+                if name == "front_ep":
+                    self._tell(kind, where)
+            self._transport.proxy(*ends)
+        finally:
+            for end in ends:
+                end.close(linger=0)
+
+    def _tell(self, kind: int, where: str) -> None:
+        if kind in (zmq.REP, zmq.ROUTER):
+            self._rep_endpoint = where
+        else:
+            self._pull_endpoint = where
+
+    def __enter__(self) -> Self:
+        """Return the server."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Tell where it is and how full."""
+        return (
+            f"ReplayMemoryServer(uuid=0x{self._rem.uuid:08x}, pub_endpoint={self.pub_endpoint!r}, "
+            f"rep_endpoint={self.rep_endpoint!r}, pull_endpoint={self.pull_endpoint!r}, "
+            f"total_caches={self.total_caches})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "a ReplayMemoryServer cannot be pickled or copied: other processes reach it through a "
+            "ReplayMemoryClient"
+        )
+
+
+def _answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
+    with socket, suppress(zmq.ContextTerminated):
+        for frames in transport.messages(socket):
+            if frames is not None:
+                socket.send(inbox.answer(frames))
+
+
+def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
+    with socket, suppress(zmq.ContextTerminated):
+        for frames in transport.messages(socket):
+            if frames is not None:
+                inbox.take(frames)
+            inbox.logbook.tick()
+
+
+def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:
+    if transport.begin_close():
+        publisher.wake()
+        inbox.wake()
+        transport.finish_close()
+        inbox.logbook.close()

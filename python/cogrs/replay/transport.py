@@ -1,0 +1,263 @@
+"""The sockets of one object: made, waited for and closed in one place."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import zmq
+
+from cogrs.replay.endpoint import Bind, attach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cogrs.replay.endpoint import Mode
+
+_SLICE = 0.1
+"""Seconds that anything waits before it looks whether its object was closed."""
+
+_MOST_FRAMES = 64
+"""No message of ours has more; of a longer one only so many are kept."""
+
+_LINGER_MS = 1000
+"""For so long a closed socket goes on sending what it was given."""
+
+_HEARTBEAT_MS = 5000
+"""A peer that is silent for three of these is gone, whatever TCP believes."""
+
+
+class Transport:
+    """One ZeroMQ context with its sockets.
+
+    Whoever makes a socket closes it: loops when `closed` is set, which wakes them, and everything
+    else through a `Channel`. Closing waits for all of them.
+    """
+
+    def __init__(self, owner: str) -> None:
+        """Name the class whose sockets these are, for its errors."""
+        self._owner = owner
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._pid = os.getpid()
+        self._bound: set[str] = set()
+        self.closed = False
+
+    def check_process(self) -> None:
+        """Refuse to work in a forked child, where a lock can stay locked for ever.
+
+        Raises:
+            RuntimeError: In a forked child.
+        """
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                f"this {self._owner} was created before a fork and cannot be used in the child: "
+                "re-create it here, or start the process with multiprocessing's 'spawn'"
+            )
+
+    def check(self) -> None:
+        """Refuse to work when closed, or in a forked child.
+
+        Raises:
+            RuntimeError: One of both.
+        """
+        self.check_process()
+        if self.closed:
+            raise RuntimeError(f"this {self._owner} is closed")
+
+    def socket(self, kind: int, *, hwm: int, max_frame: int = -1) -> zmq.Socket[bytes]:
+        """Make a socket.
+
+        Args:
+            kind: Its ZeroMQ type.
+            hwm: Messages that wait in each direction for each peer, at most.
+            max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
+        """
+        self.check()
+        try:
+            made = self._context.socket(kind)
+        except zmq.ZMQError:
+            self.check()  # closed meanwhile
+            raise
+        made.set_hwm(hwm)
+        made.setsockopt(zmq.LINGER, _LINGER_MS)
+        made.setsockopt(zmq.MAXMSGSIZE, max_frame)
+        made.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
+        return made
+
+    def attach(self, socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
+        """Bind or connect a socket of this transport, and return where; it is closed on failure.
+
+        Raises:
+            OSError: The system refuses, or the endpoint is bound here already.
+        """
+        try:
+            # ZeroMQ would take an ipc endpoint away from the socket that has it.
+            if mode == Bind and endpoint in self._bound:
+                raise OSError(
+                    f"{name}: {endpoint} is bound by this {self._owner} already. Several workers "
+                    "share an endpoint behind a proxy: rep_proxy_main or pull_proxy_main"
+                )
+            where = attach(socket, name, endpoint, mode)
+        except BaseException:
+            socket.close(linger=0)
+            raise
+        if mode == Bind:
+            self._bound.add(where)
+        return where
+
+    def messages(self, socket: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame] | None]:
+        """Yield what comes in, and None now and then, until this transport is closed."""
+        while not self.closed:
+            try:
+                yield receive(socket)
+            except zmq.Again:
+                if not socket.poll(int(_SLICE * 1000)):
+                    yield None
+
+    def proxy(self, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
+        """Pass messages between two sockets until this transport is closed."""
+        try:
+            zmq.proxy(front, back)
+        except zmq.ContextTerminated:
+            return
+        except zmq.ZMQError:
+            if not self.closed:
+                raise
+
+    def begin_close(self) -> bool:
+        """Let all that loops and waits end; tell whether there is something to close.
+
+        A forked child closes nothing: sockets and locks are its parent's.
+        """
+        mine = os.getpid() == self._pid
+        self.closed = self.closed or mine
+        return mine
+
+    def finish_close(self) -> None:
+        """Wait until all sockets are closed."""
+        self._context.term()
+
+
+class Channel:
+    """A socket that is made on first use and that threads use in turn."""
+
+    def __init__(self, transport: Transport, make: Callable[[], zmq.Socket[bytes]]) -> None:
+        """Use `make` whenever a socket is needed."""
+        self._transport = transport
+        self._make = make
+        self._lock = threading.Lock()
+        self._socket: zmq.Socket[bytes] | None = None
+
+    @contextmanager
+    def turn(self, deadline: float | None) -> Iterator[zmq.Socket[bytes] | None]:
+        """Wait for the socket and give it; None when others have it until the deadline."""
+        if not self._lock.acquire(timeout=-1 if deadline is None else seconds_to(deadline)):
+            yield None
+            return
+        try:
+            self._transport.check()
+            if self._socket is None:
+                self._socket = self._make()
+            yield self._socket
+        finally:
+            self._lock.release()
+
+    def drop(self) -> None:
+        """Close the socket, to be called in one's turn; the next turn makes a new one."""
+        if self._socket is not None:
+            self._socket.close(linger=0)
+            self._socket = None
+
+    def wait(self, socket: zmq.Socket[bytes], event: int, deadline: float | None) -> bool:
+        """Wait until a socket can send or receive; tell whether it can.
+
+        Raises:
+            RuntimeError: Closed meanwhile.
+        """
+        while True:
+            left = _SLICE if deadline is None else min(_SLICE, seconds_to(deadline))
+            if socket.poll(int(left * 1000 + 0.999), event):
+                return True
+            self._transport.check()
+            if deadline is not None and seconds_to(deadline) <= 0:
+                return False
+
+    def close(self) -> None:
+        """Close the socket for good; the transport is marked as closed before."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+
+class Bell:
+    """Wakes a loop that polls sockets from another thread."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Make both ends."""
+        name = f"inproc://{id(self):x}"
+        self.socket = transport.socket(zmq.PAIR, hwm=1)
+        self.socket.bind(name)
+        self._rope = transport.socket(zmq.PAIR, hwm=1)
+        self._rope.connect(name)
+        self._lock = threading.Lock()
+
+    def ring(self) -> None:
+        """Wake the loop. A bell that rings already stays as it is."""
+        with self._lock:
+            if self._rope.closed:
+                return
+            try:
+                self._rope.send(b"", zmq.NOBLOCK)
+            except zmq.Again:
+                return
+
+    def hush(self) -> None:
+        """Be ready to ring again; to be called by the loop."""
+        while self.socket.poll(0):
+            self.socket.recv()
+
+    def close(self) -> None:
+        """Close both ends; to be called by the loop when it ends."""
+        with self._lock:
+            self._rope.close(linger=0)
+            self.socket.close(linger=0)
+
+
+def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
+    """Take the message that is there, without copying its frames.
+
+    Raises:
+        zmq.Again: There is none.
+    """
+    frames = [socket.recv(zmq.NOBLOCK, copy=False)]
+    while frames[-1].more:
+        frames.append(socket.recv(copy=False))
+        if len(frames) > _MOST_FRAMES:
+            del frames[-2]
+    return frames
+
+
+def deadline_after(name: str, timeout: float | None) -> float | None:
+    """Return the moment at which a wait ends, of `time.monotonic`.
+
+    Raises:
+        TypeError: No number.
+        ValueError: A negative one.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"{name}: expected seconds or None, got {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
+    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout
+
+
+def seconds_to(deadline: float) -> float:
+    """Return the seconds until a deadline, 0 when it has passed."""
+    return max(0.0, deadline - time.monotonic())

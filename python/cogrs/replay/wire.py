@@ -1,0 +1,168 @@
+"""Messages as their frames; see protos/cogrs/api/replay.proto."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.convert import dtype_of, dtype_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import zmq
+
+    from cogrs._core import ReplayMemory
+
+VERSION = 1
+
+FIELDS = ("state", "action", "reward", "prob", "value", "qvest", "info")
+
+SETTINGS = (
+    "priority_exponent",
+    "mix_lambda",
+    "frame_stack",
+    "multi_step",
+    "cache_size",
+    "max_episode",
+    "reuse_cache",
+    "discount_factor",
+    "reward_coeff",
+    "cache_flags",
+)
+
+SMALL_FRAME = 1 << 20
+"""Every socket takes frames of so many bytes; headers and log lines are no larger."""
+
+_LENGTH = 4
+_LATEST = b"\xff" * _LENGTH
+_NONCE = 16
+
+
+class WireError(ValueError):
+    """A message that is none of ours; it is dropped and counted."""
+
+
+def encode(sender: int, **body: Any) -> bytes:
+    """Return a header, `body` being the one of its fields that says what the message is."""
+    return pb.Header(version=VERSION, sender=sender, **body).SerializeToString()
+
+
+def decode(frame: bytes | zmq.Frame) -> pb.Header:
+    """Read a header.
+
+    Raises:
+        WireError: It is none, or of another version.
+    """
+    try:
+        header = pb.Header.FromString(frame if isinstance(frame, bytes) else frame.bytes)
+    except DecodeError:
+        raise WireError("something that is not a message of cogrs") from None
+    if header.version != VERSION:
+        raise WireError(f"protocol version {header.version}, this is version {VERSION}")
+    return header
+
+
+def sizes_of(memory: ReplayMemory, max_frame: int) -> pb.Sizes:
+    """Describe a memory to somebody who is to make one like it."""
+    buffers = (getattr(memory, f"{field}_buf") for field in FIELDS)
+    return pb.Sizes(
+        templates=[
+            pb.Template(dtype=dtype_text(buffer.dtype), shape=buffer.shape) for buffer in buffers
+        ],
+        settings=pb.Settings(**{name: getattr(memory, name) for name in SETTINGS}),
+        max_frame=max_frame,
+    )
+
+
+def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
+    """Return the seven templates that sizes describe.
+
+    Raises:
+        WireError: They describe none.
+    """
+    if len(sizes.templates) != len(FIELDS):
+        raise WireError(f"{len(sizes.templates)} templates, an entry has {len(FIELDS)} fields")
+    try:
+        # Only dtype and shape are looked at, so no memory is spent on what a peer claims.
+        return [
+            np.broadcast_to(np.empty((), dtype_of(each.dtype)), tuple(each.shape))
+            for each in sizes.templates
+        ]
+    except ValueError as error:
+        raise WireError(f"templates that cannot be: {error}") from None
+
+
+def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
+    """Return the settings that sizes hold, by the names of the memory's properties."""
+    values = {name: getattr(sizes.settings, name) for name in SETTINGS}
+    lists = ("discount_factor", "reward_coeff", "cache_flags")
+    return values | {name: list(values[name]) for name in lists}
+
+
+def digest_of(memory: ReplayMemory) -> int:
+    """Return a number that memories of the same templates share."""
+    sizes = sizes_of(memory, 0)
+    text = repr([(each.dtype, tuple(each.shape)) for each in sizes.templates])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def topic_bytes(topic: object) -> bytes:
+    """Return a topic as bytes, a string as UTF-8.
+
+    Raises:
+        TypeError: Neither.
+    """
+    return _bytes("topic", topic)
+
+
+def message_bytes(message: object) -> bytes:
+    """Return a message as bytes, a string as UTF-8, a buffer by its contents.
+
+    Raises:
+        TypeError: None of these.
+    """
+    if isinstance(message, (bytearray, memoryview)):
+        return bytes(message)
+    return _bytes("message", message)
+
+
+def topic_key(topic: bytes) -> bytes:
+    """Return the frame that goes before messages of a topic, the beginning of no other's."""
+    return len(topic).to_bytes(_LENGTH, "little") + topic
+
+
+def latest_key(nonce: bytes, topic: bytes) -> bytes:
+    """Return the subscription by which one subscriber asks for a topic's last message."""
+    return _LATEST + nonce + topic
+
+
+def topic_of(key: bytes) -> bytes:
+    """Return the topic of a frame that `topic_key` or `latest_key` made.
+
+    Raises:
+        WireError: Another frame.
+    """
+    if key.startswith(_LATEST) and len(key) >= _LENGTH + _NONCE:
+        return key[_LENGTH + _NONCE :]
+    topic = key[_LENGTH:]
+    if topic_key(topic) != key:
+        raise WireError("a topic of another kind")
+    return topic
+
+
+def is_latest(key: bytes) -> bool:
+    """Tell whether a subscription asks for a topic's last message."""
+    return key.startswith(_LATEST)
+
+
+def _bytes(name: str, value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(f"{name}: expected bytes or str, got {type(value).__name__}")

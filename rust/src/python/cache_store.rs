@@ -1,0 +1,188 @@
+//! The caches that a server has received.
+#![allow(unsafe_code)]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use numpy::dtype;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyMemoryView};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::error::Result;
+use crate::python::args::{integer, size};
+use crate::python::batch::{BATCH, Filled, Layout, field_dtypes, transitions};
+use crate::python::memory::{ReplayMemory, random};
+use crate::python::shared::{DETACH_FROM, Shared};
+use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::cache_store::{CacheStore as Store, Taken};
+use crate::replay::settings::Settings;
+use crate::spec::{EntrySpec, FIELDS};
+
+/// Bytes of a Python object that does not change them, kept where they are.
+#[derive(Debug)]
+struct Frame(PyBuffer<u8>);
+
+impl Frame {
+    fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // A memoryview fills in the strides that ZeroMQ's frames leave out.
+        let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
+        if buffer.is_c_contiguous() {
+            return Ok(Self(buffer));
+        }
+        Err(PyTypeError::new_err("frames: expected bytes that lie together"))
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        let Some(bytes) = self.0.as_slice_ptr().filter(|_| self.0.len_bytes() > 0) else {
+            return &[];
+        };
+        // SAFETY: the buffer is C-contiguous and held by `self`, so its bytes stay where they are. Only
+        // the server's inbox makes stores and fills them, with frames that it has received and gives to
+        // nobody else, so nothing writes to them.
+        unsafe { bytes.as_ref() }
+    }
+}
+
+/// See the stub.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CacheStore {
+    shared: Arc<Shared>,
+    store: Mutex<Store<Frame>>,
+    /// For the shapes of caches to come.
+    spec: EntrySpec,
+}
+
+impl CacheStore {
+    /// Runs `call` on the store; when it has to wait for that, other Python threads run meanwhile. What
+    /// it returns is dropped after the lock is given back: to drop a frame takes the interpreter, for
+    /// which nobody may wait with the lock held.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        shape: CacheShape,
+        call: impl FnOnce(&mut Store<Frame>) -> T + Send,
+    ) -> PyResult<T> {
+        self.shared.check_process()?;
+        let run = |mut store: MutexGuard<'_, Store<Frame>>| {
+            let foreign = store.reshape(shape);
+            (call(&mut store), foreign)
+        };
+        let (result, foreign) = match self.store.try_lock() {
+            Ok(store) => run(store),
+            Err(_) => py.detach(|| run(self.lock())),
+        };
+        drop(foreign);
+        Ok(result)
+    }
+
+    /// A panic leaves the store whole: it can only happen before a change.
+    fn lock(&self) -> MutexGuard<'_, Store<Frame>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shape(&self) -> CacheShape {
+        CacheShape::new(&self.spec, &self.shared.settings())
+    }
+
+    fn draw(&self, py: Python<'_>, rows: usize) -> PyResult<Filled> {
+        let settings = self.shared.settings();
+        let reuse = settings.reuse_cache;
+        let shape = CacheShape::new(&self.spec, &settings);
+        self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
+        // Memory first, so that no sample is lost for want of it.
+        let layout = Layout::of_batch(&self.spec, &settings, rows)?;
+        let size = layout.size();
+        let mut filled = Filled::new(&self.shared, layout)?;
+        let taken = self.with(py, shape, |store| store.take(rows, reuse))??;
+        if size <= DETACH_FROM {
+            gather(&taken, &settings, &mut filled)?;
+        } else {
+            py.detach(|| gather(&taken, &settings, &mut filled))?;
+        }
+        Ok(filled)
+    }
+}
+
+/// Copies the columns of a batch, weights first, to where its arrays lie: weights last, and nothing for
+/// fields that are not carried.
+fn gather(taken: &Taken<Frame>, settings: &Settings, filled: &mut Filled) -> Result<()> {
+    taken.gather(0, filled.part(2 * FIELDS)?);
+    let carried = (0..2 * FIELDS).filter(|&at| settings.cache_flags[at]);
+    for (column, at) in carried.enumerate() {
+        taken.gather(1 + column, filled.part(at)?);
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl CacheStore {
+    #[new]
+    #[pyo3(signature = (memory, n_caches, *, seed=None))]
+    fn new(
+        memory: &Bound<'_, ReplayMemory>,
+        n_caches: &Bound<'_, PyAny>,
+        seed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let capacity = size("n_caches", n_caches, 1)?;
+        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
+        let shared = Arc::clone(memory.get().shared());
+        let spec = memory.get().spec()?;
+        let shape = CacheShape::new(&spec, &shared.settings());
+        let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
+        Ok(Self { shared, store: Mutex::new(store), spec })
+    }
+
+    fn push(
+        &self,
+        py: Python<'_>,
+        rows: usize,
+        weight_sum: f64,
+        frames: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
+        let columns =
+            frames.iter().map(|frame| Frame::new(&frame)).collect::<PyResult<Vec<_>>>()?;
+        let shape = CacheShape::new(&self.spec, &self.shared.settings());
+        let cache = Cache::new(&shape, rows, weight_sum, columns)?;
+        let oldest = self.with(py, shape, |store| store.push(cache))?;
+        drop(oldest);
+        Ok(())
+    }
+
+    fn get_batch<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let filled = self.draw(py, size("batch_size", batch_size, 1)?)?;
+        let fields = field_dtypes(py, &self.shared);
+        let dtypes = [&fields[..], &fields, &[dtype::<f32>(py)]].concat();
+        transitions(py, &BATCH, filled.arrays(py, &dtypes)?)
+    }
+
+    fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+        let rows = size("batch_size", batch_size, 1)?;
+        let reuse = self.shared.settings().reuse_cache;
+        let checked = self.with(py, self.shape(), |store| store.check(rows, reuse))?;
+        Ok(checked.err().map(|error| error.to_string()))
+    }
+
+    #[getter]
+    fn weight_sum(&self, py: Python<'_>) -> PyResult<f64> {
+        self.with(py, self.shape(), |store| store.weight_sum())
+    }
+
+    #[getter]
+    fn num_unused(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, self.shape(), |store| store.unused())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, self.shape(), |store| store.len())
+    }
+}

@@ -1,0 +1,91 @@
+//! A cache: samples that a client has drawn, on their way to a learner.
+
+use crate::error::{Error, Result};
+use crate::replay::settings::Settings;
+use crate::spec::{EntrySpec, FIELDS, Field};
+
+/// Bytes of a row in each column of a cache: its weight first, then each field that the cache flags
+/// name, prev's and then next's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheShape {
+    sizes: Vec<usize>,
+}
+
+impl CacheShape {
+    /// The shape of caches under these settings.
+    pub fn new(spec: &EntrySpec, settings: &Settings) -> Self {
+        let mut sizes = vec![size_of::<f32>()];
+        for (at, _) in settings.cache_flags.iter().enumerate().filter(|(_, flag)| **flag) {
+            let field = Field::ALL[at % FIELDS];
+            let stack = if field == Field::State { settings.frame_stack } else { 1 };
+            sizes.push(spec[field].nbytes().saturating_mul(stack));
+        }
+        Self { sizes }
+    }
+
+    /// Bytes of a row in each column.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
+    /// Bytes of a row in its largest column.
+    pub fn largest(&self) -> usize {
+        self.sizes.iter().copied().fold(0, usize::max)
+    }
+}
+
+/// Samples in the order of their drawing, by column.
+#[derive(Debug)]
+pub struct Cache<B> {
+    rows: usize,
+    weight_sum: f64,
+    columns: Vec<B>,
+}
+
+/// No sum of 2^32 weights is larger.
+const LARGEST_SUM: f64 = f32::MAX as f64 * u32::MAX as f64;
+
+impl<B: AsRef<[u8]>> Cache<B> {
+    /// A cache of `rows` samples from a memory whose weights summed up to `weight_sum`.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when the sizes disagree with the shape or a number is none that a memory gives.
+    pub fn new(shape: &CacheShape, rows: usize, weight_sum: f64, columns: Vec<B>) -> Result<Self> {
+        if rows == 0 || u32::try_from(rows).is_err() {
+            return Err(Error::value("rows", "1 .. 2**32 samples", rows));
+        }
+        if !(weight_sum > 0.0 && weight_sum <= LARGEST_SUM) {
+            return Err(Error::value("weight_sum", "a sum of weights above 0", weight_sum));
+        }
+        let expected: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
+        let got: Vec<_> = columns.iter().map(|column| Some(column.as_ref().len())).collect();
+        if expected != got {
+            let text = |sizes: &[Option<usize>]| format!("{:?} bytes", sizes.iter().flatten());
+            return Err(Error::value("columns", text(&expected), text(&got)));
+        }
+        let cache = Self { rows, weight_sum, columns };
+        let mut weights = cache.columns[0].as_ref().chunks_exact(size_of::<f32>());
+        let sound = weights.all(|bytes| {
+            let weight: f32 = bytemuck::pod_read_unaligned(bytes);
+            weight.is_finite() && weight > 0.0
+        });
+        if sound { Ok(cache) } else { Err(Error::value("weight", "weights above 0", "others")) }
+    }
+
+    /// Samples.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Sum of all weights of the memory that it was drawn from, at that moment.
+    pub fn weight_sum(&self) -> f64 {
+        self.weight_sum
+    }
+
+    /// One row of a column.
+    pub(super) fn row(&self, column: usize, row: usize) -> &[u8] {
+        let bytes = self.columns[column].as_ref();
+        let size = bytes.len() / self.rows;
+        &bytes[row * size..][..size]
+    }
+}

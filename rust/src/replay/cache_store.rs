@@ -1,0 +1,203 @@
+//! The newest caches of all clients, and batches from them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::error::{Error, Result};
+use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::transition::unit;
+
+/// The newest `capacity` caches, first in, first out.
+///
+/// Sampling has two phases. A client has drawn a cache from its memory in proportion to weights; here a
+/// cache is drawn in proportion to the sum of weights of the memory that it came from, and its next
+/// sample is taken. Together a sample is drawn as if all memories were one.
+///
+/// Generic over who owns the bytes: they stay where they arrived until a batch is made of them.
+#[derive(Debug)]
+pub struct CacheStore<B> {
+    capacity: usize,
+    shape: CacheShape,
+    held: VecDeque<Held<B>>,
+    rng: Xoshiro256PlusPlus,
+}
+
+#[derive(Debug)]
+struct Held<B> {
+    cache: Arc<Cache<B>>,
+    /// The row to be given next.
+    next: usize,
+}
+
+impl<B: AsRef<[u8]>> Held<B> {
+    fn left(&self) -> usize {
+        self.cache.rows() - self.next
+    }
+
+    fn take(&mut self, reuse: bool) -> u32 {
+        let row = if reuse && self.left() == 0 { 0 } else { self.next };
+        self.next = row + 1;
+        row as u32
+    }
+}
+
+impl<B: AsRef<[u8]>> CacheStore<B> {
+    /// An empty store for caches of one shape.
+    pub fn new(capacity: usize, shape: CacheShape, rng: Xoshiro256PlusPlus) -> Self {
+        Self { capacity, shape, held: VecDeque::new(), rng }
+    }
+
+    /// What caches look like.
+    pub fn shape(&self) -> &CacheShape {
+        &self.shape
+    }
+
+    /// Caches held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether no cache is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Samples that have not been given yet.
+    pub fn unused(&self) -> usize {
+        self.held.iter().map(Held::left).sum()
+    }
+
+    /// Sum of the caches' sums of weights.
+    pub fn weight_sum(&self) -> f64 {
+        self.held.iter().map(|held| held.cache.weight_sum()).sum()
+    }
+
+    /// Changes what caches look like. The caches held have another look, and are returned.
+    pub fn reshape(&mut self, shape: CacheShape) -> Vec<Arc<Cache<B>>> {
+        if self.shape == shape {
+            return Vec::new();
+        }
+        self.shape = shape;
+        self.held.drain(..).map(|held| held.cache).collect()
+    }
+
+    /// Adds a cache. The oldest, which it replaces when the store is full, is returned.
+    pub fn push(&mut self, cache: Cache<B>) -> Option<Arc<Cache<B>>> {
+        let full = self.held.len() >= self.capacity;
+        let oldest = if full { self.held.pop_front().map(|held| held.cache) } else { None };
+        self.held.push_back(Held { cache: Arc::new(cache), next: 0 });
+        oldest
+    }
+
+    /// Takes the samples of a batch: all of them, or none.
+    ///
+    /// # Errors
+    /// [`Error::State`] when there are too few, with the counts.
+    ///
+    /// # Complexity
+    /// O(rows log caches), and O(caches) for each cache that is used up.
+    pub fn take(&mut self, rows: usize, reuse: bool) -> Result<Taken<B>> {
+        self.check(rows, reuse)?;
+        let mut choice = Choice::new(
+            self.held
+                .iter()
+                .map(|held| if reuse || held.left() > 0 { held.cache.weight_sum() } else { 0.0 }),
+        );
+        let mut picks = Vec::new();
+        picks.try_reserve_exact(rows).map_err(|_| too_large(rows))?;
+        for _ in 0..rows {
+            let at = choice.find(unit(&mut self.rng));
+            let held = &mut self.held[at];
+            picks.push((at as u32, held.take(reuse)));
+            if !reuse && held.left() == 0 {
+                choice.drop(at);
+            }
+        }
+        let caches = self.held.iter().map(|held| Arc::clone(&held.cache)).collect();
+        Ok(Taken { caches, picks })
+    }
+
+    /// Whether so many samples can be taken.
+    ///
+    /// # Errors
+    /// [`Error::State`] when not, with the counts.
+    pub fn check(&self, rows: usize, reuse: bool) -> Result<()> {
+        let (caches, capacity, unused) = (self.len(), self.capacity, self.unused());
+        if caches < capacity {
+            return Err(Error::State(format!(
+                "insufficient caches: have {caches}, need n_caches={capacity}"
+            )));
+        }
+        if !reuse && unused < rows {
+            return Err(Error::State(format!(
+                "insufficient caches: have {unused} unused samples, need batch_size={rows}; more come \
+                 with push_cache, or set reuse_cache"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn too_large(rows: usize) -> Error {
+    Error::Memory(format!("batch_size: no memory for {rows} rows"))
+}
+
+/// Samples taken for one batch. They stay as they are, whatever happens to the store.
+#[derive(Debug)]
+pub struct Taken<B> {
+    caches: Vec<Arc<Cache<B>>>,
+    picks: Vec<(u32, u32)>,
+}
+
+impl<B: AsRef<[u8]>> Taken<B> {
+    /// Copies one column of the samples into `out`, one after the other.
+    pub fn gather(&self, column: usize, out: &mut [u8]) {
+        let size = out.len() / self.picks.len().max(1);
+        if size == 0 {
+            return;
+        }
+        for (&(cache, row), out) in self.picks.iter().zip(out.chunks_exact_mut(size)) {
+            out.copy_from_slice(self.caches[cache as usize].row(column, row as usize));
+        }
+    }
+}
+
+/// Draws in proportion to a few weights that seldom change.
+struct Choice {
+    weights: Vec<f64>,
+    /// Sums of the weights up to each.
+    ends: Vec<f64>,
+}
+
+impl Choice {
+    fn new(weights: impl Iterator<Item = f64>) -> Self {
+        let mut choice = Self { weights: weights.collect(), ends: Vec::new() };
+        choice.sum();
+        choice
+    }
+
+    fn sum(&mut self) {
+        let mut sum = 0.0;
+        self.ends.clear();
+        self.ends.extend(self.weights.iter().map(|weight| {
+            sum += weight;
+            sum
+        }));
+    }
+
+    fn drop(&mut self, at: usize) {
+        self.weights[at] = 0.0;
+        self.sum();
+    }
+
+    /// The index for a number in [0, 1): never one of weight 0.
+    fn find(&self, unit: f64) -> usize {
+        let target = unit * self.ends.last().copied().unwrap_or(0.0);
+        let at = self.ends.partition_point(|&end| end <= target);
+        // Rounding can put the target at the very end.
+        let last = || self.weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0);
+        if at < self.ends.len() { at } else { last() }
+    }
+}
