@@ -1,0 +1,178 @@
+"""Figures of replay over the network on this machine: one process pushes, another receives."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import zmq
+
+import cogrs
+from cogrs import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EMPTY = np.zeros(0, np.float32)
+ZERO = np.float32(0)
+ROUNDS = 5
+SECONDS = 1.0
+
+
+def serve(
+    state: np.ndarray, cache_size: int, endpoint: str, n_caches: int = 16, **settings: object
+) -> cogrs.ReplayMemoryServer:
+    """A server with a worker of each kind."""
+    templates = (state, np.int64(0), ZERO, ZERO, ZERO, ZERO, EMPTY)
+    server = cogrs.ReplayMemoryServer(*templates, 0, "tcp://127.0.0.1:*", n_caches, seed=1)
+    server.rem.cache_size = cache_size
+    for name, value in settings.items():
+        setattr(server.rem, name, value)
+    return server.start(pull_endpoint=endpoint)
+
+
+def push(endpoints: tuple[str, str, str], steps: int) -> None:
+    """Fill a memory, and push caches until the process is ended."""
+    client = cogrs.ReplayMemoryClient(*endpoints, max_step=steps, seed=2)
+    state = client.rem.state_buf
+    states = np.zeros((steps, *state.shape), state.dtype)
+    zeros = np.zeros(steps, np.float32)
+    info = np.zeros((steps, 0), np.float32)
+    uniform = {"do_update_value": False, "do_update_weight": False}
+    client.rem.add_episode(states, zeros.astype(int), zeros, zeros, zeros, info, 1.0, **uniform)
+    while True:
+        client.push_cache()
+
+
+@contextmanager
+def pushing(server: cogrs.ReplayMemoryServer, steps: int) -> Iterator[None]:
+    """Run a client process."""
+    endpoints = (server.pub_endpoint, server.rep_endpoint, server.pull_endpoint)
+    process = multiprocessing.get_context("spawn").Process(target=push, args=(endpoints, steps))
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def received(server: cogrs.ReplayMemoryServer, steps: int) -> float:
+    """Caches a second from one client process: the median of some seconds."""
+    with pushing(server, steps):
+        while server.total_caches < 100:
+            time.sleep(0.01)
+        rates = []
+        for _ in range(ROUNDS):
+            count, start = server.total_caches, time.perf_counter()
+            time.sleep(SECONDS)
+            rates.append((server.total_caches - count) / (time.perf_counter() - start))
+    return statistics.median(rates)
+
+
+def plain_send(endpoint: str, size: int) -> None:
+    """Push messages of so many bytes until the process is ended."""
+    socket = zmq.Context().socket(zmq.PUSH)
+    socket.connect(endpoint)
+    message = bytes(size)
+    while True:
+        socket.send(message, copy=False)
+
+
+def plain_rate(endpoint: str, size: int) -> float:
+    """Messages a second that plain pyzmq carries between two processes."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as socket:
+        socket.bind(endpoint)
+        where = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        spawn = multiprocessing.get_context("spawn")
+        process = spawn.Process(target=plain_send, args=(where, size))
+        process.start()
+        try:
+            rates = [messages_per_second(socket) for _ in range(ROUNDS + 1)]
+            return statistics.median(rates[1:])
+        finally:
+            process.kill()
+            process.join()
+
+
+def messages_per_second(socket: zmq.Socket[bytes]) -> float:
+    """Receive for a while."""
+    socket.recv(copy=False)
+    count, start = 0, time.perf_counter()
+    while time.perf_counter() < start + SECONDS:
+        socket.recv(copy=False)
+        count += 1
+    return count / (time.perf_counter() - start)
+
+
+def pushes(name: str, state: np.ndarray, cache_size: int, **settings: object) -> None:
+    """Figures of pushes over ipc and tcp."""
+    with tempfile.TemporaryDirectory() as folder:
+        for wire, endpoint in (
+            ("ipc", f"ipc://{Path(folder) / 'pull'}"),
+            ("tcp", "tcp://127.0.0.1:*"),
+        ):
+            with serve(state, cache_size, endpoint, **settings) as server:
+                rate = received(server, 10_000)
+                stack = server.rem.frame_stack
+            row = 4 + 2 * (state.nbytes * stack + 8 + 4 * 4)
+            volume = rate * row * cache_size / 1e9
+            report(f"{name}, {wire}", rate * cache_size, f"transitions/s ({rate:,.0f} caches/s)")
+            report(f"{name}, {wire}", volume, "GB/s")
+
+
+def batches(name: str, n_caches: int, **settings: object) -> None:
+    """The figure of `get_batch(256)` from small caches, for each of which there is one batch."""
+    state = np.zeros(4, np.float32)
+    with serve(state, 256, "tcp://127.0.0.1:*", n_caches=n_caches, **settings) as server:
+        rates = []
+        for _ in range(ROUNDS):
+            fill(server, n_caches)
+            rates.append(batch_rate(server, n_caches))
+        report(f"get_batch(256), {name}", statistics.median(rates) * 256, "transitions/s")
+
+
+def fill(server: cogrs.ReplayMemoryServer, count: int) -> None:
+    """Wait for so many new caches from a process, and end that."""
+    until = server.total_caches + count
+    with pushing(server, 10_000):
+        while server.total_caches < until:
+            time.sleep(0.01)
+    time.sleep(0.2)  # what is on the way still arrives
+
+
+def batch_rate(server: cogrs.ReplayMemoryServer, count: int) -> float:
+    """Batches a second."""
+    start = time.perf_counter()
+    for _ in range(count):
+        server.get_batch(256)
+    return count / (time.perf_counter() - start)
+
+
+def report(name: str, value: float, unit: str) -> None:
+    """Print one figure."""
+    print(f"{name:55} {value:14,.2f} {unit}", flush=True)
+
+
+def main() -> None:
+    """Print all figures."""
+    if _core.__debug_build__:
+        print("a debug build: these figures mean nothing")
+    with tempfile.TemporaryDirectory() as folder:
+        for wire, endpoint in (("ipc", f"ipc://{folder}/plain"), ("tcp", "tcp://127.0.0.1:*")):
+            rate = plain_rate(endpoint, 1 << 20)
+            report(f"plain pyzmq, messages of 1 MiB, {wire}", rate * (1 << 20) / 1e9, "GB/s")
+    pushes("small caches, 256 samples", np.zeros(4, np.float32), 256)
+    pushes("image caches, 64 samples", np.zeros((84, 84), np.uint8), 64, frame_stack=4)
+    batches("caches used again", 200, reuse_cache=True)
+    batches("each sample once", 200)
+
+
+if __name__ == "__main__":
+    main()
