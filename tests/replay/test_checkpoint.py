@@ -266,9 +266,20 @@ def test_forged_dtype_is_refused(path, saved, forged, refusal):
         ReplayMemory.load(path)
 
 
+def test_totals_outlive_the_process_and_what_was_evicted(path):
+    rem = filled()
+    totals = rem.total_episodes, rem.total_steps
+    assert totals > (rem.num_episode(), 0)
+    rem.save(path)
+    loaded = ReplayMemory.load(path)
+    assert (loaded.total_episodes, loaded.total_steps) == totals
+
+
 def test_claimed_header_of_gigabytes_is_refused(path):
+    memory().save(path)
+    kind_and_version = path.read_bytes()[:12]
     with path.open("wb") as file:
-        file.write(b"cogrs-rm" + (1).to_bytes(4, "little") + (40 << 30).to_bytes(8, "little"))
+        file.write(kind_and_version + (40 << 30).to_bytes(8, "little"))
         file.truncate((40 << 30) + 100)
     with pytest.raises(ValueError, match="header of 42949672960 bytes"):
         ReplayMemory.load(path)
