@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import zmq
@@ -78,8 +79,11 @@ class ReplayMemoryClient:
         self._seed = seed
         self._hwm = check_count("hwm", hwm)
         self._transport = Transport(type(self).__name__)
-        self._requests = Channel(self._transport, self._connect_requests)
-        self._pushes = Channel(self._transport, self._connect_pushes)
+        requests = partial(_connect, self._transport, "req_endpoint", (self._req_endpoint,))
+        pushes = partial(_connect, self._transport, "push_endpoint", self._push_endpoints)
+        # Nothing here holds the client, so one that is forgotten closes.
+        self._requests = Channel(self._transport, partial(requests, zmq.REQ, self._hwm))
+        self._pushes = Channel(self._transport, partial(pushes, zmq.PUSH, self._hwm))
         self._subscriber = Subscriber(
             self._transport, self._sub_endpoint, check_count("sub_hwm", sub_hwm)
         )
@@ -273,17 +277,6 @@ class ReplayMemoryClient:
     def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
         return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s")
 
-    def _connect_requests(self) -> zmq.Socket[bytes]:
-        socket = self._transport.socket(zmq.REQ, hwm=self._hwm, max_frame=SMALL_FRAME)
-        self._transport.attach(socket, "req_endpoint", self._req_endpoint, Conn)
-        return socket
-
-    def _connect_pushes(self) -> zmq.Socket[bytes]:
-        socket = self._transport.socket(zmq.PUSH, hwm=self._hwm)
-        for endpoint in self._push_endpoints:
-            self._transport.attach(socket, "push_endpoint", endpoint, Conn)
-        return socket
-
     def __enter__(self) -> Self:
         """Return the client."""
         return self
@@ -369,6 +362,15 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if not value:
         raise ValueError("push_endpoint: expected at least one endpoint, got none")
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
+
+
+def _connect(
+    transport: Transport, name: str, endpoints: Sequence[str], kind: int, hwm: int
+) -> zmq.Socket[bytes]:
+    socket = transport.socket(kind, hwm=hwm, max_frame=SMALL_FRAME)
+    for endpoint in endpoints:
+        transport.attach(socket, name, endpoint, Conn)
+    return socket
 
 
 def _close(transport: Transport, subscriber: Subscriber, *channels: Channel) -> None:

@@ -12,6 +12,7 @@ from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Bind
 from cogrs.replay.transport import Bell, Transport, deadline_after, seconds_to
 from cogrs.replay.wire import (
+    SMALL_FRAME,
     WireError,
     encode,
     is_latest,
@@ -44,7 +45,7 @@ class Publisher:
         self._subscribed = threading.Condition()
         self._subscribers: Counter[bytes] = Counter()
         self._lock = threading.Lock()
-        socket = transport.socket(zmq.XPUB, hwm=hwm)
+        socket = transport.socket(zmq.XPUB, hwm=hwm, max_frame=SMALL_FRAME)
         socket.setsockopt(zmq.XPUB_VERBOSER, 1)
         self.endpoint = transport.attach(socket, "pub_endpoint", endpoint, Bind)
         self._bell = Bell(transport)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from cogrs.replay.endpoint import Mode
 
 _SLICE = 0.1
-"""Seconds that anything waits before it looks whether its object was closed."""
+"""Seconds that a call waits before it looks whether its object was closed."""
+
+_IDLE_MS = 500
+"""For so long a worker waits for a message before it looks after other things."""
 
 _MOST_FRAMES = 64
 """No message of ours has more; of a longer one only so many are kept."""
@@ -115,7 +118,7 @@ class Transport:
             try:
                 yield receive(socket)
             except zmq.Again:
-                if not socket.poll(int(_SLICE * 1000)):
+                if not socket.poll(_IDLE_MS):
                     yield None
 
     def proxy(self, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:

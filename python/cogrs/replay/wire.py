@@ -38,6 +38,9 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
+LONGEST_TOPIC = SMALL_FRAME - 1024
+"""A subscription is a frame too."""
+
 _LENGTH = 4
 _LATEST = b"\xff" * _LENGTH
 _NONCE = 16
@@ -116,8 +119,12 @@ def topic_bytes(topic: object) -> bytes:
 
     Raises:
         TypeError: Neither.
+        ValueError: A topic longer than frames may be.
     """
-    return _bytes("topic", topic)
+    made = _bytes("topic", topic)
+    if len(made) > LONGEST_TOPIC:
+        raise ValueError(f"topic: expected at most {LONGEST_TOPIC} bytes, got {len(made)}")
+    return made
 
 
 def message_bytes(message: object) -> bytes:
