@@ -82,10 +82,13 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.weight_sum
     }
 
-    /// One row of a column.
-    pub(super) fn row(&self, column: usize, row: usize) -> &[u8] {
-        let bytes = self.columns[column].as_ref();
-        let size = bytes.len() / self.rows;
-        &bytes[row * size..][..size]
+    /// One row of each column.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {
+        self.columns.iter().map(move |column| {
+            let bytes = column.as_ref();
+            let size = bytes.len() / self.rows;
+            &bytes[row * size..][..size]
+        })
     }
 }
