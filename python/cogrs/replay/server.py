@@ -314,7 +314,7 @@ class ReplayMemoryServer:
             self._transport.proxy(*ends)
         finally:
             for end in ends:
-                end.close(linger=0)
+                end.close()
 
     def _tell(self, kind: int, where: str) -> None:
         if kind in (zmq.REP, zmq.ROUTER):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from cogrs.replay.endpoint import Mode
 
+_logger = logging.getLogger("cogrs.replay")
+
 _SLICE = 0.1
 """Seconds that a call waits before it looks whether its object was closed."""
 
@@ -27,7 +30,11 @@ _MOST_FRAMES = 64
 """No message of ours has more; of a longer one only so many are kept."""
 
 _LINGER_MS = 1000
-"""For so long a closed socket goes on sending what it was given."""
+"""For so long a closed socket goes on sending what it was given.
+
+Never 0 where messages have several frames: libzmq 4.3.5 ends the process when a connection breaks
+while such a socket closes with a message half sent (session_base.cpp, clean_pipes).
+"""
 
 _HEARTBEAT_MS = 5000
 """A peer that is silent for three of these is gone, whatever TCP believes."""
@@ -141,8 +148,16 @@ class Transport:
         return mine
 
     def finish_close(self) -> None:
-        """Wait until all sockets are closed."""
-        self._context.term()
+        """Wait until all sockets are closed, and have sent what they were given or given it up.
+
+        The wait has an end, for libzmq's has none: where both sides of a connection close at the
+        same time with messages of several frames on their way, 4.3.5 can wait for ever.
+        """
+        ender = threading.Thread(target=self._context.term, name="cogrs-close", daemon=True)
+        ender.start()
+        ender.join(2 * _LINGER_MS / 1000)
+        if ender.is_alive():
+            _logger.warning("%s: ZeroMQ does not end its context; it is left alone", self._owner)
 
 
 class Channel:
