@@ -60,7 +60,9 @@ impl<B: AsRef<[u8]>> Cache<B> {
         let expected: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
         let got: Vec<_> = columns.iter().map(|column| Some(column.as_ref().len())).collect();
         if expected != got {
-            let text = |sizes: &[Option<usize>]| format!("{:?} bytes", sizes.iter().flatten());
+            let text = |sizes: &[Option<usize>]| {
+                format!("{:?} bytes", sizes.iter().flatten().collect::<Vec<_>>())
+            };
             return Err(Error::value("columns", text(&expected), text(&got)));
         }
         let cache = Self { rows, weight_sum, columns };
