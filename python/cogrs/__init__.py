@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cogrs._core import __version__
+    from cogrs.collector import ContextOptions, GameContext, GCWrapper
     from cogrs.replay import (
         Batch,
         Entry,
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Batch": "cogrs.replay",
+    "ContextOptions": "cogrs.collector",
     "Entry": "cogrs.replay",
     "Episode": "cogrs.replay",
+    "GCWrapper": "cogrs.collector",
+    "GameContext": "cogrs.collector",
     "ReplayMemory": "cogrs.replay",
     "ReplayWriter": "cogrs.replay",
     "Sample": "cogrs.replay",
@@ -33,8 +37,11 @@ _HOMES = {
 
 __all__ = [
     "Batch",
+    "ContextOptions",
     "Entry",
     "Episode",
+    "GCWrapper",
+    "GameContext",
     "ReplayMemory",
     "ReplayWriter",
     "Sample",

@@ -169,17 +169,21 @@ fn the_later_of_two_actors_wins_whoever_answers_first() {
     }
 }
 
+fn routed(name: &str, batch_size: usize, player: usize) -> cogrs::collector::plan::Collector {
+    let mut routed = collector(name, batch_size, 1, Some(&["a"]));
+    routed.player = Some(player);
+    routed
+}
+
 #[test]
 fn players_have_collectors_of_their_own() {
-    let routed = |name, player| {
-        let mut routed = collector(name, 1, 1, Some(&["a"]));
-        routed.player = Some(player);
-        routed
-    };
     let mut listener = optimizer(1, 2);
     listener.player = Some(1);
-    let run =
-        Run::started(vec![routed("white", 0), routed("black", 1), listener], options(2, 1), 5);
+    let run = Run::started(
+        vec![routed("white", 1, 0), routed("black", 1, 1), listener],
+        options(2, 1),
+        5,
+    );
     for _ in 0..40 {
         let taken = run.wait(None);
         for row in run.rows(taken) {
@@ -249,21 +253,33 @@ fn a_slow_game_stops_nobody() {
 }
 
 #[test]
+fn batches_are_full_where_there_are_games_enough() {
+    for (collectors, games) in [
+        (vec![actor(2)], 3),
+        (vec![actor(2), collector("critic", 3, 1, Some(&["V"]))], 4),
+        (vec![actor(3), optimizer(2, 2)], 4),
+    ] {
+        let run = Run::started(collectors, options(games, 1), 5);
+        for _ in 0..100 {
+            let taken = run.wait(None);
+            assert_eq!(taken.rows, run.context.batches(taken.group)[taken.buffer].rows());
+            run.context.answer(taken).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_short_batch_goes_out_when_nothing_else_can_happen() {
-    // Three games cannot fill batches of two for ever: one is left over each time.
-    let run = Run::started(vec![actor(2)], options(3, 1), 5);
-    let mut counts = [0; 3];
-    for _ in 0..100 {
+    // An odd number of states to an episode takes the games out of step: white's and black's batches would
+    // both wait for the same game.
+    let mut counts = [0; 4];
+    let run = Run::started(vec![routed("white", 2, 0), routed("black", 3, 1)], options(3, 1), 4);
+    for _ in 0..200 {
         let taken = run.wait(None);
         counts[taken.rows] += 1;
         run.context.answer(taken).unwrap();
     }
-    assert_eq!(counts, [0, 0, 100], "games > batch_size - 1: batches stay full");
-    let run =
-        Run::started(vec![actor(2), collector("critic", 3, 1, Some(&["V"]))], options(3, 1), 5);
-    for _ in 0..50 {
-        run.context.answer(run.wait(None)).unwrap();
-    }
+    assert!(counts[1] > 0 && counts[2] > 0, "{counts:?}");
 }
 
 /// All that one game did and saw, by a run with so many threads.

@@ -1,7 +1,9 @@
 //! The memory of one batch.
 #![allow(unsafe_code)]
 
-use memmap2::MmapRaw;
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapRaw};
 
 use crate::error::{Error, Result};
 
@@ -43,7 +45,8 @@ impl Layout {
     }
 }
 
-/// The memory of one batch: reserved once, and there as long as anybody holds it.
+/// The memory of one batch: reserved once, together with that of others, and there as long as anybody holds
+/// it.
 ///
 /// NumPy arrays of Python's alias it, so no Rust reference to its bytes is ever made: they are copied in and
 /// out. Who may touch a row is the business of [`crate::collector::group::Group`]: its claimant until it is
@@ -51,29 +54,42 @@ impl Layout {
 /// bytes of several rows' writing, but bytes.
 #[derive(Debug)]
 pub struct Batch {
-    layout: Layout,
-    memory: MmapRaw,
+    layout: Arc<Layout>,
+    memory: Arc<MmapRaw>,
+    /// Where in the memory it begins.
+    base: usize,
 }
 
+/// Batches of a kind at most.
+const MOST: usize = 1 << 24;
+
 impl Batch {
-    /// Reserves the memory, all zero.
+    /// Reserves the memory of several batches, all zero.
     ///
     /// # Errors
     /// [`Error::Memory`] when the system refuses.
-    pub fn new(layout: Layout) -> Result<Self> {
-        let refused = |error| {
-            Error::Memory(format!("cannot reserve {} bytes for a batch: {error}", layout.size))
+    pub fn several(layout: Layout, count: usize) -> Result<Vec<Arc<Self>>> {
+        let size = layout.size.checked_mul(count).filter(|_| count <= MOST);
+        let refused = |why: String| {
+            let size = layout.size as u128 * count as u128;
+            Error::Memory(format!("cannot reserve {size} bytes for {count} batches: {why}"))
         };
-        let memory =
-            MmapRaw::from(memmap2::MmapMut::map_anon(layout.size.max(1)).map_err(refused)?);
-        Ok(Self { layout, memory })
+        let size = size.ok_or_else(|| refused("too many".into()))?;
+        let memory = MmapMut::map_anon(size.max(1)).map_err(|error| refused(error.to_string()))?;
+        let (memory, layout) = (Arc::new(MmapRaw::from(memory)), Arc::new(layout));
+        let batch = |at| {
+            let (memory, layout) = (Arc::clone(&memory), Arc::clone(&layout));
+            Arc::new(Self { base: at * layout.size, layout, memory })
+        };
+        Ok((0..count).map(batch).collect())
     }
 
     /// Where an array begins. It has [`Self::rows`] rows, one after the other, and is aligned for every
     /// dtype; the memory stays in place as long as `self` lives.
     pub fn start(&self, part: usize) -> *mut u8 {
-        let offset = self.layout.parts[part].offset;
-        // SAFETY: `Layout::new` put the offset inside the memory, or at its end for an empty array.
+        let offset = self.base + self.layout.parts[part].offset;
+        // SAFETY: `Layout::new` put the offset inside the batch, or at its end for an empty array, and
+        // `several` the batch inside the memory.
         unsafe { self.memory.as_mut_ptr().add(offset) }
     }
 
@@ -82,11 +98,16 @@ impl Batch {
         self.layout.rows
     }
 
+    /// Bytes of a row.
+    pub fn row_size(&self, part: usize) -> usize {
+        self.layout.parts[part].row
+    }
+
     /// Offset of `len` bytes in a row, `skip` bytes from its start.
     fn place(&self, part: usize, row: usize, skip: usize, len: usize) -> usize {
         let Part { offset, row: size } = self.layout.parts[part];
         assert!(row < self.layout.rows && skip <= size && len <= size - skip, "outside of a batch");
-        offset + row * size + skip
+        self.base + offset + row * size + skip
     }
 
     /// Copies bytes into a row, `skip` bytes from its start.

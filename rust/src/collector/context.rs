@@ -51,7 +51,7 @@ pub struct Context {
 struct Shared {
     plan: Plan,
     slots: Vec<Mutex<Slot>>,
-    batches: Vec<Vec<Batch>>,
+    batches: Vec<Vec<Arc<Batch>>>,
     board: Mutex<Board>,
     work: Condvar,
     news: Condvar,
@@ -89,6 +89,7 @@ impl Context {
         collectors().try_for_each(|each| check_fill(each, options.games))?;
         let buffers = buffers(options, collectors().map(|each| each.batch_size).sum());
         let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
+        check_memory(&plan, options.games)?;
         let slots = |at| Mutex::new(Slot::new(game(at), at as u32, options.seed, &plan));
         let shared = Shared {
             slots: (0..options.games).map(slots).collect(),
@@ -225,7 +226,7 @@ impl Context {
     }
 
     /// The batches of a collector: those that are filled in turn.
-    pub fn batches(&self, group: usize) -> &[Batch] {
+    pub fn batches(&self, group: usize) -> &[Arc<Batch>] {
         &self.shared.batches[group]
     }
 
@@ -242,11 +243,6 @@ impl Context {
     /// What each game has done.
     pub fn counts(&self) -> Vec<Counts> {
         self.shared.slots.iter().map(|slot| lock(slot).counts()).collect()
-    }
-
-    /// Something that keeps the memory of the batches.
-    pub fn keeper(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.shared) as Arc<dyn Any + Send + Sync>
     }
 }
 
@@ -265,6 +261,20 @@ fn check_fill(collector: &Collector, games: usize) -> Result<()> {
     Err(Error::value(name, expected, collector.batch_size))
 }
 
+/// Asks for the memory of the games' histories before it is made: a vector that cannot be ends the process.
+fn check_memory(plan: &Plan, games: usize) -> Result<()> {
+    let slot = plan.tracks.iter().try_fold(size_of::<Slot>(), |sum, track| {
+        sum.checked_add(track.depth.checked_mul(plan.columns.size())?)
+    });
+    let size = slot.and_then(|slot| slot.checked_mul(games)).unwrap_or(usize::MAX);
+    let mut probe: Vec<u8> = Vec::new();
+    let reserved = probe.try_reserve_exact(size);
+    reserved.map_err(|error| {
+        let text = format!("cannot allocate {size} bytes for the histories of the games: {error}");
+        Error::Memory(text)
+    })
+}
+
 fn buffers(options: Options, rows: usize) -> usize {
     options.buffers.unwrap_or(options.games / rows.max(1)).max(2)
 }
@@ -279,9 +289,8 @@ fn rules(collector: &Collector, options: Options, buffers: usize) -> Rules<u32> 
     }
 }
 
-fn memory(collector: &Collector, buffers: usize) -> Result<Vec<Batch>> {
-    let layout = collector.layout()?;
-    (0..buffers).map(|_| Batch::new(layout.clone())).collect()
+fn memory(collector: &Collector, buffers: usize) -> Result<Vec<Arc<Batch>>> {
+    Batch::several(collector.layout()?, buffers)
 }
 
 impl Shared {

@@ -1,7 +1,7 @@
 //! Questions of many, answered together.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{Batch, Layout};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// them, never under the lock.
 #[derive(Debug)]
 pub struct Exchange<O> {
-    batches: Vec<Batch>,
+    batches: Vec<Arc<Batch>>,
     /// Bytes of a row in each of the inputs, which are the first arrays of a batch, and of the replies.
     inputs: Vec<usize>,
     replies: usize,
@@ -63,18 +63,12 @@ impl<O> Exchange<O> {
             }
         }
         let layout = Layout::new(batch_size, inputs.iter().chain(replies).copied())?;
-        let batches: Result<_> = (0..buffers).map(|_| Batch::new(layout.clone())).collect();
+        let batches = Batch::several(layout, buffers)?;
         let group = Group::new(Rules { batch_size, buffers, timeout, order: None });
         let (ready, late) = (VecDeque::new(), VecDeque::new());
         let desk = Desk { group, ready, late, sleepers: 0, alarm: None, closed: false };
         let replies = replies.len();
-        Ok(Self {
-            batches: batches?,
-            inputs,
-            replies,
-            desk: Mutex::new(desk),
-            news: Condvar::new(),
-        })
+        Ok(Self { batches, inputs, replies, desk: Mutex::new(desk), news: Condvar::new() })
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk<O>> {
@@ -216,7 +210,7 @@ impl<O> Exchange<O> {
     }
 
     /// The batches that are filled in turn.
-    pub fn batches(&self) -> &[Batch] {
+    pub fn batches(&self) -> &[Arc<Batch>] {
         &self.batches
     }
 }

@@ -187,7 +187,7 @@ impl<O> Group<O> {
 
     /// When the batch being filled is to go out short.
     pub fn deadline(&self) -> Option<Instant> {
-        Some(self.since()? + self.rules.timeout?)
+        self.since()?.checked_add(self.rules.timeout?)
     }
 
     /// Whether somebody waits for a row that a batch now out would give back.

@@ -61,8 +61,11 @@ impl Collector {
     /// # Errors
     /// [`Error::Memory`] when they exceed the address space.
     pub fn layout(&self) -> Result<Layout> {
-        let inputs: Vec<_> =
-            self.inputs.iter().map(|each| each.field.nbytes() * each.stack.max(1)).collect();
+        let inputs: Vec<_> = self
+            .inputs
+            .iter()
+            .map(|each| each.field.nbytes().saturating_mul(each.stack.max(1)))
+            .collect();
         let replies = self.replies.iter().flatten().map(|each| each.field.nbytes());
         let replies: Vec<_> = replies.collect();
         let sizes = inputs.repeat(self.steps).into_iter().chain(replies.repeat(self.steps));

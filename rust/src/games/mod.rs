@@ -2,7 +2,7 @@
 
 pub mod cartpole;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::spec::FieldSpec;
 
 /// What a kind of game looks like from outside.
@@ -67,5 +67,45 @@ pub trait Game: Send {
     /// Whose turn it is, as a position in [`GameSpec::players`].
     fn player(&self) -> usize {
         0
+    }
+}
+
+/// A kind of game that is built in, with its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Builtin {
+    /// A pole on a cart.
+    CartPole {
+        /// Steps after which an episode is cut short.
+        limit: u64,
+    },
+}
+
+impl Builtin {
+    /// The game of this name.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when there is none, or the limit is 0.
+    pub fn new(name: &str, limit: u64) -> Result<Self> {
+        if limit == 0 {
+            return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
+        }
+        match name {
+            "cartpole" => Ok(Self::CartPole { limit }),
+            _ => Err(Error::value("game", "'cartpole'", format!("{name:?}"))),
+        }
+    }
+
+    /// What it looks like.
+    pub fn spec(self) -> GameSpec {
+        match self {
+            Self::CartPole { .. } => cartpole::CartPole::spec(),
+        }
+    }
+
+    /// A game of this kind.
+    pub fn game(self) -> Box<dyn Game> {
+        match self {
+            Self::CartPole { limit } => Box::new(cartpole::CartPole::new(limit)),
+        }
     }
 }

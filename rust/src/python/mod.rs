@@ -4,13 +4,18 @@ pub mod args;
 pub mod array;
 pub mod batch;
 pub mod block;
+pub mod context;
 pub mod error;
 pub mod fork;
+pub mod games;
+pub mod group;
 pub mod importance;
 pub mod memory;
 pub mod pen;
 pub mod settings;
 pub mod shared;
+pub mod tensor;
+pub mod wait;
 pub mod writer;
 
 use pyo3::prelude::*;
@@ -18,6 +23,12 @@ use pyo3::prelude::*;
 /// The compiled core of `cogrs`.
 #[pymodule(name = "_core")]
 mod core_module {
+    #[pymodule_export]
+    use super::context::CollectorContext;
+    #[pymodule_export]
+    use super::games::{cartpole_step, game_spec};
+    #[pymodule_export]
+    use super::group::CollectorGroup;
     #[pymodule_export]
     use super::importance::importance_weights;
     #[pymodule_export]

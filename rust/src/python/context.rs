@@ -1,0 +1,242 @@
+//! `cogrs._core.CollectorContext`.
+
+use std::time::Duration;
+
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::collector::context::{Context, Options, Taken};
+use crate::collector::plan::{Collector, Input, Reply};
+use crate::error::Error;
+use crate::games::Builtin;
+use crate::python::fork::Birthplace;
+use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::wait::{interruptible, until};
+
+/// Games and their collectors. See the stub for its contract.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CollectorContext {
+    /// Gone only while this is dropped.
+    context: Option<Context>,
+    dtypes: Vec<Dtypes>,
+    birthplace: Birthplace,
+}
+
+/// The dtypes of a collector's arrays.
+#[derive(Debug)]
+struct Dtypes {
+    inputs: Vec<Py<PyArrayDescr>>,
+    replies: Vec<Py<PyArrayDescr>>,
+}
+
+/// `cogrs.collector.description.Input`.
+#[derive(FromPyObject)]
+struct GivenInput<'py> {
+    key: String,
+    column: String,
+    shifted: bool,
+    stack: usize,
+    dtype: Bound<'py, PyAny>,
+    shape: Vec<usize>,
+}
+
+/// `cogrs.collector.description.Reply`.
+#[derive(FromPyObject)]
+struct GivenReply<'py> {
+    key: String,
+    dtype: Bound<'py, PyAny>,
+    shape: Vec<usize>,
+}
+
+/// `cogrs.collector.description.Collector`.
+#[derive(FromPyObject)]
+struct GivenCollector<'py> {
+    name: String,
+    batch_size: usize,
+    steps: usize,
+    timeout_usec: u64,
+    player: Option<usize>,
+    inputs: Vec<GivenInput<'py>>,
+    replies: Option<Vec<GivenReply<'py>>>,
+}
+
+impl GivenCollector<'_> {
+    fn resolve(self) -> PyResult<(Collector, Dtypes)> {
+        let mut dtypes = Dtypes { inputs: Vec::new(), replies: Vec::new() };
+        let mut inputs = Vec::new();
+        for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
+            let (dtype, field) = field(&key, &dtype, shape)?;
+            dtypes.inputs.push(dtype);
+            inputs.push(Input { key, column, shifted, stack, field });
+        }
+        let replying = self.replies.is_some();
+        let mut replies = Vec::new();
+        for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
+            let (dtype, field) = field(&key, &dtype, shape)?;
+            dtypes.replies.push(dtype);
+            replies.push(Reply { key, field });
+        }
+        let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
+        let Self { name, batch_size, steps, player, .. } = self;
+        let replies = replying.then_some(replies);
+        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies }, dtypes))
+    }
+}
+
+/// A delivery as Python keeps it: collector, buffer, rows, serial number.
+type Delivery = (usize, usize, usize, u64);
+
+/// States, episodes, and for each collector batches, rows and batches short.
+type Summary = (u64, u64, Vec<(u64, u64, u64)>);
+
+fn taken((group, buffer, rows, serial): Delivery) -> Taken {
+    Taken { group, buffer, rows, serial }
+}
+
+impl CollectorContext {
+    fn context(&self) -> PyResult<&Context> {
+        self.birthplace.check("GameContext")?;
+        let gone = || Error::State("this context is gone".into());
+        Ok(self.context.as_ref().ok_or_else(gone)?)
+    }
+
+    /// The arrays of a batch at one state: of its inputs, or of its replies.
+    fn arrays<'py>(
+        memory: &Bound<'py, TensorMemory>,
+        parts: impl Iterator<Item = (String, usize, Vec<usize>)>,
+        dtypes: &[Py<PyArrayDescr>],
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = PyDict::new(memory.py());
+        for ((key, part, row), dtype) in parts.zip(dtypes) {
+            arrays.set_item(key, array(memory, part, dtype, &row)?)?;
+        }
+        Ok(arrays)
+    }
+}
+
+/// Shape of a row: with an axis for frames where some are stacked.
+fn row_shape(input: &Input) -> Vec<usize> {
+    let frames = (input.stack > 0).then_some(input.stack);
+    frames.into_iter().chain(input.field.shape.iter().copied()).collect()
+}
+
+#[pymethods]
+impl CollectorContext {
+    #[new]
+    #[pyo3(signature = (game, collectors, *, max_episode_steps, num_games, num_threads, num_buffers, seed,
+                        deterministic))]
+    // The options of one constructor.
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        game: &str,
+        collectors: Vec<GivenCollector<'_>>,
+        max_episode_steps: u64,
+        num_games: usize,
+        num_threads: usize,
+        num_buffers: Option<usize>,
+        seed: u64,
+        deterministic: bool,
+    ) -> PyResult<Self> {
+        let game = Builtin::new(game, max_episode_steps)?;
+        let resolved: PyResult<Vec<_>> =
+            collectors.into_iter().map(GivenCollector::resolve).collect();
+        let (collectors, dtypes) = resolved?.into_iter().unzip();
+        let options = Options {
+            games: num_games,
+            threads: num_threads,
+            buffers: num_buffers,
+            seed,
+            deterministic,
+        };
+        let made = py.detach(|| Context::new(&game.spec(), collectors, options, |_| game.game()));
+        Ok(Self { context: Some(made?), dtypes, birthplace: Birthplace::here() })
+    }
+
+    fn start(&self) -> PyResult<()> {
+        Ok(self.context()?.start()?)
+    }
+
+    #[pyo3(signature = (gid=None, timeout=None))]
+    fn wait(
+        &self,
+        py: Python<'_>,
+        gid: Option<usize>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Delivery>> {
+        let context = self.context()?;
+        let taken = interruptible(py, until(timeout)?, |end| context.wait(gid, Some(end)))?;
+        Ok(taken.map(|Taken { group, buffer, rows, serial }| (group, buffer, rows, serial)))
+    }
+
+    fn answer(&self, py: Python<'_>, delivery: Delivery) -> PyResult<()> {
+        let context = self.context()?;
+        Ok(py.detach(|| context.answer(taken(delivery)))?)
+    }
+
+    fn put_back(&self, delivery: Delivery) -> PyResult<()> {
+        Ok(self.context()?.put_back(taken(delivery))?)
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let context = self.context()?;
+        py.detach(|| context.stop());
+        Ok(())
+    }
+
+    fn num_buffers(&self) -> PyResult<Vec<usize>> {
+        let context = self.context()?;
+        Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
+    }
+
+    fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        gid: usize,
+        buffer: usize,
+    ) -> PyResult<(Bound<'py, PyList>, Option<Bound<'py, PyList>>)> {
+        let context = self.context()?;
+        let missing = || Error::Index(format!("no batch {buffer} of collector {gid}"));
+        let collector = context.collectors().nth(gid).ok_or_else(missing)?;
+        let memory = context.batches(gid).get(buffer).ok_or_else(missing)?;
+        let memory = TensorMemory::new(py, memory)?;
+        let dtypes = &self.dtypes[gid];
+        let (inputs, replies) = (PyList::empty(py), PyList::empty(py));
+        for step in 0..collector.steps {
+            let each = collector.inputs.iter().enumerate().map(|(at, input)| {
+                (input.key.clone(), collector.input_part(step, at), row_shape(input))
+            });
+            inputs.append(Self::arrays(&memory, each, &dtypes.inputs)?)?;
+            let each = collector.replies.iter().flatten().enumerate().map(|(at, reply)| {
+                (reply.key.clone(), collector.reply_part(step, at), reply.field.shape.clone())
+            });
+            replies.append(Self::arrays(&memory, each, &dtypes.replies)?)?;
+        }
+        Ok((inputs, collector.replying().then_some(replies)))
+    }
+
+    fn summary(&self, py: Python<'_>) -> PyResult<Summary> {
+        let context = self.context()?;
+        let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
+        let states = counts.iter().map(|each| each.states).sum();
+        let episodes = counts.iter().map(|each| each.episodes).sum();
+        let batches = delivered.iter().map(|each| (each.batches, each.rows, each.short));
+        Ok((states, episodes, batches.collect()))
+    }
+}
+
+impl Drop for CollectorContext {
+    fn drop(&mut self) {
+        let Some(context) = self.context.take() else { return };
+        if self.birthplace.is_here() {
+            // Threads are joined, which takes as long as the step of a game; while the interpreter shuts
+            // down there is none to attach to, and nobody to be kept waiting.
+            let _ = Python::try_attach(|py| py.detach(|| drop(context)));
+        } else {
+            // Its threads are not in this process, and its locks may be locked for ever.
+            std::mem::forget(context);
+        }
+    }
+}
