@@ -382,6 +382,26 @@ fn waiting_ends_at_its_limit() {
 }
 
 #[test]
+fn an_answer_wakes_another_who_waits() {
+    for _ in 0..200 {
+        let run = Run::started(vec![actor(1)], options(1, 1), 5);
+        // Once its game is known to be quick, whoever answers leaves the work to whoever waits.
+        for _ in 0..10 {
+            run.context.answer(run.wait(None)).unwrap();
+        }
+        let taken = run.wait(None);
+        let waiter = Arc::clone(&run.context);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let waits = std::thread::spawn(move || done.send(waiter.wait(None, None)).unwrap());
+        std::thread::yield_now();
+        run.context.answer(taken).unwrap();
+        let found = is_done.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(found.unwrap().is_some());
+        waits.join().unwrap();
+    }
+}
+
+#[test]
 fn a_stop_wakes_who_waits() {
     for _ in 0..50 {
         let run = Run::started(vec![actor(2)], options(2, 2), 5);

@@ -368,14 +368,16 @@ def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
     assert held[0].tolist() == [[5, 5, 5]]
 
 
-def test_a_policy_that_rebinds_its_replies_changes_nothing() -> None:
+def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
     asked = group(1)
 
-    def rebind(_inputs: Any, replies: Any) -> None:
-        replies["a"] = None
+    def assign(_inputs: Any, replies: Any) -> None:
+        replies["a"] = 7
+        with pytest.raises(KeyError):
+            replies["V"] = 1
 
-    with served(asked, rebind):
-        assert asked.ask(question(1), LIMIT)["a"] == 0
+    with served(asked, assign):
+        assert asked.ask(question(1), LIMIT)["a"] == 7
 
 
 def test_many_askers_wait_in_one_process() -> None:

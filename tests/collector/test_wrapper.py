@@ -252,6 +252,7 @@ def test_several_threads_run_side_by_side() -> None:
 
         def act(batch: Any, _gpu: Any, reply: Any) -> None:
             balance(batch, None, reply)
+            assert len(set(batch[0]["id"].tolist())) == 4
             for game, seq in zip(batch[0]["id"], batch[0]["seq"], strict=True):
                 seen[game].append(int(seq))
 

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
+from cogrs.collector.batch import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,7 +121,7 @@ class Group:
         buffer, rows, _ = delivery
         try:
             inputs, replies = self._views(buffer, rows)
-            callback(inputs, dict(replies))
+            callback(inputs, Fields(replies))
             answers = {name: array.copy() for name, array in replies.items()}
         except BaseException:
             self._core.put_back(delivery)

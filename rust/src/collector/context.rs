@@ -185,9 +185,12 @@ impl Context {
         }
         let mut board = lock(&shared.board);
         board.release(taken, owners, collector.batch_size);
-        // This thread will wait for the next batch, and work meanwhile.
+        // This thread will wait for the next batch, as a rule, and work meanwhile; who sleeps may have been
+        // waiting for just this.
         shared.call_threads(&board, Some(Role::Consumer));
-        shared.tell_consumers(&board);
+        if board.consumers > 0 {
+            shared.news.notify_all();
+        }
         Ok(())
     }
 
