@@ -116,6 +116,8 @@ pub struct Board {
     slow: VecDeque<u32>,
     /// Which games are slow, as far as is known: a game is taken for slow until it has been timed.
     is_slow: Vec<bool>,
+    /// All games are to be taken for slow.
+    blocking: bool,
     ready: VecDeque<(usize, usize)>,
     /// Tasks in the hands of threads.
     running: usize,
@@ -133,7 +135,7 @@ pub struct Board {
 
 impl Board {
     /// A board of games none of which has begun.
-    pub fn new(groups: Vec<Group<u32>>, replying: u64, games: usize) -> Self {
+    pub fn new(groups: Vec<Group<u32>>, replying: u64, games: usize, blocking: bool) -> Self {
         Self {
             life: Life::New,
             delivered: vec![Delivered::default(); groups.len()],
@@ -143,6 +145,7 @@ impl Board {
             queue: VecDeque::new(),
             slow: (0..games as u32).collect(),
             is_slow: vec![true; games],
+            blocking,
             ready: VecDeque::new(),
             running: 0,
             cost: 0.0,
@@ -196,7 +199,7 @@ impl Board {
             Task::Write(_) => None,
         });
         // Which game of several it was shows when each is timed alone.
-        slots.for_each(|slot| self.is_slow[slot] = took > SLOW);
+        slots.for_each(|slot| self.is_slow[slot] = self.blocking || took > SLOW);
         if took <= SLOW {
             let each = took.as_nanos() as f64 / chunk.tasks.len().max(1) as f64;
             self.cost += (each - self.cost) / 8.0;
@@ -232,8 +235,8 @@ impl Board {
     pub fn finish(&mut self, chunk: &mut Chunk, took: Duration) {
         self.learn(chunk, took);
         for grant in chunk.grants.drain(..) {
-            let complete = self.groups[grant.group].commit(grant.row);
-            self.ready.extend(complete.map(|buffer| (grant.group, buffer)));
+            self.groups[grant.group].commit(grant.row);
+            self.make_ready(grant.group);
             if self.replying >> grant.group & 1 == 0 {
                 self.end(grant.slot);
             }
@@ -299,8 +302,14 @@ impl Board {
     fn shorten(&mut self, group: usize) {
         let queue = &mut self.queue;
         let write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
-        let complete = self.groups[group].shorten(write);
-        self.ready.extend(complete.map(|buffer| (group, buffer)));
+        self.groups[group].shorten(write);
+        self.make_ready(group);
+    }
+
+    fn make_ready(&mut self, group: usize) {
+        while let Some(buffer) = self.groups[group].next_ready() {
+            self.ready.push_back((group, buffer));
+        }
     }
 
     /// When the next batch is to go out short.

@@ -90,11 +90,13 @@ impl Context {
         let buffers = buffers(options, collectors().map(|each| each.batch_size).sum());
         let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
         check_memory(&plan, options.games)?;
+        let replying = plan.select(Collector::replying);
+        let board = Board::new(groups, replying, options.games, spec.blocking);
         let slots = |at| Mutex::new(Slot::new(game(at), at as u32, options.seed, &plan));
         let shared = Shared {
             slots: (0..options.games).map(slots).collect(),
             batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
-            board: Mutex::new(Board::new(groups, plan.select(Collector::replying), options.games)),
+            board: Mutex::new(board),
             plan,
             work: Condvar::new(),
             news: Condvar::new(),

@@ -34,6 +34,14 @@ struct Desk<O> {
     closed: bool,
 }
 
+impl<O> Desk<O> {
+    fn make_ready(&mut self) {
+        while let Some(buffer) = self.group.next_ready() {
+            self.ready.push_back(buffer);
+        }
+    }
+}
+
 /// A batch of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
@@ -98,9 +106,9 @@ impl<O> Exchange<O> {
 
     fn commit(&self, mut desk: MutexGuard<'_, Desk<O>>, rows: &[Row]) {
         for &row in rows {
-            let complete = desk.group.commit(row);
-            desk.ready.extend(complete);
+            desk.group.commit(row);
         }
+        desk.make_ready();
         if desk.sleepers > 0 && (!desk.ready.is_empty() || desk.group.deadline() != desk.alarm) {
             self.news.notify_one();
         }
@@ -126,8 +134,8 @@ impl<O> Exchange<O> {
             let now = Instant::now();
             let deadline = desk.group.deadline();
             if deadline.is_some_and(|deadline| deadline <= now) {
-                let complete = desk.group.shorten(|_, _| {});
-                desk.ready.extend(complete);
+                desk.group.shorten(|_, _| {});
+                desk.make_ready();
                 continue;
             }
             let next = until.into_iter().chain(deadline).min();

@@ -52,14 +52,16 @@ pub struct Rules<O> {
 /// Batches of one kind, filled row by row and delivered in turn: the bookkeeping, without the bytes.
 ///
 /// A row goes from [`claim`](Self::claim), or [`grants`](Self::grants) for who had to wait, through
-/// [`commit`](Self::commit); a batch from there through [`take`](Self::take), [`answer`](Self::answer) and
-/// [`release`](Self::release).
+/// [`commit`](Self::commit); a batch from [`next_ready`](Self::next_ready) through [`take`](Self::take),
+/// [`answer`](Self::answer) and [`release`](Self::release).
 #[derive(Debug)]
 pub struct Group<O> {
     rules: Rules<O>,
     buffers: Vec<Buffer<O>>,
     free: VecDeque<usize>,
     open: Option<usize>,
+    /// Batches without room that are still being written, oldest first.
+    sealed: VecDeque<usize>,
     waiting: VecDeque<O>,
     /// When the first row of the batch being filled was asked for.
     since: Option<Instant>,
@@ -74,6 +76,7 @@ impl<O> Group<O> {
             buffers: (0..rules.buffers).map(buffer).collect(),
             free: (0..rules.buffers).collect(),
             open: None,
+            sealed: VecDeque::new(),
             waiting: VecDeque::new(),
             since: None,
             out: 0,
@@ -111,21 +114,24 @@ impl<O> Group<O> {
         Row { buffer: at, row }
     }
 
-    fn close(&mut self) -> Option<usize> {
-        let at = self.open.take()?;
-        self.since = (!self.waiting.is_empty()).then(Instant::now);
-        let buffer = &mut self.buffers[at];
-        buffer.phase = Phase::Sealed;
-        self.complete(at)
+    fn close(&mut self) {
+        if let Some(at) = self.open.take() {
+            self.since = (!self.waiting.is_empty()).then(Instant::now);
+            self.buffers[at].phase = Phase::Sealed;
+            self.sealed.push_back(at);
+        }
     }
 
-    fn complete(&mut self, at: usize) -> Option<usize> {
+    /// The next batch that is ready to be delivered: all its rows are written, and so are those of the batches
+    /// before it. In this way what is one owner's stays in order.
+    pub fn next_ready(&mut self) -> Option<usize> {
+        let at = *self.sealed.front()?;
         let buffer = &mut self.buffers[at];
-        let done = buffer.phase == Phase::Sealed && buffer.written == buffer.owners.len();
-        if done {
-            buffer.phase = Phase::Ready;
+        if buffer.written < buffer.owners.len() {
+            return None;
         }
-        done.then_some(at)
+        buffer.phase = Phase::Ready;
+        self.sealed.pop_front()
     }
 
     /// Rows for those who waited, each named by `visit` with its owner; in the order of arrival, or all of a
@@ -162,14 +168,13 @@ impl<O> Group<O> {
         self.close();
     }
 
-    /// Sends the batch being filled out short. Returns it when it is ready at once; otherwise it will be with
-    /// the last commit of its rows, some of which `visit` may name here.
-    pub fn shorten(&mut self, mut visit: impl FnMut(&O, Row)) -> Option<usize> {
+    /// Sends the batch being filled out short: it will be ready when its rows are written, some of which
+    /// `visit` may name here.
+    pub fn shorten(&mut self, mut visit: impl FnMut(&O, Row)) {
         if self.rules.order.is_some() && self.is_open() {
             self.allot_in_order(&mut visit);
-            return None;
         }
-        self.close()
+        self.close();
     }
 
     /// Whether there is a batch with some rows that waits for more.
@@ -200,10 +205,9 @@ impl<O> Group<O> {
         self.out
     }
 
-    /// Says that a row is written. Returns its batch when that makes it ready.
-    pub fn commit(&mut self, row: Row) -> Option<usize> {
+    /// Says that a row is written. That may make batches ready.
+    pub fn commit(&mut self, row: Row) {
         self.buffers[row.buffer].written += 1;
-        self.complete(row.buffer)
     }
 
     /// Gives a ready batch to a consumer: the number of its rows, and of this delivery.

@@ -69,6 +69,7 @@ impl CartPole {
             action,
             num_action: ACTIONS,
             players: vec!["player".into()],
+            blocking: false,
         }
     }
 }

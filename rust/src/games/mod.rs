@@ -16,6 +16,9 @@ pub struct GameSpec {
     pub num_action: usize,
     /// Who plays; [`Game::player`] counts along this list. One name where nobody takes turns.
     pub players: Vec<String>,
+    /// A step may take long now and then. Such games are never stepped by who waits for a batch, which would
+    /// miss its timeout meanwhile. Games that are always slow are recognised without this.
+    pub blocking: bool,
 }
 
 /// How a step ended.

@@ -1,5 +1,6 @@
 //! A scripted game: what it shows says which game, episode and step it is.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cogrs::collector::plan::{Collector, Input, Reply};
@@ -23,6 +24,8 @@ pub struct Script {
     pub players: usize,
     /// Nanoseconds that a step takes.
     pub slow: u64,
+    /// Takes no step until this is set.
+    pub held: Option<Arc<AtomicBool>>,
     pub taken: usize,
     pub episode: i64,
     pub seq: i64,
@@ -40,6 +43,7 @@ impl Script {
             cuts: false,
             players: 1,
             slow: 0,
+            held: None,
             taken: 0,
             episode: -1,
             seq: 0,
@@ -58,6 +62,7 @@ pub fn spec(players: usize) -> GameSpec {
         action: i8(),
         num_action: 2,
         players: ["white", "black"][..players].iter().map(ToString::to_string).collect(),
+        blocking: false,
     }
 }
 
@@ -74,6 +79,9 @@ impl Game for Script {
         assert_ne!(self.panics_at, Some(self.taken), "told to");
         if self.fails_at == Some(self.taken) {
             return Err(Error::State("told to".into()));
+        }
+        while self.held.as_ref().is_some_and(|free| !free.load(Ordering::Relaxed)) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let start = std::time::Instant::now();
         while start.elapsed().as_nanos() < u128::from(self.slow) {

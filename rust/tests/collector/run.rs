@@ -34,7 +34,11 @@ impl Run {
     ) -> Result<Self> {
         let log = Log::default();
         let players = collectors.iter().filter_map(|each| each.player).max().unwrap_or(0) + 1;
-        let context = Context::new(&game::spec(players), collectors, options, |id| {
+        let mut spec = game::spec(players);
+        let mut first = Script::new(0, length, &log);
+        change(&mut first);
+        spec.blocking = first.held.is_some();
+        let context = Context::new(&spec, collectors, options, |id| {
             let mut game = Script::new(id, length, &log);
             game.players = players;
             change(&mut game);
