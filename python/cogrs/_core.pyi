@@ -1,7 +1,7 @@
 """The compiled core. Private: import these names from `cogrs`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
@@ -13,7 +13,9 @@ from cogrs.replay.batch import Batch, Episode, Sample
 
 __all__ = [
     "CollectorContext",
+    "CollectorDelivery",
     "CollectorGroup",
+    "GroupDelivery",
     "ReplayMemory",
     "ReplayWriter",
     "__debug_build__",
@@ -486,15 +488,30 @@ def importance_weights(
 
 # -- context.rs -----------------------------------------------------------------------------------
 
-_Delivery: TypeAlias = tuple[int, int, int, int]
 _Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+@final
+class CollectorDelivery:
+    """A batch in the hands of whoever waited for it.
+
+    When it goes away without `CollectorContext.answer`, its batch is delivered again.
+    """
+
+    @property
+    def gid(self) -> int:
+        """The collector."""
+    @property
+    def buffer(self) -> int:
+        """Which of the batches that the collector fills in turn."""
+    @property
+    def rows(self) -> int:
+        """Rows filled, from the first on."""
 
 @final
 class CollectorContext:
     """Games of one kind, stepped by threads of its own and by whoever waits for a batch.
 
-    Any thread may call any method. A delivery is `(gid, buffer, rows, serial)`: the collector,
-    which of its batches, how many rows are filled from the first on, and which delivery of it.
+    Any thread may call any method.
 
     Args:
         game: Name of a built-in game.
@@ -526,7 +543,9 @@ class CollectorContext:
     ) -> Self: ...
     def start(self) -> None:
         """Let the games go; RuntimeError when it was started or stopped before."""
-    def wait(self, gid: int | None = None, timeout: float | None = None) -> _Delivery | None:
+    def wait(
+        self, gid: int | None = None, timeout: float | None = None
+    ) -> CollectorDelivery | None:
         """Wait for a batch of one collector or of any, and step games meanwhile.
 
         Args:
@@ -539,14 +558,15 @@ class CollectorContext:
         Raises:
             RuntimeError: Not started, stopped, or a game failed; the text says which.
             ValueError: The timeout is negative or no number.
+            IndexError: There is no such collector.
         """
-    def answer(self, delivery: _Delivery) -> None:
+    def answer(self, delivery: CollectorDelivery) -> None:
         """Give a batch back: its games take their replies and go on. Nothing after a stop.
 
         Raises:
             RuntimeError: This delivery is over.
         """
-    def put_back(self, delivery: _Delivery) -> None:
+    def put_back(self, delivery: CollectorDelivery) -> None:
         """Have a batch delivered again, before all others.
 
         Raises:
@@ -573,11 +593,24 @@ class CollectorContext:
 # -- group.rs -------------------------------------------------------------------------------------
 
 @final
+class GroupDelivery:
+    """A batch in the hands of whoever waited for it.
+
+    When it goes away without `CollectorGroup.release`, its batch is delivered again.
+    """
+
+    @property
+    def buffer(self) -> int:
+        """Which of the batches that are filled in turn."""
+    @property
+    def rows(self) -> int:
+        """Rows filled, from the first on."""
+
+@final
 class CollectorGroup:
     """Rows of many callers, answered together.
 
-    Any thread may call any method. A delivery is `(buffer, rows, serial)`: which batch, how many
-    rows are filled from the first on, and which delivery of it.
+    Any thread may call any method.
 
     Args:
         inputs: Name, dtype and shape of one row of each input.
@@ -606,14 +639,14 @@ class CollectorGroup:
 
         Args:
             inputs: A value for each input; other dtypes are converted by the 'same_kind' rule.
-            owner: What `release` will return for this row.
+            owner: What `release` will send this row's answer to.
 
         Raises:
             ValueError: A name is missing or unknown, or a shape differs. Nothing is put.
             TypeError: A dtype cannot be converted. Nothing is put.
             RuntimeError: The group is closed.
         """
-    def wait(self, timeout: float | None = None) -> tuple[int, int, int] | None:
+    def wait(self, timeout: float | None = None) -> GroupDelivery | None:
         """Wait for a batch.
 
         Args:
@@ -626,23 +659,30 @@ class CollectorGroup:
             RuntimeError: The group is closed.
             ValueError: The timeout is negative or no number.
         """
-    def put_back(self, delivery: tuple[int, int, int]) -> None:
+    def put_back(self, delivery: GroupDelivery) -> None:
         """Have a batch delivered again, before all others.
 
         Raises:
             RuntimeError: This delivery is over.
         """
-    def release(self, delivery: tuple[int, int, int]) -> list[Any]:
+    def release(self, delivery: GroupDelivery, send: Callable[[list[Any]], object]) -> None:
         """Give a batch back to be filled anew: take its replies out before.
 
-        Returns:
-            The owners of its rows, in order; none if the group was closed meanwhile.
+        Args:
+            delivery: The batch.
+            send: Called with the owners of its rows, in order; with none if the group was closed
+                meanwhile. When it raises it is called once more, so that nobody is forgotten when
+                Ctrl-C comes in between, and then the exception comes out.
 
         Raises:
             RuntimeError: This delivery is over.
         """
-    def close(self) -> list[Any]:
-        """Wake who waits with a RuntimeError. Returns the owners of all rows without an answer."""
+    def close(self, send: Callable[[list[Any]], object]) -> None:
+        """Wake who waits with a RuntimeError.
+
+        Args:
+            send: Called as by `release`, with the owners of all rows that have no answer.
+        """
     def batch(self, buffer: int) -> tuple[_Arrays, _Arrays]:
         """The arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).
 

@@ -53,7 +53,7 @@ def start(script: str) -> subprocess.Popen[str]:
 )
 def test_ctrl_c_ends_a_wait(wait: str) -> None:
     # Both games wait for answers, so that Run has to wait too.
-    held = "games.GC.Wait(); games.GC.Wait()\nprint('waits', flush=True)\n"
+    held = "held = games.GC.Wait(), games.GC.Wait()\nprint('waits', flush=True)\n"
     process = start(held + wait)
     try:
         assert process.stdout is not None
@@ -65,6 +65,47 @@ def test_ctrl_c_ends_a_wait(wait: str) -> None:
         process.kill()
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode != 0
+
+
+INTERRUPTED = """
+import signal
+def interrupt(*_):
+    raise KeyboardInterrupt
+asked = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 2, timeout_usec=50)
+def ask():
+    while not done:
+        asked.ask({"s": 1})
+games.reg_callback("actor", lambda *_: None)
+done = False
+threads = [threading.Thread(target=ask) for _ in range(3)]
+for thread in threads:
+    thread.start()
+signal.signal(signal.SIGALRM, interrupt)
+interrupted = 0
+while interrupted < 600:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003 + interrupted * 1e-7)
+        while True:
+            games.Run(20)
+            asked.run(lambda *_: None, 20)
+    except KeyboardInterrupt:
+        interrupted += 1
+for _ in range(100):
+    games.Run(20)
+    assert games.infos.gid == 0, "the games wait for ever"
+    assert asked.run(lambda *_: None, 20), "those who asked wait for ever"
+done = True
+while any(thread.is_alive() for thread in threads):
+    asked.run(lambda *_: None, 0.01)
+print("goes on")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+def test_interrupts_at_any_moment_leave_nobody_waiting() -> None:
+    process = start(INTERRUPTED)
+    out, err = process.communicate(timeout=100)
+    assert (out, err) == ("goes on\n", "")
 
 
 FORK = """

@@ -150,6 +150,17 @@ def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
     assert seen[2] == seen[3] == seen[4]
 
 
+def test_a_batch_that_is_forgotten_comes_again() -> None:
+    with running({"actor": actor(2)}) as games:
+        first = games.GC.Wait()
+        ids = games.GC.batch(first)[0][0]["id"].tolist()
+        del first
+        assert games.GC.batch(games.GC.Wait())[0][0]["id"].tolist() == ids
+        other = wrapper({"actor": actor(2)})
+        with pytest.raises(RuntimeError, match="another context"):
+            other.GC.Steps(games.GC.Wait())
+
+
 def test_a_stop_from_a_callback() -> None:
     with running({"actor": actor(2)}) as games:
 
@@ -217,7 +228,7 @@ def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
 
 def test_a_stop_from_another_thread_wakes_a_run() -> None:
     with running({"actor": actor(1)}, 1) as games:
-        games.GC.Wait()  # The only game waits for its answer.
+        held = games.GC.Wait()  # The only game waits for its answer.
         errors: list[Exception] = []
 
         def wait() -> None:
@@ -232,18 +243,20 @@ def test_a_stop_from_another_thread_wakes_a_run() -> None:
         games.Stop()
         waiter.join(LIMIT)
         assert not waiter.is_alive()
+        games.GC.Steps(held)
     assert "stopped" in str(errors[0])
 
 
 def test_other_threads_run_while_one_waits() -> None:
     with running({"actor": actor(1)}, 1) as games:
-        games.GC.Wait()
+        held = games.GC.Wait()
         waiter = threading.Thread(target=lambda: games.Run(0.2))
         waiter.start()
         count = 0
         while waiter.is_alive():
             count += 1
         assert count > 1_000
+        games.GC.Steps(held)
 
 
 def test_several_threads_run_side_by_side() -> None:

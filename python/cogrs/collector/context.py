@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cogrs.collector.batch import Arrays
     from cogrs.collector.description import Collector, Description, Value
 
-    Delivery = tuple[int, int, int, int]
-
 
 @dataclass
 class GameOptions:
@@ -39,7 +37,7 @@ class Infos:
     name: str = ""
     gid: int = -1
     batchsize: int = 0
-    _delivery: Delivery | None = field(default=None, repr=False)
+    _delivery: _core.CollectorDelivery | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -221,7 +219,8 @@ class GameContext:
             timeout_usec: Microseconds to wait at most; 0 is without a limit.
 
         Returns:
-            What the batch is; `Steps` gives it back. With gid -1 when there is none in time.
+            What the batch is; `Steps` gives it back, and when the infos go away without that it is
+            delivered again. With gid -1 when there is none in time.
 
         Raises:
             RuntimeError: Not started, stopped, or a game failed.
@@ -237,8 +236,8 @@ class GameContext:
         delivery = self._running().wait(gid, timeout)
         if delivery is None:
             return Infos()
-        gid, _, rows, _ = delivery
-        infos = Infos(self.collectors[gid].name, gid, rows, delivery)
+        name = self.collectors[delivery.gid].name
+        infos = Infos(name, delivery.gid, delivery.rows, delivery)
         if self.co and self.co.verbose_collector:
             print(infos)
         return infos
@@ -249,10 +248,10 @@ class GameContext:
         Raises:
             ValueError: These infos are those of a wait that timed out.
         """
-        gid, buffer, rows, _ = self._delivery(infos)
-        inputs, replies = self.buffer(gid, buffer)
-        batch = Batch.of(inputs, rows, dict)
-        return batch, None if replies is None else Batch.of(replies, rows, Fields)
+        delivery = self._delivery(infos)
+        inputs, replies = self.buffer(delivery.gid, delivery.buffer)
+        batch = Batch.of(inputs, delivery.rows, dict)
+        return batch, None if replies is None else Batch.of(replies, delivery.rows, Fields)
 
     def buffer(self, gid: int, buffer: int) -> tuple[list[Arrays], list[Arrays] | None]:
         """The whole arrays of one of the batches that a collector fills in turn."""
@@ -339,7 +338,7 @@ class GameContext:
         return self._core
 
     @staticmethod
-    def _delivery(infos: Infos) -> Delivery:
+    def _delivery(infos: Infos) -> _core.CollectorDelivery:
         if infos._delivery is None:
             raise ValueError("infos: these are of a wait that timed out, so there is no batch")
         return infos._delivery

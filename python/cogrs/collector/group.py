@@ -118,16 +118,17 @@ class Group:
         delivery = self._core.wait(timeout)
         if delivery is None:
             return 0
-        buffer, rows, _ = delivery
         try:
-            inputs, replies = self._views(buffer, rows)
+            inputs, replies = self._views(delivery.buffer, delivery.rows)
             callback(inputs, Fields(replies))
             answers = {name: array.copy() for name, array in replies.items()}
+            self._core.release(delivery, lambda owners: _send(owners, answers))
         except BaseException:
-            self._core.put_back(delivery)
+            # The exception holds on to the batch. It is over when Ctrl-C came after the release.
+            with contextlib.suppress(RuntimeError):
+                self._core.put_back(delivery)
             raise
-        _send(self._core.release(delivery), answers)
-        return rows
+        return delivery.rows
 
     def _views(self, buffer: int, rows: int) -> tuple[Arrays, Arrays]:
         arrays = self._arrays.get(buffer)
@@ -141,7 +142,7 @@ class Group:
 
     def close(self) -> None:
         """Wake everybody with a RuntimeError; it may be called again, and from any thread."""
-        _send(self._core.close(), None)
+        self._core.close(lambda owners: _send(owners, None))
 
     def __enter__(self) -> Self:
         """`self`."""
@@ -176,7 +177,9 @@ class _Call:
 
     def answer(self, answer: Arrays | None) -> None:
         self._answer = answer
-        self._opens.release()
+        # It is open already when the answers are sent once more.
+        with contextlib.suppress(RuntimeError):
+            self._opens.release()
 
 
 def _bounded(timeout: float | None) -> float:
@@ -193,7 +196,7 @@ def _row(answers: Arrays | None, row: int) -> Arrays | None:
 
 
 def _send(owners: Sequence[Any], answers: Arrays | None) -> None:
-    """Give each owner its row of the answers; each event loop is woken once."""
+    """Give each owner its row of the answers, or none; may be repeated. Wakes each loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Arrays], int]]] = {}
     for row, owner in enumerate(owners):
         if isinstance(owner, _Call):

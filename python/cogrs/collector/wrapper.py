@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs.collector import description
 from cogrs.collector.batch import Batch, Fields
+from cogrs.collector.context import Infos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType, TracebackType
 
-    from cogrs.collector.context import GameContext, Infos
+    from cogrs.collector.context import GameContext
     from cogrs.collector.description import Description
     from cogrs.collector.options import ContextOptions
 
@@ -197,17 +199,18 @@ class GCWrapper:
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:
-        infos = self.GC.wait(gid, timeout)
-        self.infos = infos
-        if infos.gid < 0:
-            return None
+        infos = Infos()
         try:
+            self.infos = infos = self.GC.wait(gid, timeout)
+            if infos.gid < 0:
+                return None
             value = self._call(infos)
+            self.GC.Steps(infos)
         except BaseException:
-            if not self.GC.stopped:
+            # The exception holds on to the batch. It is over when Ctrl-C came after Steps.
+            with contextlib.suppress(RuntimeError, ValueError):
                 self.GC.put_back(infos)
             raise
-        self.GC.Steps(infos)
         return value
 
     def _call(self, infos: Infos) -> Any:

@@ -85,21 +85,60 @@ impl GivenCollector<'_> {
     }
 }
 
-/// A delivery as Python keeps it: collector, buffer, rows, serial number.
-type Delivery = (usize, usize, usize, u64);
+/// A batch in Python's hands. See the stub for its contract.
+///
+/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again:
+/// otherwise its games would wait for ever.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CollectorDelivery {
+    owner: Py<CollectorContext>,
+    taken: Taken,
+}
+
+#[pymethods]
+impl CollectorDelivery {
+    #[getter]
+    fn gid(&self) -> usize {
+        self.taken.group
+    }
+
+    #[getter]
+    fn buffer(&self) -> usize {
+        self.taken.buffer
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.taken.rows
+    }
+}
+
+impl Drop for CollectorDelivery {
+    fn drop(&mut self) {
+        if let Ok(context) = self.owner.get().context() {
+            // An error says that it was answered.
+            let _ = context.put_back(self.taken);
+        }
+    }
+}
 
 /// States, episodes, and for each collector batches, rows and batches short.
 type Summary = (u64, u64, Vec<(u64, u64, u64)>);
-
-fn taken((group, buffer, rows, serial): Delivery) -> Taken {
-    Taken { group, buffer, rows, serial }
-}
 
 impl CollectorContext {
     fn context(&self) -> PyResult<&Context> {
         self.birthplace.check("GameContext")?;
         let gone = || Error::State("this context is gone".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
+    }
+
+    /// The context, when the delivery is of this one.
+    fn owned(&self, this: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<&Context> {
+        if delivery.owner.is(this) {
+            return self.context();
+        }
+        Err(Error::State("this delivery is of another context".into()).into())
     }
 
     /// The arrays of a batch at one state: of its inputs, or of its replies.
@@ -161,23 +200,25 @@ impl CollectorContext {
 
     #[pyo3(signature = (gid=None, timeout=None))]
     fn wait(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         gid: Option<usize>,
         timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Delivery>> {
-        let context = self.context()?;
-        let taken = interruptible(py, until(timeout)?, |end| context.wait(gid, Some(end)))?;
-        Ok(taken.map(|Taken { group, buffer, rows, serial }| (group, buffer, rows, serial)))
+    ) -> PyResult<Option<CollectorDelivery>> {
+        let context = slf.get().context()?;
+        if let Some(gid) = gid.filter(|&gid| gid >= slf.get().dtypes.len()) {
+            return Err(Error::Index(format!("no collector {gid}")).into());
+        }
+        let taken = interruptible(slf.py(), until(timeout)?, |end| context.wait(gid, Some(end)))?;
+        Ok(taken.map(|taken| CollectorDelivery { owner: slf.clone().unbind(), taken }))
     }
 
-    fn answer(&self, py: Python<'_>, delivery: Delivery) -> PyResult<()> {
-        let context = self.context()?;
-        Ok(py.detach(|| context.answer(taken(delivery)))?)
+    fn answer(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        let context = slf.get().owned(slf, delivery)?;
+        Ok(slf.py().detach(|| context.answer(delivery.taken))?)
     }
 
-    fn put_back(&self, delivery: Delivery) -> PyResult<()> {
-        Ok(self.context()?.put_back(taken(delivery))?)
+    fn put_back(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::collector::exchange::{Asked, Exchange};
 use crate::error::Error;
@@ -67,11 +67,46 @@ impl Tensor {
     }
 }
 
-/// A delivery as Python keeps it: buffer, rows, serial number.
-type Delivery = (usize, usize, u64);
+/// A batch in Python's hands. See the stub for its contract.
+///
+/// When it goes away without being released, its batch is delivered again: otherwise those who asked would
+/// wait for ever.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct GroupDelivery {
+    owner: Py<CollectorGroup>,
+    asked: Asked,
+}
 
-fn asked((buffer, rows, serial): Delivery) -> Asked {
-    Asked { buffer, rows, serial }
+#[pymethods]
+impl GroupDelivery {
+    #[getter]
+    fn buffer(&self) -> usize {
+        self.asked.buffer
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.asked.rows
+    }
+}
+
+impl Drop for GroupDelivery {
+    fn drop(&mut self) {
+        if let Ok(exchange) = self.owner.get().exchange() {
+            // An error says that it was released.
+            let _ = exchange.put_back(self.asked);
+        }
+    }
+}
+
+/// Has Python tell owners their answers, and once more when Ctrl-C came in between: nobody else will.
+fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
+    let owners = PyList::new(send.py(), owners)?;
+    send.call1((&owners,)).map(drop).or_else(|error| {
+        send.call1((&owners,))?;
+        Err(error)
+    })
 }
 
 impl CollectorGroup {
@@ -149,25 +184,24 @@ impl CollectorGroup {
 
     #[pyo3(signature = (timeout=None))]
     fn wait(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Delivery>> {
-        let exchange = self.exchange()?;
-        let asked = interruptible(py, until(timeout)?, |end| exchange.wait(Some(end)))?;
-        Ok(asked.map(|Asked { buffer, rows, serial }| (buffer, rows, serial)))
+    ) -> PyResult<Option<GroupDelivery>> {
+        let exchange = slf.get().exchange()?;
+        let asked = interruptible(slf.py(), until(timeout)?, |end| exchange.wait(Some(end)))?;
+        Ok(asked.map(|asked| GroupDelivery { owner: slf.clone().unbind(), asked }))
     }
 
-    fn put_back(&self, delivery: Delivery) -> PyResult<()> {
-        Ok(self.exchange()?.put_back(asked(delivery))?)
+    fn put_back(&self, delivery: &GroupDelivery) -> PyResult<()> {
+        Ok(self.exchange()?.put_back(delivery.asked)?)
     }
 
-    fn release(&self, delivery: Delivery) -> PyResult<Vec<Py<PyAny>>> {
-        Ok(self.exchange()?.release(asked(delivery))?)
+    fn release(&self, delivery: &GroupDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        tell(self.exchange()?.release(delivery.asked)?, send)
     }
 
-    fn close(&self) -> PyResult<Vec<Py<PyAny>>> {
-        Ok(self.exchange()?.close())
+    fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        tell(self.exchange()?.close(), send)
     }
 
     fn batch<'py>(

@@ -24,11 +24,11 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::context::CollectorContext;
+    use super::context::{CollectorContext, CollectorDelivery};
     #[pymodule_export]
     use super::games::{cartpole_step, game_spec};
     #[pymodule_export]
-    use super::group::CollectorGroup;
+    use super::group::{CollectorGroup, GroupDelivery};
     #[pymodule_export]
     use super::importance::importance_weights;
     #[pymodule_export]
