@@ -308,14 +308,14 @@ class ReplayMemoryServer:
         sides = zip(("front_ep", "back_ep"), (front, back), strict=True)
         checked = [(name, kind, check_endpoint(name, at, Bind)) for name, (kind, at) in sides]
         max_frame = self._inbox.max_frame
+        bound: list[str] = []
         ends: list[zmq.Socket[bytes]] = []
         try:
             for name, kind, endpoint in checked:
                 socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
-                where = self._transport.attach(socket, name, endpoint, Bind)
+                bound.append(self._transport.attach(socket, name, endpoint, Bind))
                 ends.append(socket)
-                if name == "front_ep":
-                    self._tell(kind, where)
+            self._tell(front[0], bound[0])
             with self._transport.loop():
                 zmq.proxy(*ends)
         finally:
