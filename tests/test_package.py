@@ -15,6 +15,7 @@ PACKAGE = Path(cogrs.__path__[0])
 ALLOWED = {
     "": {"_core", "replay"},
     "api": set(),
+    "orchestrator": {"api"},
     "replay": {"_core", "api"},
 }
 
