@@ -288,9 +288,9 @@ def test_stopping_ends_trials_softly_and_then_by_force() -> None:
     world.orchestrator.begin_stop()
     assert world.trial.end_reason == "the orchestrator stops"
     assert "end" not in world.agent().names
-    world.orchestrator.finish_stop()
+    world.orchestrator.force_stop()
     assert "end" in world.agent().names
-    world.orchestrator.finish_stop()
+    world.orchestrator.force_stop()
     assert world.trial.state is State.ENDED
 
 

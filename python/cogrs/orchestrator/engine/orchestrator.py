@@ -243,10 +243,13 @@ class Orchestrator:
         """Wait until all trials have ended."""
         await self._idle.wait()
 
-    def finish_stop(self) -> None:
-        """Wait for nobody any more."""
+    def force_stop(self) -> None:
+        """Wait for environments no more; when called again, not for actors either."""
         for trial in self._trials.running():
             trial.end(_STOPS, forced=True)
+
+    def finish_stop(self) -> None:
+        """Tell those who watch."""
         self._trials.close(UnavailableError(_STOPS))
 
     def _check_idle(self) -> None:
