@@ -201,6 +201,7 @@ class Net:
         self._counts = (agents, clients)
         self._arguments = (settings, hooks, log, local, params)
         self._port = port
+        self.config: dict[str, Any] = {}
         self.environment = EnvironmentService()
         self.agents = AgentService()
         self.hook = HookService()
@@ -219,12 +220,13 @@ class Net:
         self.endpoint = f"grpc://127.0.0.1:{port}"
         await self.server.start()
         settings, hooks, log, local, params = self._arguments
-        config = Config(
-            params=self.params(**params),
-            hooks=(self.endpoint,) * hooks,
-            log_url=self.endpoint if log else "",
-        )
-        self.orchestrator = await serve(config, port=0, settings=settings, local=local)
+        config = {
+            "params": self.params(**params),
+            "hooks": (self.endpoint,) * hooks,
+            "log_url": self.endpoint if log else "",
+            **self.config,
+        }
+        self.orchestrator = await serve(Config(**config), port=0, settings=settings, local=local)
         self.channel = grpc.aio.insecure_channel(
             f"127.0.0.1:{self.orchestrator.port}", options=options
         )
