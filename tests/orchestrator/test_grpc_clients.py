@@ -217,6 +217,38 @@ async def test_a_slot_that_nobody_takes() -> None:
 
 
 @on_loop
+async def test_a_request_that_is_none_is_refused() -> None:
+    async with Net(agents=0, clients=1) as net:
+        trial_id = await net.start()
+        await net.join(trial_id)
+        stream = net.channel.stream_stream("/cogment.ClientActor/ActionStream")(
+            metadata=whom(trial_id, "c0")
+        )
+        await stream.read()
+        await stream.write(b"\xff")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert ticks(await play(net.client(trial_id))) == [0, 1, 2, 3, 4, 5]
+
+
+@on_loop
+async def test_an_error_of_our_own_ends_the_trial(caplog: pytest.LogCaptureFixture) -> None:
+    async with Net(agents=0, clients=1) as net:
+        trial_id = await net.start()
+        await net.join(trial_id)
+        stream = net.client(trial_id)
+        await stream.read()
+        actor = net.orchestrator._orchestrator.client(trial_id, "c0")
+        actor.received = None  # type: ignore[assignment,method-assign]
+        await stream.write(act(b"x"))
+        assert "internal error: actor 'c0': TypeError" in await net.end_of(trial_id)
+        (final,) = await play(stream)
+        assert final.final_data
+    assert "a client's stream failed" in caplog.text
+
+
+@on_loop
 async def test_many_joins_and_cancellations_leave_nothing() -> None:
     settings = Settings(retention=0, reconnect_window=0.001)
     async with Net(agents=0, clients=1, settings=settings) as net:

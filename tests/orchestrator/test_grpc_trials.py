@@ -258,6 +258,34 @@ async def test_a_start_that_takes_too_long(who: str) -> None:
         assert f"{net.endpoint}: OnStart: no answer within 0.2 s" in reason
 
 
+@pytest.mark.parametrize("who", ["environment", "agent"])
+@on_loop
+async def test_a_session_that_starts_too_late_is_freed(who: str) -> None:
+    net = Net(agents=1, settings=Settings(close_grace=30))
+    service: Any = net.environment if who == "environment" else net.agents
+    start, go = service.OnStart, asyncio.Event()
+
+    async def late(request: Any, context: Any) -> Any:
+        await go.wait()
+        return await start(request, context)
+
+    service.OnStart = late
+    async with net:
+        trial_id = await net.start()
+        trial = net.orchestrator._orchestrator._trials.get(trial_id)
+        trial.end("no patience", forced=True)
+        trial.end("no patience", forced=True)
+        await net.until(trial_id)
+        go.set()
+        for _ in range(200):
+            calls = net.environment.calls[trial_id] if who == "environment" else None
+            calls = calls or net.agents.calls[trial_id, "a0"]
+            if "end" in [name for name, _ in calls]:
+                break
+            await asyncio.sleep(0.05)
+        assert [name for name, _ in calls] == ["start", "end"]
+
+
 @on_loop
 async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
     class Agents(AgentService):

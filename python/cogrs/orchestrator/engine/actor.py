@@ -151,12 +151,13 @@ class ServiceActor(Actor):
             self.done = True
 
     def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel what is under way; but a start that is late may still end well."""
         if self._life is not Life.OVER:
+            grace = 0.0 if self.ready else self._settings.close_grace
             self._life = Life.OVER
             self.done = True
             self._alarm.stop()
-            self._port.close(0.0)
+            self._port.close(grace)
 
     # What its port tells.
 

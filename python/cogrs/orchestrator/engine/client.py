@@ -172,6 +172,10 @@ class ClientActor(Actor):
             self._line = None
             self._finish()
 
+    def crashed(self, what: str) -> None:
+        """The stream failed, by a fault of ours."""
+        self._stage.crash(f"actor {self.name!r}: {what}")
+
     # What happens to it.
 
     def _send(self, reply: TrialActionReply) -> None:

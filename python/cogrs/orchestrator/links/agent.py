@@ -60,6 +60,10 @@ class AgentLink(Link[AgentObservationRequest]):
         except Exception as error:
             self._events.failed("OnStart", describe(error))
             return
+        if self._closing:
+            # Too late for the trial, but nothing else frees the session.
+            await self._tell("OnEnd", self._component.on_end(*self._whom, AgentEndRequest()))
+            return
         replies = self._component.on_observation(*self._whom, aiter(self._requests))
         self._read(replies, self._events.acted, partial(self._events.failed, "OnObservation"))
         self._events.started()

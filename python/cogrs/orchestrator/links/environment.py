@@ -56,6 +56,11 @@ class EnvironmentLink(Link[EnvActionRequest]):
         except Exception as error:
             self._events.failed("OnStart", describe(error))
             return
+        if self._closing:
+            # Too late for the trial, but not to free the session.
+            end = self._component.on_end(self._trial_id, EnvActionRequest())
+            await self._tell("OnEnd", end)
+            return
         replies = self._component.on_action(self._trial_id, aiter(self._requests))
         self._read(replies, self._events.replied, partial(self._events.failed, "OnAction"))
         self._events.started(reply)

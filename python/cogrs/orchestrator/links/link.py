@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
@@ -47,9 +48,11 @@ class Link(Generic[Request]):
         self._courier = Courier(bond.tasks, crashed)
         self._requests: Outlet[Request] = Outlet()
         self._reader: asyncio.Task[None] | None = None
+        self._closing = False
 
     def close(self, grace: float) -> None:
         """Half-close the stream, and cancel what is left after so many seconds."""
+        self._closing = True
         self._courier.do(self._half_close)
         self._courier.stop()
         self._bond.tasks.spawn(self._close(grace))
@@ -84,10 +87,14 @@ class Link(Generic[Request]):
         self._requests.close()
 
     async def _close(self, grace: float) -> None:
-        tasks = {self._courier.task} | ({self._reader} if self._reader else set())
         try:
-            await asyncio.wait(tasks, timeout=grace)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await asyncio.wait({self._courier.task})
+                    if self._reader is not None:
+                        await asyncio.wait({self._reader})
         finally:
-            for task in tasks:
-                task.cancel()
+            self._courier.task.cancel()
+            if self._reader is not None:
+                self._reader.cancel()
             self._bond.release()

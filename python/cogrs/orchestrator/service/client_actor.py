@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
-from cogrs.orchestrator.engine.errors import OrchestratorError
+from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
+
+_logger = logging.getLogger("cogrs.orchestrator")
 
 
 def _whom(context: Context) -> tuple[str, str]:
@@ -56,7 +60,8 @@ class ClientActorService(ClientActorServicer):
             line = actor.open(bell)
         except OrchestratorError as error:
             await refuse(context, error)
-        listener = asyncio.ensure_future(_listen(actor, line, request_iterator))
+        listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), bell))
+        listener.add_done_callback(partial(_check, actor))
         try:
             # Some clients wait for it before they send anything.
             await context.send_initial_metadata(())
@@ -101,11 +106,25 @@ class ClientActorService(ClientActorServicer):
 
 
 async def _listen(
-    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest]
+    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], bell: Bell
 ) -> None:
     # A half-close ends this, and is no departure: there may be nothing more to say.
-    async for request in requests:
+    while True:
+        try:
+            request = await anext(requests)
+        except StopAsyncIteration:
+            return
+        except Exception as error:
+            bell.close(InvalidError(f"request: {error}"))
+            return
         actor.received(line, request)
+
+
+def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
+    error = None if listener.cancelled() else listener.exception()
+    if error is not None:
+        _logger.error("a client's stream failed", exc_info=error)
+        actor.crashed(f"{type(error).__name__}: {error}")
 
 
 async def _talk(actor: ClientActor, line: Line, bell: Bell, context: Context) -> None:

@@ -19,11 +19,14 @@ from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
+from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+_LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
 
 _FAREWELL = 1.0
 """Seconds for calls that are still open when all trials have ended."""
@@ -62,6 +65,7 @@ class Server:
             classes=config.classes,
             exclude=config.log_exclude,
         )
+        self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
@@ -78,9 +82,10 @@ class Server:
         """
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop, 0.0)
-            main = self._make_server()
+            apart = actor_port is not None
+            main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
+            other = await self._make_server([_ACTORS]) if apart else main
             add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
-            other = main if actor_port is None else self._make_server()
             add_ClientActorServicer_to_server(ClientActorService(self._orchestrator), other)
             self.port = self.actor_port = _bind(main, host, port)
             if actor_port is not None:
@@ -105,6 +110,7 @@ class Server:
 
     async def _stop(self, grace: float) -> None:
         farewell = min(grace, _FAREWELL)
+        await self._health.stop()
         self._orchestrator.begin_stop()
         await self._wait_idle(grace)
         # Environments had their time; actors are still to be told.
@@ -124,8 +130,10 @@ class Server:
         except TimeoutError:
             return
 
-    def _make_server(self) -> grpc.aio.Server:
+    async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
         server = grpc.aio.server(options=server_options(self._settings.max_message))
+        await self._health.add(server, services)
+        add_reflection(server, services)
         self._servers.append(server)
         return server
 
