@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import grpc
@@ -167,16 +168,33 @@ async def test_a_client_that_breaks_off_and_stays_away() -> None:
         assert [each.data.content for each in final.observations] == [b"o999.0"]
 
 
+PLAYER = """
+import sys, grpc
+from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
+
+port, trial_id = sys.argv[1:]
+stub = ClientActorStub(grpc.insecure_channel(f"127.0.0.1:{port}"))
+metadata = (("trial-id", trial_id), ("actor-name", "c0"))
+for reply in stub.ActionStream(iter(()), metadata=metadata):
+    print(reply.data.observations[0].tick_id, flush=True)
+"""
+
+
 @on_loop
-async def test_a_connection_that_is_lost_is_a_departure() -> None:
-    async with Net(agents=1, clients=1, settings=Settings(reconnect_window=0.2)) as net:
+async def test_a_client_whose_process_dies_has_departed() -> None:
+    settings = Settings(heartbeat_timeout=0, reconnect_window=0.2)
+    async with Net(agents=1, clients=1, settings=settings) as net:
         trial_id = await net.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{net.orchestrator.port}") as channel:
-            stub = type(net.actors)(channel)
-            await net.join(trial_id)
-            stream = stub.ActionStream(metadata=whom(trial_id, "c0"))
-            await play(stream, last=0)
-        assert "'c0' did not come back" in await net.end_of(trial_id)
+        await net.join(trial_id)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", PLAYER, str(net.orchestrator.port), trial_id),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"0\n"
+        process.kill()
+        assert "'c0' did not come back within 0.2 s" in await net.end_of(trial_id)
+        await process.communicate()
 
 
 @on_loop

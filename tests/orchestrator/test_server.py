@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -116,6 +117,27 @@ def test_a_program_that_does_not_stop_it_ends_cleanly() -> None:
         check=False,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "up\n", "")
+
+
+def test_ctrl_c_works_while_waiting() -> None:
+    code = """
+import cogrs
+with cogrs.serve_orchestrator(port=0) as orchestrator:
+    print("up", flush=True)
+    orchestrator.wait()
+"""
+    program = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "up\n"
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1
 
 
 def test_it_cannot_be_pickled() -> None:
