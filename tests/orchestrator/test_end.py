@@ -51,6 +51,42 @@ def test_a_final_reply_needs_no_observations() -> None:
     assert values(final.rewards) == [(1, 3)]
 
 
+def test_an_environment_that_ends_unasked_is_not_asked_either() -> None:
+    world = World(agents=2).run()
+    world.act(a0=b"x")
+    world.step(1, final_update=True)
+    assert "end" not in world.environment.names
+    assert contents(final_of(world)) == [b"o1.0"]
+
+
+def test_an_environment_may_end_before_all_have_joined() -> None:
+    world = World(agents=1, clients=1).run()
+    world.step(1, rewards=[reward("a0", 1)])
+    world.step(2, rewards=[reward("a0", 3)], final_update=True)
+    assert len(final_of(world).rewards[0].sources) == 2
+    assert contents(final_of(world)) == [b"o2.0"]
+    assert "end" not in world.environment.names
+
+
+@pytest.mark.parametrize("how", ["final update", "OnEnd"])
+def test_bad_last_observations_are_left_out(how: str, caplog: Any) -> None:
+    world = World(agents=2).run()
+    bad = world.observations(1, actors_map=[0, 2])
+    if how == "OnEnd":
+        world.orchestrator.terminate(world.trial.id)
+        reply = EnvActionReply(observation_set=bad, rewards=[reward("a1", 3)])
+        world.environment.events.ended(reply)
+    else:
+        world.act()
+        world.step(1, observation_set=bad, rewards=[reward("a1", 3)], final_update=True)
+    assert "indexes of 2 observations, got 2" in caplog.text
+    for name, expected in (("a0", []), ("a1", [(1, 3)])):
+        assert not final_of(world, name).observations
+        assert values(final_of(world, name).rewards) == expected
+    world.drain()
+    assert world.trial.state is State.ENDED
+
+
 def test_terminate_asks_the_environment_at_once_when_nothing_is_unanswered() -> None:
     world = World(agents=2).run()
     world.act(a1=b"mine")

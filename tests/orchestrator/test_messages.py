@@ -33,6 +33,13 @@ def test_the_environment_gets_messages_before_actions() -> None:
     assert world.environment.of("act")[1][0] == []
 
 
+def test_what_comes_with_the_last_action_goes_with_the_actions() -> None:
+    world = World(agents=1).run()
+    world.agent().events.acted(action(messages=[message("env", "now")]))
+    ((messages, _),) = world.environment.of("act")
+    assert texts(messages) == [(0, "a0", "now")]
+
+
 def test_the_environment_gets_messages_before_the_end() -> None:
     world = World().run()
     world.orchestrator.send(world.trial.id, "a0", messages=[message("env", "bye")])

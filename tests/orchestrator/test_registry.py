@@ -82,6 +82,7 @@ def test_a_slow_watcher_is_dropped_and_others_are_not() -> None:
     for _ in range(2):
         world.start()
     assert isinstance(reader.error, ExhaustedError)
+    assert reader.closed == 1
     assert other.error is None
     world.orchestrator.terminate(world.trial.id)
     world.run()

@@ -282,6 +282,34 @@ def test_the_window_can_be_set(settings: Settings, window: float) -> None:
     assert world.trial.state is State.TERMINATING
 
 
+def test_a_client_that_came_back_is_not_missed_later() -> None:
+    world, client = running(agents=1)
+    client.hang_up()
+    client.open()
+    client.read()
+    client.act()
+    world.clock.advance(1000)
+    assert world.trial.state is State.RUNNING
+
+
+def test_nobody_returns_to_a_trial_that_is_over() -> None:
+    world, client = running(agents=1)
+    client.hang_up()
+    world.environment.events.failed("OnAction", "gone")
+    assert world.trial.state is State.TERMINATING
+    request = TrialJoinRequest(trial_id=world.trial.id, actor_name="c0")
+    with pytest.raises(PreconditionError, match="TERMINATING"):
+        world.orchestrator.join(request)
+
+
+def test_an_action_after_the_end_goes_nowhere() -> None:
+    world, client = running()
+    world.environment.events.failed("OnAction", "gone")
+    client.act()
+    assert actions(world) == []
+    assert world.trial.counts["extra actions"] == 1
+
+
 def test_an_old_stream_has_no_say() -> None:
     world, client = running()
     old = client.line
@@ -310,6 +338,16 @@ def test_a_client_that_owes_an_action_and_is_silent_has_departed() -> None:
     assert len(actions(world)) == 1
 
 
+def test_a_client_that_owes_nothing_any_more_is_not_hurried() -> None:
+    world, client = running(settings=Settings(heartbeat_timeout=30))
+    world.orchestrator.terminate(world.trial.id)
+    world.clock.advance(59)
+    assert client.reader.error is None
+    world.environment.events.ended(EnvActionReply(final_update=True))
+    (final,) = client.read()
+    assert final.final_data
+
+
 def test_a_client_that_departed_in_silence_and_stays_away_ends_the_trial() -> None:
     world, _ = running(settings=Settings(heartbeat_timeout=30))
     world.clock.advance(60)
@@ -319,6 +357,7 @@ def test_a_client_that_departed_in_silence_and_stays_away_ends_the_trial() -> No
 def test_a_client_that_owes_nothing_may_be_silent() -> None:
     world, client = running(agents=1)
     client.act()
+    world.orchestrator.heartbeat(world.trial.id, "c0")
     world.clock.advance(1000)
     assert client.reader.error is None
     world.act(a0=b"x")

@@ -145,12 +145,14 @@ class Reader:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.closed = 0
 
     def wake(self) -> None:
         pass
 
     def close(self, error: Exception) -> None:
         self.error = error
+        self.closed += 1
 
 
 class Client:

@@ -315,8 +315,6 @@ class Trial:
         self._deadline.set(self._settings.end_timeout)
         if self._environment.life is Life.STARTED and self._phase is not _Phase.ENVIRONMENT:
             self._ask_end()
-        elif self._environment.life in (Life.LOST, Life.OVER):
-            self._hand_over(None)
 
     def _ask_end(self) -> None:
         """Send the environment its last actions."""
