@@ -127,6 +127,29 @@ def test_the_answer_that_is_due_may_be_the_environments_own_end() -> None:
     assert "end" not in world.environment.names
 
 
+def test_replies_that_cross_the_request_to_end_are_not_lost() -> None:
+    world = World().run()
+    world.orchestrator.terminate(world.trial.id)
+    world.step(1, rewards=[reward("a0", 1)], messages=[message("a0", "crossed")])
+    assert len(world.agent().of("deliver")) == 1
+    world.environment.events.ended(EnvActionReply(observation_set=world.observations(2)))
+    assert contents(final_of(world)) == [b"o2.0"]
+    assert values(final_of(world).rewards) == [(1, 1)]
+    assert texts(final_of(world).messages) == [(1, "env", "crossed")]
+
+
+def test_an_end_of_its_own_that_crosses_the_request_to_end_counts() -> None:
+    world = World().run()
+    world.orchestrator.terminate(world.trial.id)
+    world.step(1, final_update=True)
+    # Its session is gone, so OnEnd finds nothing.
+    world.environment.events.failed("OnEnd", "UNKNOWN: no such trial")
+    assert contents(final_of(world)) == [b"o1.0"]
+    world.drain()
+    assert world.trial.state is State.ENDED
+    assert world.trial.end_reason == "TerminateTrial was called"
+
+
 def test_terminate_again_changes_nothing_and_an_unknown_trial_is_not_found() -> None:
     world = World().run()
     for _ in range(2):

@@ -108,7 +108,7 @@ class Environment:
 
     def replied(self, reply: EnvActionReply) -> None:
         """The stream brought a reply."""
-        if self.life is Life.STARTED:
+        if self.life in (Life.STARTED, Life.ENDING):
             self._stage.environment_replied(reply)
 
     def ended(self, reply: EnvActionReply) -> None:

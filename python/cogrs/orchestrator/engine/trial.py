@@ -157,6 +157,9 @@ class Trial:
             for missed in self._early:
                 self._register(missed)
             self._conclude(reply)
+        elif self._phase is _Phase.ENDING:
+            # Its observations are overtaken by those that OnEnd will bring.
+            self._register(reply)
         elif self._phase is _Phase.STARTING:
             self._early.append(reply)
         elif fault := self._fault_of(reply):
@@ -384,6 +387,8 @@ class Trial:
         for actor in self.actors:
             actor.close()
         self._environment.close(self._settings.close_grace)
+        if self.counts:
+            _logger.info("trial %s: %s", self.id, dict(self.counts))
         self._enter(State.ENDED)
 
     def _inactive(self) -> None:
