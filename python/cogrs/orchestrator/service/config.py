@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from cogrs.api.common_pb2 import TrialParams
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
+from cogrs.orchestrator.service.user_types import UserTypes
 
 
 @dataclass(kw_only=True)
@@ -73,28 +76,29 @@ def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | No
     if isinstance(source, Config):
         return source
     if isinstance(source, Mapping):
-        return _parse(source)
+        return _parse(source, Path())
     if not isinstance(source, (str, os.PathLike)):
         kind = type(source).__name__
         raise TypeError(f"config: expected a path, a mapping or a Config, got {kind}")
+    path = Path(source)
     try:
-        content = yaml.safe_load(Path(source).read_text(encoding="utf-8")) or {}
-        return _parse(content)
+        return _parse(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, path.parent)
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{os.fspath(source)}: {error}") from error
+        raise ValueError(f"{path}: {error}") from error
 
 
-def _parse(content: Any) -> Config:
+def _parse(content: Any, root: Path) -> Config:
     log = _section(content, "datalog")
     kind = log.get("type", "none")
     if kind not in ("none", "grpc"):
         raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {kind!r}")
     if kind == "grpc" and not log.get("url"):
         raise ValueError("datalog.url: expected an endpoint, got none")
+    classes = _classes(content.get("actor_classes"))
     return Config(
-        params=_params(_section(content, "trial_params")),
+        params=_params(content, classes, root),
         hooks=_strings("trial.pre_hooks", _section(content, "trial").get("pre_hooks")),
-        classes=_classes(content.get("actor_classes")),
+        classes=None if classes is None else frozenset(classes),
         log_url=str(log["url"]) if kind == "grpc" else "",
         log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
     )
@@ -117,7 +121,8 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _classes(value: Any) -> frozenset[str] | None:
+def _classes(value: Any) -> dict[str, str | None] | None:
+    """Return the types of the configs of all classes."""
     if value is None:
         return None
     named = isinstance(value, (list, tuple)) and all(
@@ -125,28 +130,39 @@ def _classes(value: Any) -> frozenset[str] | None:
     )
     if not named:
         raise ValueError("actor_classes: expected a list of sections that have an id")
-    return frozenset(item["id"] for item in value)
+    return {item["id"]: item.get("config_type") for item in value}
 
 
-def _params(section: Mapping[str, Any]) -> TrialParams:
-    _check_no_configs(section)
+def _params(
+    content: Mapping[str, Any], classes: Mapping[str, str | None] | None, root: Path
+) -> TrialParams:
+    section = copy.deepcopy(dict(_section(content, "trial_params")))
+    imports = _section(content, "import")
+    protos = _strings("import.proto", imports.get("proto"))
+    types = UserTypes(root, protos, imports.get("descriptor_set"))
+    for owner, key, where, declared, type_name in _configs(content, section, classes or {}):
+        encoded = types.encode(f"trial_params.{where}", declared, type_name, owner[key])
+        owner[key] = {"content": base64.b64encode(encoded).decode()}
     try:
-        return json_format.ParseDict(dict(section), TrialParams())
+        return json_format.ParseDict(section, TrialParams())
     except json_format.ParseError as error:
         raise ValueError(f"trial_params: {error}") from error
 
 
-def _check_no_configs(section: Mapping[str, Any]) -> None:
-    """Refuse configs of the user's own types: there is nothing to make bytes of them with."""
-    environment = section.get("environment") or {}
-    found = ["trial_config"] if section.get("trial_config") is not None else []
-    if isinstance(environment, Mapping) and environment.get("config") is not None:
-        found.append("environment.config")
+def _configs(
+    content: Mapping[str, Any], section: dict[str, Any], classes: Mapping[str, str | None]
+) -> Iterator[tuple[dict[str, Any], str, str, str, str | None]]:
+    """Yield the configs that are there: in what, as what, which they are, and their types."""
+    trial, environment = _section(content, "trial"), _section(content, "environment")
+    if section.get("trial_config") is not None:
+        kind = trial.get("config_type")
+        yield section, "trial_config", "trial_config", "trial.config_type", kind
+    if dict(_section(section, "environment")).get("config") is not None:
+        where, kind = "environment.config", environment.get("config_type")
+        yield section["environment"], "config", where, "environment.config_type", kind
     for index, actor in enumerate(section.get("actors") or ()):
         if isinstance(actor, Mapping) and actor.get("config") is not None:
-            found.append(f"actors[{index}].config")
-    if found:
-        raise ValueError(
-            f"trial_params.{found[0]}: configs of your own types cannot be read from YAML; give "
-            "their bytes in a cogrs.orchestrator.Config, or let a pre-trial hook set them"
-        )
+            name = actor.get("actor_class")
+            declared = f"actor_classes, class {name!r}, config_type"
+            where = f"actors[{index}].config"
+            yield section["actors"][index], "config", where, declared, classes.get(str(name))
