@@ -92,6 +92,7 @@ def _run(
     started: Future[tuple[asyncio.AbstractEventLoop, Server]],
 ) -> None:
     async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(_handle)
         try:
             server = await starting
         except BaseException as error:
@@ -101,6 +102,16 @@ def _run(
         await server.wait()
 
     asyncio.run(main())
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Leave out what grpc.aio says whenever two loops of a process use it.
+
+    Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
+    """
+    nothing = isinstance(context.get("exception"), BlockingIOError)
+    if not (nothing and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
+        loop.default_exception_handler(context)
 
 
 def _stop(
