@@ -273,6 +273,19 @@ def test_an_error_of_our_own_ends_the_trial_at_once() -> None:
     assert world.trial.state is State.ENDED
 
 
+def test_an_error_of_our_own_in_a_timer_ends_the_trial_too(caplog: Any) -> None:
+    world = World(agents=1, clients=1)
+    client = world.client()
+    world.run()
+    client.actor._depart = None  # type: ignore[assignment,method-assign]
+    world.clock.advance(30)
+    assert "internal error: TypeError" in world.trial.end_reason
+    assert "a timer failed" in caplog.text
+    world.drain()
+    world.clock.advance(10)
+    assert world.trial.state is State.ENDED
+
+
 # --- inactivity ------------------------------------------------------------------------------
 
 

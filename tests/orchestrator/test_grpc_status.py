@@ -118,6 +118,19 @@ async def test_watchers_hear_when_it_stops() -> None:
 
 
 @on_loop
+async def test_a_watcher_that_is_too_slow_is_told() -> None:
+    async with Net(actors=[], settings=Settings(watch_backlog=2)) as net:
+        watch = net.lifecycle.WatchTrials(api.TrialListRequest())
+        await watch.initial_metadata()
+        # Without a hook it goes through all its states before the watcher has a turn.
+        assert await status_of(net.lifecycle.StartTrial(api.TrialStartRequest())) == (
+            "INVALID_ARGUMENT"
+        )
+        assert [(await watch.read()).state for _ in range(2)] == [api.INITIALIZING, api.TERMINATING]
+        assert await status_of(watch.read()) == "RESOURCE_EXHAUSTED"
+
+
+@on_loop
 async def test_ended_trials_are_forgotten() -> None:
     async with Net(settings=Settings(retention=0.2)) as net:
         trial_id = await net.start()

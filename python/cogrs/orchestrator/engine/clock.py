@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_logger = logging.getLogger("cogrs.orchestrator")
 
 
 class Timer(Protocol):
@@ -26,6 +29,34 @@ class Clock(Protocol):
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Call back in `delay` seconds, from the outermost level."""
+
+
+class GuardedClock:
+    """A `Clock` whose callbacks may fail: whoever they belong to is told, and can end in order."""
+
+    def __init__(self, clock: Clock, crashed: Callable[[str], None]) -> None:
+        """Take time from a clock.
+
+        Args:
+            clock: What tells the time.
+            crashed: Told of an exception, which is logged in any case.
+        """
+        self._clock = clock
+        self._crashed = crashed
+        self.now = clock.now
+        self.wall_ns = clock.wall_ns
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Call back in `delay` seconds."""
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception as error:
+                _logger.exception("a timer failed")
+                self._crashed(f"{type(error).__name__}: {error}")
+
+        return self._clock.call_later(delay, call)
 
 
 class Alarm:

@@ -11,7 +11,7 @@ from cogrs.api.environment_pb2 import ActionSet, EnvActionRequest, ObservationSe
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
 from cogrs.orchestrator.engine.client import ClientActor
-from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
 from cogrs.orchestrator.engine.gathering import Gathering
 from cogrs.orchestrator.engine.journal import Journal
@@ -76,10 +76,10 @@ class Trial:
         self.counts: Counter[str] = Counter()
         """What was dropped."""
         self._settings = settings
-        self._clock = clock
+        self._clock = GuardedClock(clock, self.crash)
         self._report = report
-        self._idle = Alarm(clock, self._inactive)
-        self._deadline = Alarm(clock, self._too_late)
+        self._idle = Alarm(self._clock, self._inactive)
+        self._deadline = Alarm(self._clock, self._too_late)
         self._phase = _Phase.STARTING
         self._tick = -1
         self._exchanges = 0
