@@ -13,9 +13,10 @@ PACKAGE = Path(cogrs.__path__[0])
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
-    "": {"_core", "collector", "replay"},
+    "": {"_core", "collector", "orchestrator", "replay"},
     "api": set(),
     "collector": {"_core"},
+    "orchestrator": {"api"},
     "replay": {"_core", "api"},
 }
 

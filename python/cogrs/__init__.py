@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs._core import __version__
     from cogrs.collector import ContextOptions, GameContext, GCWrapper
+    from cogrs.orchestrator import serve_orchestrator
     from cogrs.replay import (
         Batch,
         Bind,
@@ -41,6 +42,7 @@ _HOMES = {
     "Sample": "cogrs.replay",
     "__version__": "cogrs._core",
     "importance_weights": "cogrs.replay",
+    "serve_orchestrator": "cogrs.orchestrator",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Sample",
     "__version__",
     "importance_weights",
+    "serve_orchestrator",
 ]
 
 
