@@ -13,8 +13,9 @@ PACKAGE = Path(cogrs.__path__[0])
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
-    "": {"_core", "replay"},
+    "": {"_core", "orchestrator", "replay"},
     "api": set(),
+    "orchestrator": {"api"},
     "replay": {"_core", "api"},
 }
 

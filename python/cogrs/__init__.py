@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cogrs._core import __version__
+    from cogrs.orchestrator import serve_orchestrator
     from cogrs.replay import (
         Batch,
         Bind,
@@ -37,6 +38,7 @@ _HOMES = {
     "Sample": "cogrs.replay",
     "__version__": "cogrs._core",
     "importance_weights": "cogrs.replay",
+    "serve_orchestrator": "cogrs.orchestrator",
 }
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "Sample",
     "__version__",
     "importance_weights",
+    "serve_orchestrator",
 ]
 
 

@@ -1,0 +1,215 @@
+"""Actors of a trial: what all have in common, and those that the orchestrator calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from cogrs.api.agent_pb2 import AgentStartRequest
+from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.engine.endpoint import parse_endpoint
+from cogrs.orchestrator.engine.environment import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cogrs.api.agent_pb2 import AgentActionReply
+    from cogrs.api.common_pb2 import (
+        ActorParams,
+        ActorPeriodData,
+        Message,
+        Observation,
+        Reward,
+        TrialActor,
+    )
+    from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.ports import Links
+    from cogrs.orchestrator.engine.settings import Settings
+
+
+class Stage(Protocol):
+    """What a trial hears of its actors."""
+
+    def heard(self) -> None:
+        """An actor gave a sign of life."""
+
+    def actor_ready(self) -> None:
+        """An actor started, or joined."""
+
+    def actor_acted(self, actor: Actor, action: bytes) -> None:
+        """An actor gave an action."""
+
+    def actor_sent(
+        self, actor: Actor, rewards: Iterable[Reward], messages: Iterable[Message]
+    ) -> None:
+        """An actor sent something to others."""
+
+    def actor_lost(self, actor: Actor, reason: str) -> None:
+        """The trial cannot go on, for want of this actor."""
+
+    def actor_away(self) -> None:
+        """An actor missed something and may come back: the next observation is to be whole."""
+
+    def recall(self, actor: Actor) -> Observation | None:
+        """Ask an actor that came back again for the action that it may not have given.
+
+        Returns:
+            The latest observation; None when the actions have gone out, and the next will come.
+        """
+
+    def actor_done(self) -> None:
+        """An actor has its final data, or will never take it."""
+
+    def crash(self, what: str) -> None:
+        """Something of ours failed."""
+
+
+class Actor(ABC):
+    """One participant of a trial."""
+
+    def __init__(self, index: int, params: ActorParams, stage: Stage, settings: Settings) -> None:
+        """Be neither started nor joined."""
+        self.index = index
+        self.name = params.name
+        self.actor_class = params.actor_class
+        self.params = params
+        self.ready = False
+        """Whether it started or joined."""
+        self.done = False
+        """Whether it has its final data, or will never take it."""
+        self._stage = stage
+        self._settings = settings
+
+    @abstractmethod
+    def start(self, actors: list[TrialActor]) -> None:
+        """Begin to take part."""
+
+    @abstractmethod
+    def deliver(self, period: ActorPeriodData) -> None:
+        """Take the data of a tick, and owe an action."""
+
+    def settle(self) -> None:  # noqa: B027 - only who is waited for cares
+        """Owe no action any more."""
+
+    def heard(self) -> None:
+        """The actor gave a sign of life."""
+        self._stage.heard()
+
+    @abstractmethod
+    def finish(self, period: ActorPeriodData) -> None:
+        """Take the final data."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take nothing any more; what is on its way is given up."""
+
+
+class ServiceActor(Actor):
+    """An agent, which the orchestrator calls."""
+
+    def __init__(
+        self,
+        index: int,
+        params: ActorParams,
+        stage: Stage,
+        settings: Settings,
+        clock: Clock,
+        trial_id: str,
+        links: Links,
+    ) -> None:
+        """Make the port; nothing is called yet."""
+        super().__init__(index, params, stage, settings)
+        self._where = f"actor {params.name!r} at {params.endpoint}"
+        endpoint = parse_endpoint(self._where, params.endpoint)
+        self._port = links.agent(trial_id, params.name, endpoint, self)
+        self._alarm = Alarm(clock, self._late)
+        self._life = Life.IDLE
+        self._final: ActorPeriodData | None = None
+
+    # What the trial asks for.
+
+    def start(self, actors: list[TrialActor]) -> None:
+        """Call OnStart."""
+        request = AgentStartRequest(impl_name=self.params.implementation, actors_in_trial=actors)
+        if self.params.HasField("config"):
+            request.config.CopyFrom(self.params.config)
+        self._life = Life.STARTING
+        self._alarm.set(self._settings.start_timeout)
+        self._port.start(request)
+
+    def deliver(self, period: ActorPeriodData) -> None:
+        """Send the data of a tick."""
+        self._port.deliver(period)
+
+    def finish(self, period: ActorPeriodData) -> None:
+        """Call OnEnd, since nothing else frees an agent's session; but only if there is one."""
+        if self._life is Life.STARTING:
+            self._final = period
+        elif self.ready:
+            self._end(period)
+        else:
+            self.done = True
+
+    def close(self) -> None:
+        """Cancel what is under way; but a start that is late may still end well."""
+        if self._life is not Life.OVER:
+            grace = 0.0 if self.ready else self._settings.close_grace
+            self._life = Life.OVER
+            self.done = True
+            self._alarm.stop()
+            self._port.close(grace)
+
+    # What its port tells.
+
+    def started(self) -> None:
+        """OnStart was answered."""
+        if self._life is not Life.STARTING:
+            return
+        self._alarm.stop()
+        self._life = Life.STARTED
+        self.ready = True
+        self._stage.heard()
+        if self._final is not None:
+            self._end(self._final)
+        else:
+            self._stage.actor_ready()
+
+    def acted(self, reply: AgentActionReply) -> None:
+        """The stream brought an action; what came with it counts as sent before it."""
+        if self._life is Life.STARTED:
+            self._stage.heard()
+            self._stage.actor_sent(self, reply.rewards, reply.messages)
+            self._stage.actor_acted(self, reply.action.content)
+
+    def ended(self) -> None:
+        """OnEnd was answered, or failed."""
+        if self._life is Life.ENDING:
+            self._life = Life.OVER
+            self.done = True
+            self._port.close(self._settings.close_grace)
+            self._stage.actor_done()
+
+    def failed(self, call: str, what: str) -> None:
+        """OnStart failed, or the stream is over."""
+        if self._life in (Life.STARTING, Life.STARTED):
+            self._lose(f"{self._where}: {call}: {what}")
+
+    def crashed(self, what: str) -> None:
+        """The port itself failed."""
+        self._stage.crash(f"{self._where}: {what}")
+
+    def _late(self) -> None:
+        self._lose(f"{self._where}: OnStart: no answer within {self._settings.start_timeout:g} s")
+
+    def _lose(self, reason: str) -> None:
+        self._alarm.stop()
+        self._life = Life.LOST
+        if self._final is not None:
+            self.done = True
+            self._stage.actor_done()
+        else:
+            self._stage.actor_lost(self, reason)
+
+    def _end(self, period: ActorPeriodData) -> None:
+        self._life = Life.ENDING
+        self._port.end(period)

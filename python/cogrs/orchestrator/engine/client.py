@@ -1,0 +1,241 @@
+"""Actors that connect to the orchestrator by themselves: people in browsers, for instance."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cogrs.api.common_pb2 import ActorPeriodData
+from cogrs.api.orchestrator_pb2 import TrialActionReply
+from cogrs.orchestrator.engine.actor import Actor, Stage
+from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.engine.errors import AlreadyExistsError, LateError, PreconditionError
+
+if TYPE_CHECKING:
+    from cogrs.api.common_pb2 import ActorParams, TrialActor
+    from cogrs.api.orchestrator_pb2 import TrialActionRequest
+    from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.ports import ReaderPort
+    from cogrs.orchestrator.engine.settings import Settings
+
+
+class Line:
+    """One stream of a client actor: its reader, and what has passed so far."""
+
+    def __init__(self, reader: ReaderPort) -> None:
+        """Have seen nothing yet."""
+        self.reader = reader
+        self.greeted = False
+        """Whether a request came."""
+        self.observed = False
+        """Whether an observation was sent."""
+
+
+class ClientActor(Actor):
+    """A slot for a client.
+
+    Data for it waits in a queue for whatever stream is there to take it. A client that is lost has
+    a while to come back, by joining under its name or by opening another stream.
+    """
+
+    def __init__(
+        self, index: int, params: ActorParams, stage: Stage, settings: Settings, clock: Clock
+    ) -> None:
+        """Be free."""
+        super().__init__(index, params, stage, settings)
+        self._outbox: deque[TrialActionReply] = deque()
+        self._line: Line | None = None
+        self._away = ""
+        """Why it is being waited for; empty if it is not."""
+        self._owes = False
+        self._finishing = False
+        self._silence = Alarm(clock, self._silent)
+        self._absence = Alarm(clock, self._absent)
+        self._vacancy = Alarm(clock, self._vacant)
+
+    # What the trial asks for.
+
+    def start(self, actors: list[TrialActor]) -> None:
+        """Wait for somebody to join."""
+        del actors  # JoinTrial tells them
+        self._vacancy.set(self._settings.join_timeout)
+
+    def deliver(self, period: ActorPeriodData) -> None:
+        """Queue the data of a tick; an action is owed from now on."""
+        self._owes = True
+        self._expect()
+        self._send(TrialActionReply(data=period))
+
+    def settle(self) -> None:
+        """Owe no action any more."""
+        self._owes = False
+        self._silence.stop()
+
+    def finish(self, period: ActorPeriodData) -> None:
+        """Queue the final data; done at once when there is no stream to take it."""
+        self._finishing = True
+        self._stop()
+        if self.ready:
+            self._send(TrialActionReply(data=period, final_data=True))
+        self.done = self._line is None
+
+    def close(self) -> None:
+        """End the stream."""
+        self.done = True
+        self._stop()
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.reader.close(LateError(f"actor {self.name!r} did not take its final data"))
+
+    # What the client asks for.
+
+    @property
+    def returnable(self) -> bool:
+        """Whether it is away, and may come back."""
+        return bool(self._away)
+
+    def join(self) -> None:
+        """Take the slot, for the first time or again."""
+        if self._away:
+            self._leave("no stream followed JoinTrial")
+        self._vacancy.stop()
+        self.ready = True
+        self._stage.heard()
+        self._stage.actor_ready()
+
+    def open(self, reader: ReaderPort) -> Line:
+        """Open a stream.
+
+        Raises:
+            PreconditionError: Nobody joined, or all is said.
+            AlreadyExistsError: There is another.
+        """
+        if not self.ready:
+            raise PreconditionError(f"actor {self.name!r} did not join")
+        if self._line is not None:
+            raise AlreadyExistsError(f"actor {self.name!r} has a stream already")
+        if self._finishing and not self._outbox:
+            raise PreconditionError(f"actor {self.name!r}: the trial is over")
+        self._line = Line(reader)
+        if not self._finishing:
+            self._return()
+            self._stage.heard()
+        return self._line
+
+    def take(self, line: Line) -> TrialActionReply | None:
+        """Take what is to be sent next, if there is something."""
+        if line is not self._line or not self._outbox:
+            return None
+        reply = self._outbox.popleft()
+        line.observed = line.observed or bool(reply.data.observations)
+        return reply
+
+    def put_back(self, line: Line, reply: TrialActionReply) -> None:
+        """Keep what could not be sent for the next stream."""
+        if line is self._line:
+            self._outbox.appendleft(reply)
+
+    def received(self, line: Line, request: TrialActionRequest) -> None:
+        """The stream brought a request.
+
+        Only a first request without an action is a hand-shake, and only what comes before the
+        stream has sent an observation cannot answer one. Everything else is an action, even if it
+        is empty: a message of defaults has no bytes.
+        """
+        if line is not self._line:
+            return
+        self.heard()
+        handshake = not line.greeted and not request.HasField("action")
+        line.greeted = True
+        if line.observed and not handshake:
+            self._stage.actor_acted(self, request.action.content)
+
+    def heard(self) -> None:
+        """The client gave a sign of life."""
+        if not self._finishing:
+            self._expect()
+            self._stage.heard()
+
+    def hung_up(self, line: Line, why: str) -> None:
+        """The stream is over; it was cancelled, or its connection was lost."""
+        if line is not self._line:
+            return
+        self._line = None
+        if self._finishing:
+            self._finish()
+        else:
+            self._depart(why)
+
+    def finished(self, line: Line) -> None:
+        """The final data was sent."""
+        if line is self._line:
+            self._line = None
+            self._finish()
+
+    def crashed(self, what: str) -> None:
+        """The stream failed, by a fault of ours."""
+        self._stage.crash(f"actor {self.name!r}: {what}")
+
+    # What happens to it.
+
+    def _send(self, reply: TrialActionReply) -> None:
+        self._outbox.append(reply)
+        if self._line is not None:
+            self._line.reader.wake()
+
+    def _expect(self) -> None:
+        if self._owes and not self._away:
+            self._silence.set(self._settings.heartbeat_timeout)
+
+    def _return(self) -> None:
+        """Give a client that is back what it needs to go on."""
+        self._absence.stop()
+        if self._away:
+            self._away = ""
+            self._restore()
+        self._expect()
+
+    def _restore(self) -> None:
+        observation = self._stage.recall(self)
+        if observation is not None:
+            self._owes = True
+            if not any(reply.data.observations for reply in self._outbox):
+                period = ActorPeriodData(observations=[observation])
+                self._outbox.append(TrialActionReply(data=period))
+
+    def _depart(self, why: str) -> None:
+        self._silence.stop()
+        self._leave(why)
+        self._stage.actor_away()
+
+    def _leave(self, why: str) -> None:
+        self._away = why
+        if self._settings.window:
+            self._absence.set(self._settings.window)
+        else:
+            self._absent()
+
+    def _silent(self) -> None:
+        why = f"not heard from within {self._settings.heartbeat_timeout:g} s"
+        line, self._line = self._line, None
+        self._depart(why)
+        if line is not None:
+            line.reader.close(LateError(f"actor {self.name!r}: {why}"))
+
+    def _absent(self) -> None:
+        window = self._settings.window
+        why = f"actor {self.name!r} did not come back within {window:g} s: {self._away}"
+        self._stage.actor_lost(self, why)
+
+    def _vacant(self) -> None:
+        timeout = self._settings.join_timeout
+        why = f"nobody joined as actor {self.name!r} within {timeout:g} s"
+        self._stage.actor_lost(self, why)
+
+    def _stop(self) -> None:
+        for alarm in (self._silence, self._absence, self._vacancy):
+            alarm.stop()
+
+    def _finish(self) -> None:
+        self.done = True
+        self._stage.actor_done()

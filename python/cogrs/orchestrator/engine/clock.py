@@ -1,0 +1,76 @@
+"""Time, as the engine sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Timer(Protocol):
+    """A call that will be made later."""
+
+    def cancel(self) -> object:
+        """Do not make the call."""
+
+
+class Clock(Protocol):
+    """What tells the time and calls back."""
+
+    def now(self) -> float:
+        """Return seconds that never go backwards."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since the Unix epoch."""
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Call back in `delay` seconds, from the outermost level."""
+
+
+class Alarm:
+    """Calls back when it has not been put off for long enough. Putting off costs no timer."""
+
+    def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
+        """Be silent until set."""
+        self._clock = clock
+        self._callback = callback
+        self._due: float | None = None
+        self._timer: Timer | None = None
+        self._wakes = 0.0
+
+    def set(self, delay: float) -> None:
+        """Call back in `delay` seconds, and not when it was to before; 0 stands for never."""
+        if delay <= 0:
+            self.stop()
+            return
+        self._due = self._clock.now() + delay
+        if self._timer is not None and self._wakes > self._due:
+            self._disarm()
+        if self._timer is None:
+            self._arm(delay)
+
+    def stop(self) -> None:
+        """Do not call back."""
+        self._due = None
+        self._disarm()
+
+    def _arm(self, delay: float) -> None:
+        self._wakes = self._clock.now() + delay
+        self._timer = self._clock.call_later(delay, self._wake)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake(self) -> None:
+        self._timer = None
+        if self._due is None:
+            return
+        left = self._due - self._clock.now()
+        if left > 0:
+            self._arm(left)
+            return
+        self._due = None
+        self._callback()

@@ -1,0 +1,52 @@
+"""Where a component is."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+from cogrs.orchestrator.engine.errors import InvalidError
+
+_GRPC = re.compile(r"(?:grpc://)?(?P<target>(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+):(?P<port>\d{1,5}))")
+_LOCAL = re.compile(r"local://(?P<name>[\w.-]+)")
+
+
+class Kind(enum.Enum):
+    """How a component is reached."""
+
+    GRPC = enum.auto()
+    LOCAL = enum.auto()
+    CLIENT = enum.auto()
+
+
+class Endpoint(NamedTuple):
+    """An endpoint, taken apart."""
+
+    kind: Kind
+    target: str
+    """`host:port`, the name of a local component, or nothing."""
+    text: str
+    """As it was given."""
+
+
+def parse_endpoint(what: str, text: str, *, client: bool = False) -> Endpoint:
+    """Take an endpoint apart.
+
+    Args:
+        what: Whose endpoint it is, for the error.
+        text: `grpc://host:port`, `host:port`, `local://name`, or `client`.
+        client: Whether `client` will do.
+
+    Raises:
+        InvalidError: None of these.
+    """
+    if client and text == "client":
+        return Endpoint(Kind.CLIENT, "", text)
+    if match := _LOCAL.fullmatch(text):
+        return Endpoint(Kind.LOCAL, match["name"], text)
+    match = _GRPC.fullmatch(text)
+    if match and 1 <= int(match["port"]) <= 65535:
+        return Endpoint(Kind.GRPC, match["target"], text)
+    known = "'grpc://host:port', 'host:port' or 'local://name'" + (" or 'client'" if client else "")
+    raise InvalidError(f"{what}: expected endpoint {known}, got {text!r}")

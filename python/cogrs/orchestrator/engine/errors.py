@@ -1,0 +1,60 @@
+"""What callers of the orchestrator are refused with, each under the name of its gRPC status."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OrchestratorError(Exception):
+    """A request that cannot be met, told to whoever made it."""
+
+    status: ClassVar[str] = "UNKNOWN"
+    """Name of the gRPC status code."""
+
+
+class NotFoundError(OrchestratorError):
+    """No such trial, or no such actor in it."""
+
+    status = "NOT_FOUND"
+
+
+class InvalidError(OrchestratorError):
+    """The request makes no sense, whatever the state of the trial."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class PreconditionError(OrchestratorError):
+    """The trial or the actor is not in a state for this."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class AlreadyExistsError(OrchestratorError):
+    """The actor has a stream already."""
+
+    status = "ALREADY_EXISTS"
+
+
+class LateError(OrchestratorError):
+    """The actor was not heard from in time."""
+
+    status = "DEADLINE_EXCEEDED"
+
+
+class ExhaustedError(OrchestratorError):
+    """The reader is too slow for what it asked for."""
+
+    status = "RESOURCE_EXHAUSTED"
+
+
+class AbortedError(OrchestratorError):
+    """Something that the request depends on said no."""
+
+    status = "ABORTED"
+
+
+class UnavailableError(OrchestratorError):
+    """Something that the request depends on cannot be reached, or the orchestrator stops."""
+
+    status = "UNAVAILABLE"

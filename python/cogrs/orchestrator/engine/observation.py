@@ -1,0 +1,30 @@
+"""Observation sets: checked, numbered, and taken apart for the actors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cogrs.api.common_pb2 import Observation
+
+if TYPE_CHECKING:
+    from cogrs.api.environment_pb2 import ObservationSet
+
+
+def find_fault(observations: ObservationSet, actors: int) -> str | None:
+    """Return what is wrong with a set for so many actors, or None."""
+    mapped, there = observations.actors_map, len(observations.observations)
+    if len(mapped) != actors:
+        return f"actors_map: expected {actors} entries, got {len(mapped)}"
+    wrong = [index for index in mapped if not 0 <= index < there]
+    if wrong:
+        return f"actors_map: expected indexes of {there} observations, got {wrong[0]}"
+    return None
+
+
+def for_actor(observations: ObservationSet, index: int) -> Observation:
+    """Return the observation of the actor with this index, untouched."""
+    return Observation(
+        tick_id=observations.tick_id,
+        timestamp=observations.timestamp,
+        data=observations.observations[observations.actors_map[index]],
+    )

@@ -1,0 +1,264 @@
+"""What the services offer, without the services."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+from cogrs.api.hooks_pb2 import PreTrialContext
+from cogrs.api.orchestrator_pb2 import (
+    TrialInfo,
+    TrialJoinReply,
+    TrialStartReply,
+    TrialState,
+)
+from cogrs.orchestrator.engine.errors import (
+    AbortedError,
+    InvalidError,
+    OrchestratorError,
+    PreconditionError,
+    UnavailableError,
+)
+from cogrs.orchestrator.engine.params import actors_in_trial, check_params, merge_params
+from cogrs.orchestrator.engine.registry import Registry
+from cogrs.orchestrator.engine.slots import (
+    actor_named,
+    client_named,
+    slot_anywhere,
+    slot_by_class,
+    slot_by_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from cogrs.api.common_pb2 import Message, Reward, TrialParams
+    from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
+    from cogrs.orchestrator.engine.actor import Actor
+    from cogrs.orchestrator.engine.client import ClientActor
+    from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.ports import Links, ReaderPort
+    from cogrs.orchestrator.engine.registry import Watcher
+    from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.engine.state import State
+    from cogrs.orchestrator.engine.trial import Trial
+
+_STOPS = "the orchestrator stops"
+
+
+class Hook(Protocol):
+    """What may change the parameters of a trial before it starts."""
+
+    async def pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
+        """Return the parameters as they are to be.
+
+        Raises:
+            AbortedError: The hook said no.
+            UnavailableError: It cannot be reached.
+        """
+
+
+class Orchestrator:
+    """Starts, finds, joins and ends trials."""
+
+    def __init__(
+        self,
+        defaults: TrialParams,
+        settings: Settings,
+        clock: Clock,
+        links: Links,
+        *,
+        hooks: Sequence[Hook] = (),
+        classes: Collection[str] | None = None,
+        exclude: Collection[str] = (),
+    ) -> None:
+        """Have no trials.
+
+        Args:
+            defaults: Parameters of a trial about which nothing else is said.
+            settings: Durations and limits.
+            clock: Time.
+            links: Reaches components.
+            hooks: Asked in this order.
+            classes: Declared actor classes; None allows any.
+            exclude: Fields of samples that the data log is not told.
+        """
+        self._defaults = defaults
+        self._links = links
+        self._hooks = hooks
+        self._classes = classes
+        self._exclude = exclude
+        self._stopping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._trials = Registry(settings, clock, self._check_idle)
+
+    # What controllers ask for.
+
+    async def start(self, request: TrialStartRequest) -> TrialStartReply:
+        """Start a trial; only hooks are waited for.
+
+        Raises:
+            InvalidError: Its parameters are no good.
+            AbortedError: A hook said no, or the trial was ended meanwhile.
+            UnavailableError: A hook cannot be reached, or the orchestrator stops.
+        """
+        if self._stopping:
+            raise UnavailableError(_STOPS)
+        self._idle.clear()
+        trial = self._trials.open(str(uuid.uuid4()), request.user_id)
+        try:
+            params = await self._prepare(trial, merge_params(self._defaults, request))
+            trial.accept(params, self._links, self._exclude)
+        except OrchestratorError as error:
+            trial.end(f"StartTrial: {error}")
+            raise
+        except BaseException as error:
+            trial.end(f"StartTrial: {type(error).__name__}")
+            raise
+        return TrialStartReply(trial_id=trial.id, actors_in_trial=actors_in_trial(params))
+
+    async def _prepare(self, trial: Trial, params: TrialParams) -> TrialParams:
+        for hook in self._hooks:
+            context = PreTrialContext(params=params, user_id=trial.user_id)
+            params = (await hook.pre_trial(trial.id, context)).params
+            if trial.over:
+                raise AbortedError(f"trial {trial.id} was ended before it started")
+        check_params(params, self._classes, self._links.check)
+        return params
+
+    def terminate(self, trial_id: str) -> None:
+        """Ask for the end of a trial; one that ends already is left alone.
+
+        Raises:
+            NotFoundError: No such trial.
+        """
+        self._trials.get(trial_id).end("TerminateTrial was called")
+
+    def info(self, trial_id: str | None, *, observation: bool = False) -> list[TrialInfo]:
+        """Tell about one trial, or about all.
+
+        Raises:
+            NotFoundError: No such trial.
+        """
+        trials = self._trials if trial_id is None else [self._trials.get(trial_id)]
+        return [_info(trial, observation=observation) for trial in trials]
+
+    def watch(self, reader: ReaderPort, states: Collection[State]) -> Watcher:
+        """Tell of all trials as they are, and then of every change.
+
+        Raises:
+            UnavailableError: The orchestrator stops.
+        """
+        if self._stopping:
+            raise UnavailableError(_STOPS)
+        return self._trials.watch(reader, states)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell no more."""
+        self._trials.unwatch(watcher)
+
+    # What client actors ask for.
+
+    def join(self, request: TrialJoinRequest) -> TrialJoinReply:
+        """Give a client a slot.
+
+        Raises:
+            OrchestratorError: As the functions of `slots`.
+        """
+        trial, actor = self._slot(request)
+        actor.join()
+        reply = TrialJoinReply(
+            actor_name=actor.name,
+            trial_id=trial.id,
+            actors_in_trial=actors_in_trial(trial.params),
+        )
+        if actor.params.HasField("config"):
+            reply.config.CopyFrom(actor.params.config)
+        return reply
+
+    def _slot(self, request: TrialJoinRequest) -> tuple[Trial, ClientActor]:
+        name, actor_class = request.actor_name, request.actor_class
+        by_name = request.WhichOneof("slot_selection") == "actor_name"
+        if not (name if by_name else actor_class):
+            raise InvalidError("slot_selection: expected actor_name or actor_class, got neither")
+        if request.trial_id:
+            trial = self._trials.get(request.trial_id)
+            by = slot_by_name(trial, name) if by_name else slot_by_class(trial, actor_class)
+            return trial, by
+        if by_name:
+            return slot_anywhere(self._trials, name=name)
+        if self._classes is not None and actor_class not in self._classes:
+            raise InvalidError(f"actor_class: no class {actor_class!r} is declared")
+        return slot_anywhere(self._trials, actor_class=actor_class)
+
+    def client(self, trial_id: str, name: str) -> ClientActor:
+        """Return the slot of a client.
+
+        Raises:
+            OrchestratorError: As `client_named`, or no such trial.
+        """
+        return client_named(self._trials.get(trial_id), name)
+
+    def heartbeat(self, trial_id: str, name: str) -> None:
+        """Take a sign of life.
+
+        Raises:
+            OrchestratorError: As `client`, or nobody joined as this actor.
+        """
+        actor = self.client(trial_id, name)
+        if not actor.ready:
+            raise PreconditionError(f"actor {name!r} did not join")
+        actor.heard()
+
+    def send(
+        self,
+        trial_id: str,
+        name: str,
+        rewards: Iterable[Reward] = (),
+        messages: Iterable[Message] = (),
+    ) -> None:
+        """Take rewards and messages of an actor.
+
+        Raises:
+            OrchestratorError: As `actor_named`, or no such trial, or it has ended.
+        """
+        trial = self._trials.get(trial_id)
+        if trial.over:
+            raise PreconditionError(f"trial {trial_id!r} is over")
+        actor: Actor = actor_named(trial, name)
+        actor.heard()
+        trial.actor_sent(actor, rewards, messages)
+
+    # The end of it all.
+
+    def begin_stop(self) -> None:
+        """Start no more trials, and end those that there are."""
+        self._stopping = True
+        for trial in self._trials.running():
+            trial.end(_STOPS)
+
+    async def wait_idle(self) -> None:
+        """Wait until all trials have ended."""
+        await self._idle.wait()
+
+    def force_stop(self) -> None:
+        """Wait for environments no more; when called again, not for actors either."""
+        for trial in self._trials.running():
+            trial.end(_STOPS, forced=True)
+
+    def finish_stop(self) -> None:
+        """Tell those who watch."""
+        self._trials.close(UnavailableError(_STOPS))
+
+    def _check_idle(self) -> None:
+        if not self._trials.running():
+            self._idle.set()
+
+
+def _info(trial: Trial, *, observation: bool) -> TrialInfo:
+    info = TrialInfo(trial_id=trial.id, state=TrialState.Value(trial.state.name))
+    if observation and trial.latest is not None:
+        info.latest_observation.CopyFrom(trial.latest)
+    return info

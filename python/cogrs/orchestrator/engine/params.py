@@ -1,0 +1,73 @@
+"""Parameters of a trial: put together, and checked before anything is started with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cogrs.api.common_pb2 import TrialActor, TrialParams
+from cogrs.orchestrator.engine.endpoint import Endpoint, parse_endpoint
+from cogrs.orchestrator.engine.errors import InvalidError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from cogrs.api.orchestrator_pb2 import TrialStartRequest
+
+ENVIRONMENT = "env"
+"""The name by which rewards and messages know the environment."""
+
+
+def merge_params(defaults: TrialParams, request: TrialStartRequest) -> TrialParams:
+    """Return the defaults with the request's config, if it has one: an empty one is one too."""
+    params = TrialParams()
+    params.CopyFrom(defaults)
+    if request.HasField("config"):
+        params.trial_config.CopyFrom(request.config)
+    return params
+
+
+def check_params(
+    params: TrialParams,
+    classes: Collection[str] | None,
+    check_endpoint: Callable[[str, Endpoint], None],
+) -> None:
+    """Refuse parameters that no trial can run with.
+
+    Args:
+        params: As the last hook left them.
+        classes: The actor classes that were declared; None if none were, and any will do.
+        check_endpoint: Refuses endpoints that are well formed, but lead nowhere.
+
+    Raises:
+        InvalidError: Says which parameter, what was expected and what came.
+    """
+    if not params.environment.endpoint:
+        raise InvalidError("environment: expected an endpoint, got none")
+    where = parse_endpoint("environment", params.environment.endpoint)
+    check_endpoint("environment", where)
+    if not params.actors:
+        raise InvalidError("actors: expected at least one, got none")
+    seen: set[str] = set()
+    for actor in params.actors:
+        _check_name(actor.name, seen)
+        seen.add(actor.name)
+        what = f"actor {actor.name!r}"
+        if classes is not None and actor.actor_class not in classes:
+            known = ", ".join(sorted(classes))
+            raise InvalidError(f"{what}: expected a class of {known}; got {actor.actor_class!r}")
+        check_endpoint(what, parse_endpoint(what, actor.endpoint, client=True))
+
+
+def _check_name(name: str, seen: set[str]) -> None:
+    # Names travel as metadata: ASCII, and spaces at the ends would be cut off on the way.
+    if not name or name != name.strip() or not (name.isascii() and name.isprintable()):
+        raise InvalidError(f"actor name: expected printable ASCII, got {name!r}")
+    if name == ENVIRONMENT:
+        raise InvalidError(f"actor name: {name!r} stands for the environment")
+    if name in seen:
+        raise InvalidError(f"actor name: {name!r} is there twice")
+
+
+def actors_in_trial(params: TrialParams) -> list[TrialActor]:
+    """Return the list of actors that everybody in the trial is given, in order."""
+    return [TrialActor(actor_class=actor.actor_class, name=actor.name) for actor in params.actors]

@@ -1,0 +1,139 @@
+"""What the engine asks of the world, and how the world answers.
+
+A port returns at once, never raises, and never calls back from within a call: what came of it
+arrives later, as an event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cogrs.api.agent_pb2 import AgentActionReply, AgentStartRequest
+    from cogrs.api.common_pb2 import ActorPeriodData, Message, TrialParams
+    from cogrs.api.datalog_pb2 import DatalogSample
+    from cogrs.api.environment_pb2 import (
+        EnvActionReply,
+        EnvActionRequest,
+        EnvStartReply,
+        EnvStartRequest,
+    )
+    from cogrs.orchestrator.engine.endpoint import Endpoint
+    from cogrs.orchestrator.engine.errors import OrchestratorError
+
+
+class EnvironmentPort(Protocol):
+    """Reaches the environment of one trial; calls take effect in their order."""
+
+    def start(self, request: EnvStartRequest) -> None:
+        """Call OnStart, and open the stream of actions when it was answered."""
+
+    def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        """Pass on messages by OnMessage, then actions on the stream."""
+
+    def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        """Pass on messages by OnMessage, then call OnEnd."""
+
+    def close(self, grace: float) -> None:
+        """Half-close the stream, and cancel what is left after so many seconds."""
+
+
+class EnvironmentEvents(Protocol):
+    """What comes of the calls to an environment."""
+
+    def started(self, reply: EnvStartReply) -> None:
+        """OnStart was answered."""
+
+    def replied(self, reply: EnvActionReply) -> None:
+        """The stream brought a reply."""
+
+    def ended(self, reply: EnvActionReply) -> None:
+        """OnEnd was answered."""
+
+    def failed(self, call: str, what: str) -> None:
+        """A call failed, or the stream is over. Failures of OnMessage are only logged."""
+
+    def crashed(self, what: str) -> None:
+        """The port itself failed."""
+
+
+class AgentPort(Protocol):
+    """Reaches one agent in one trial; calls take effect in their order."""
+
+    def start(self, request: AgentStartRequest) -> None:
+        """Call OnStart, and open the stream of observations when it was answered."""
+
+    def deliver(self, period: ActorPeriodData) -> None:
+        """Call OnReward for each reward and OnMessage for all messages, then send observations."""
+
+    def end(self, period: ActorPeriodData) -> None:
+        """Call OnEnd; `close` follows."""
+
+    def close(self, grace: float) -> None:
+        """Half-close the stream, and cancel what is left after so many seconds."""
+
+
+class AgentEvents(Protocol):
+    """What comes of the calls to an agent."""
+
+    def started(self) -> None:
+        """OnStart was answered."""
+
+    def acted(self, reply: AgentActionReply) -> None:
+        """The stream brought an action."""
+
+    def ended(self) -> None:
+        """OnEnd was answered, or failed."""
+
+    def failed(self, call: str, what: str) -> None:
+        """OnStart failed, or the stream is over. Failures of other calls are only logged."""
+
+    def crashed(self, what: str) -> None:
+        """The port itself failed."""
+
+
+class ReaderPort(Protocol):
+    """Reaches whoever reads a client's stream, or watches trials."""
+
+    def wake(self) -> None:
+        """There is something to take."""
+
+    def close(self, error: OrchestratorError) -> None:
+        """End the stream with this error."""
+
+
+class LogPort(Protocol):
+    """Reaches the data log of one trial; what it cannot take is its own affair."""
+
+    def params(self, params: TrialParams) -> None:
+        """Open the stream."""
+
+    def sample(self, sample: DatalogSample) -> None:
+        """Send a sample."""
+
+    def close(self) -> None:
+        """End the stream, if it was opened."""
+
+
+class Links(Protocol):
+    """Makes the ports of a trial."""
+
+    def check(self, what: str, endpoint: Endpoint) -> None:
+        """Refuse an endpoint that leads nowhere.
+
+        Raises:
+            InvalidError: It does.
+        """
+
+    def environment(
+        self, trial_id: str, endpoint: Endpoint, events: EnvironmentEvents
+    ) -> EnvironmentPort:
+        """Return a port to an environment."""
+
+    def agent(self, trial_id: str, name: str, endpoint: Endpoint, events: AgentEvents) -> AgentPort:
+        """Return a port to an agent."""
+
+    def log(self, trial_id: str) -> LogPort | None:
+        """Return a port to the data log, if there is one."""

@@ -1,0 +1,62 @@
+"""Everything that the parties of one trial send each other, but observations and actions."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cogrs.api.common_pb2 import ActorPeriodData, Message, Reward
+from cogrs.orchestrator.engine.mailbox import Mailbox
+from cogrs.orchestrator.engine.params import ENVIRONMENT
+from cogrs.orchestrator.engine.rewards import LATEST, RewardBook
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+
+class Post:
+    """Takes rewards and messages, drops what cannot be delivered and says so, and hands out."""
+
+    def __init__(self, trial_id: str, actors: Iterable[str], counts: Counter[str]) -> None:
+        """Know the names of the actors, and what to count dropped things in."""
+        self._trial_id = trial_id
+        self._actors = frozenset(actors)
+        self._counts = counts
+        self._rewards = RewardBook()
+        self._messages = Mailbox()
+
+    def add_rewards(self, sender: str, rewards: Iterable[Reward]) -> None:
+        """Take rewards of one sender."""
+        for reward in rewards:
+            if reward.receiver_name not in self._actors:
+                self._drop("reward", sender, f"unknown receiver {reward.receiver_name!r}")
+            elif not reward.sources:
+                self._drop("reward", sender, "no sources")
+            elif reward.tick_id < LATEST:
+                self._drop("reward", sender, f"tick {reward.tick_id}")
+            else:
+                self._rewards.add(sender, reward)
+
+    def add_messages(self, sender: str, messages: Iterable[Message]) -> None:
+        """Take messages of one sender."""
+        for message in messages:
+            if message.receiver_name == ENVIRONMENT or message.receiver_name in self._actors:
+                self._messages.add(sender, message)
+            else:
+                self._drop("message", sender, f"unknown receiver {message.receiver_name!r}")
+
+    def period(self, actor: str, tick: int, *, final: bool = False) -> ActorPeriodData:
+        """Take what goes to an actor with a tick; observations are for the caller to add."""
+        rewards = self._rewards.take(actor, tick, everything=final)
+        return ActorPeriodData(rewards=rewards, messages=self._messages.take(actor, tick))
+
+    def environment_messages(self, tick: int) -> list[Message]:
+        """Take the messages for the environment."""
+        return self._messages.take(ENVIRONMENT, tick)
+
+    def _drop(self, what: str, sender: str, why: str) -> None:
+        self._counts[f"dropped {what}s"] += 1
+        _logger.warning("trial %s: %s from %r dropped: %s", self._trial_id, what, sender, why)

@@ -1,0 +1,63 @@
+"""Every duration and limit of the orchestrator, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Durations in seconds, and limits. A timeout of 0 stands for no limit."""
+
+    start_timeout: float = 60.0
+    """For an environment's or agent's OnStart."""
+    join_timeout: float = 300.0
+    """For somebody to join each client slot."""
+    heartbeat_timeout: float = 30.0
+    """For a client that owes an action to be heard from."""
+    reconnect_window: float | None = None
+    """For a client that was lost to return; None takes heartbeat_timeout, or 30 where that is 0."""
+    hook_timeout: float = 30.0
+    """For each pre-trial hook."""
+    end_timeout: float = 60.0
+    """For the environment, once the end of a trial was requested."""
+    final_timeout: float = 10.0
+    """For actors to take their final data."""
+    close_grace: float = 5.0
+    """For a component to end its stream by itself, before the stream is cancelled."""
+    call_timeout: float = 10.0
+    """For each OnReward and OnMessage, and for a data log to take the rest at the end."""
+    retention: float = 10.0
+    """For which ended trials stay listed."""
+    max_message: int = 512 * 1024 * 1024
+    """Bytes of the largest message, either way, on every channel and server."""
+    watch_backlog: int = 10_000
+    """Changes of state that wait for a slow watcher before it is dropped."""
+    log_backlog: int = 10_000
+    """Samples that wait for a slow data log before the trial's log is stopped."""
+    log_backlog_bytes: int = 256 * 1024 * 1024
+    """Bytes of such samples."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no duration or limit.
+
+        Raises:
+            TypeError: A value that is no number.
+            ValueError: A negative one, or a limit below 1.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = field.type == "int"
+            if value is None and field.name == "reconnect_window":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise TypeError(f"{field.name}: expected a number, got {type(value).__name__}")
+            if not value >= whole:
+                raise ValueError(f"{field.name}: expected at least {int(whole)}, got {value}")
+
+    @property
+    def window(self) -> float:
+        """Seconds for which the slot of a lost client is kept."""
+        if self.reconnect_window is None:
+            return self.heartbeat_timeout or 30.0
+        return self.reconnect_window

@@ -1,0 +1,401 @@
+"""One trial, from its first parameter to its last reward."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cogrs.api.environment_pb2 import ActionSet, EnvActionRequest, ObservationSet
+from cogrs.orchestrator.engine import observation
+from cogrs.orchestrator.engine.actor import ServiceActor
+from cogrs.orchestrator.engine.client import ClientActor
+from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.engine.environment import Environment, Life
+from cogrs.orchestrator.engine.gathering import Gathering
+from cogrs.orchestrator.engine.journal import Journal
+from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
+from cogrs.orchestrator.engine.post import Post
+from cogrs.orchestrator.engine.state import State, check_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from cogrs.api.common_pb2 import ActorPeriodData, Message, Observation, Reward, TrialParams
+    from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
+    from cogrs.orchestrator.engine.actor import Actor
+    from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.ports import Links
+    from cogrs.orchestrator.engine.settings import Settings
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+
+class _Phase(enum.Enum):
+    """Whose move it is."""
+
+    STARTING = enum.auto()
+    """Components start, clients join."""
+    ACTORS = enum.auto()
+    """Actors have an observation to answer."""
+    ENVIRONMENT = enum.auto()
+    """The environment has actions to answer."""
+    ENDING = enum.auto()
+    """The environment has its last actions."""
+    FINAL = enum.auto()
+    """Actors take their final data, or have it."""
+
+
+class Trial:
+    """The rules of a trial. Events come in by the methods named after who they come from."""
+
+    def __init__(
+        self,
+        trial_id: str,
+        user_id: str,
+        settings: Settings,
+        clock: Clock,
+        report: Callable[[Trial], None],
+    ) -> None:
+        """Be known, before there are parameters.
+
+        Args:
+            trial_id: Its id.
+            user_id: Who starts it.
+            settings: Durations.
+            clock: Time.
+            report: Told of each change of state.
+        """
+        self.id = trial_id
+        self.user_id = user_id
+        self.state = State.INITIALIZING
+        self.actors: tuple[Actor, ...] = ()
+        self.latest: ObservationSet | None = None
+        self.end_reason = ""
+        self.counts: Counter[str] = Counter()
+        """What was dropped."""
+        self._settings = settings
+        self._clock = clock
+        self._report = report
+        self._idle = Alarm(clock, self._inactive)
+        self._deadline = Alarm(clock, self._too_late)
+        self._phase = _Phase.STARTING
+        self._tick = -1
+        self._exchanges = 0
+        self._snapshot = False
+        self._early: list[EnvActionReply] = []
+
+    # The start.
+
+    def accept(self, params: TrialParams, links: Links, exclude: Collection[str] = ()) -> None:
+        """Take the parameters, and start everything at once.
+
+        Args:
+            params: Checked ones.
+            links: Makes the ports.
+            exclude: Fields that the data log is not told.
+        """
+        self.params = params
+        self._environment = Environment(self.id, params, self, links, self._clock)
+        self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
+        names = [actor.name for actor in self.actors]
+        self._post = Post(self.id, names, self.counts)
+        self._gathering = Gathering(len(names))
+        self._journal = Journal(links.log(self.id), self.user_id, exclude)
+        self._enter(State.PENDING)
+        self.heard()
+        self._environment.start(self._settings)
+        for actor in self.actors:
+            actor.start(actors_in_trial(params))
+
+    def _make_actor(self, index: int, links: Links) -> Actor:
+        params = self.params.actors[index]
+        if params.endpoint == "client":
+            return ClientActor(index, params, self, self._settings, self._clock)
+        return ServiceActor(index, params, self, self._settings, self._clock, self.id, links)
+
+    def environment_started(self, reply: EnvStartReply) -> None:
+        """OnStart was answered."""
+        self.heard()
+        if self.state is State.TERMINATING:
+            self._ask_end()
+            return
+        fault = "no observation set"
+        if reply.HasField("observation_set"):
+            fault = observation.find_fault(reply.observation_set, len(self.actors)) or ""
+        if fault:
+            self.end(f"environment: OnStart: {fault}")
+            return
+        self.latest = reply.observation_set
+        self._run()
+
+    def actor_ready(self) -> None:
+        """An agent started, or a client joined."""
+        self._run()
+
+    def _run(self) -> None:
+        waiting = self.latest is None or not all(actor.ready for actor in self.actors)
+        if self.state is not State.PENDING or waiting:
+            return
+        assert self.latest is not None
+        self._enter(State.RUNNING)
+        self.heard()
+        self._journal.open(self.params)
+        self._dispatch(self.latest)
+        early, self._early = self._early, []
+        for reply in early:
+            self._environment.replied(reply)
+
+    # The tick.
+
+    def environment_replied(self, reply: EnvActionReply) -> None:
+        """The environment made a step, asked or not."""
+        self.heard()
+        if reply.final_update:
+            self.end("environment: final update", ask=False)
+            for missed in self._early:
+                self._register(missed)
+            self._conclude(reply)
+        elif self._phase is _Phase.ENDING:
+            # Its observations are overtaken by those that OnEnd will bring.
+            self._register(reply)
+        elif self._phase is _Phase.STARTING:
+            self._early.append(reply)
+        elif fault := self._fault_of(reply):
+            self._fail(f"environment: reply: {fault}")
+        else:
+            self._register(reply)
+            self._dispatch(reply.observation_set)
+            if self.state is State.TERMINATING:
+                self._ask_end()
+
+    def _fault_of(self, reply: EnvActionReply) -> str | None:
+        if not reply.HasField("observation_set"):
+            return "no observation set, and no final update"
+        return observation.find_fault(reply.observation_set, len(self.actors))
+
+    def _fail(self, reason: str) -> None:
+        # What the environment was to answer has been answered, if not well.
+        self._phase = _Phase.ACTORS
+        if self.state is State.TERMINATING:
+            self._ask_end()
+        else:
+            self.end(reason)
+
+    def _register(self, reply: EnvActionReply) -> None:
+        self._post.add_rewards(ENVIRONMENT, reply.rewards)
+        self._post.add_messages(ENVIRONMENT, reply.messages)
+
+    def _dispatch(self, observations: ObservationSet) -> None:
+        """Send an observation set, and what is due with it, to all actors."""
+        self._stamp(observations)
+        periods = self._periods(final=False)
+        self._journal.turn(observations, periods)
+        self._phase = _Phase.ACTORS
+        self._gathering.open()
+        for actor, period in zip(self.actors, periods, strict=True):
+            period.observations.append(observation.for_actor(observations, actor.index))
+            actor.deliver(period)
+
+    def _stamp(self, observations: ObservationSet, *, final: bool = False) -> None:
+        """Give a set its number, and a time if it has none."""
+        self._tick += 1
+        told = observations.tick_id
+        if told not in (0, self._tick) and not (final and told == self._tick - 1):
+            self.counts["wrong ticks"] += 1
+            if self.counts["wrong ticks"] == 1:
+                what = "trial %s: environment: expected tick %d, got %d; the orchestrator counts"
+                _logger.warning(what, self.id, self._tick, told)
+        observations.tick_id = self._tick
+        observations.timestamp = observations.timestamp or self._clock.wall_ns()
+        self.latest = observations
+
+    def _periods(self, *, final: bool) -> list[ActorPeriodData]:
+        return [self._post.period(actor.name, self._tick, final=final) for actor in self.actors]
+
+    def actor_acted(self, actor: Actor, action: bytes) -> None:
+        """An actor gave an action; the first of a tick counts."""
+        if self._phase is _Phase.FINAL or not self._gathering.put(actor.index, action):
+            self.counts["extra actions"] += 1
+            return
+        actor.settle()
+        if self._gathering.complete:
+            self._step()
+
+    def _step(self) -> None:
+        """Send the actions to the environment."""
+        limit = self.params.max_steps
+        if limit and self._exchanges == limit:
+            self.end(f"max_steps: {limit} steps are done")
+            return
+        self._phase = _Phase.ENVIRONMENT
+        self._exchanges += 1
+        self._environment.act(*self._answer())
+
+    def _answer(self) -> tuple[list[Message], EnvActionRequest]:
+        actions = self._gathering.close() if self.actors else []
+        for actor in self.actors:
+            actor.settle()
+        messages = self._post.environment_messages(max(self._tick, 0))
+        self._journal.answer(actions, messages)
+        snapshot, self._snapshot = self._snapshot, False
+        request = EnvActionRequest(
+            action_set=ActionSet(actions=actions), reply_with_snapshot=snapshot
+        )
+        return messages, request
+
+    # What actors do besides.
+
+    def heard(self) -> None:
+        """Somebody gave a sign of life."""
+        if self.state in (State.PENDING, State.RUNNING):
+            self._idle.set(self.params.max_inactivity)
+
+    def actor_sent(
+        self, actor: Actor, rewards: Iterable[Reward], messages: Iterable[Message]
+    ) -> None:
+        """An actor sent rewards and messages, which wait for the next dispatch."""
+        self._post.add_rewards(actor.name, rewards)
+        self._post.add_messages(actor.name, messages)
+
+    def actor_away(self) -> None:
+        """An actor may have missed observations."""
+        self._snapshot = True
+
+    def recall(self, actor: Actor) -> Observation | None:
+        """Ask an actor that is back again; see `Stage`."""
+        if self._phase is not _Phase.ACTORS or self.latest is None:
+            return None
+        self._gathering.take_back(actor.index)
+        return observation.for_actor(self.latest, actor.index)
+
+    # The end.
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can be sent to anybody any more."""
+        return self._phase is _Phase.FINAL or self.state is State.ENDED
+
+    def actor_lost(self, actor: Actor, reason: str) -> None:
+        """An actor failed, or is gone for good."""
+        del actor  # the reason names it
+        self.end(reason)
+
+    def environment_lost(self, reason: str) -> None:
+        """The environment failed, or is gone: there is nobody to ask for the end."""
+        self.end(reason, ask=False)
+        if not self.over:
+            self._hand_over(None)
+
+    def crash(self, what: str) -> None:
+        """Something of ours failed."""
+        self.end(f"internal error: {what}", forced=True)
+
+    def end(self, reason: str, *, ask: bool = True, forced: bool = False) -> None:
+        """End the trial; what is said first is its reason.
+
+        Args:
+            reason: Why.
+            ask: Ask the environment for its last data.
+            forced: Do not wait for the environment; nor, when actors have been given their final
+                data already, for them.
+        """
+        if self.state < State.TERMINATING:
+            self.end_reason = reason
+            _logger.info("trial %s ends: %s", self.id, reason)
+            initializing = self.state is State.INITIALIZING
+            self._idle.stop()
+            self._enter(State.TERMINATING)
+            if initializing:
+                self._enter(State.ENDED)
+            elif ask and not forced:
+                self._end_softly()
+        if forced and self.state is State.TERMINATING:
+            self._force()
+
+    def _end_softly(self) -> None:
+        self._deadline.set(self._settings.end_timeout)
+        if self._environment.life is Life.STARTED and self._phase is not _Phase.ENVIRONMENT:
+            self._ask_end()
+
+    def _ask_end(self) -> None:
+        """Send the environment its last actions."""
+        self._phase = _Phase.ENDING
+        self._deadline.set(self._settings.end_timeout)
+        self._environment.end(*self._answer())
+
+    def environment_ended(self, reply: EnvActionReply) -> None:
+        """OnEnd was answered."""
+        self._conclude(reply)
+
+    def _conclude(self, reply: EnvActionReply) -> None:
+        """Pass on the last reply of the environment."""
+        self._register(reply)
+        observations = reply.observation_set if reply.HasField("observation_set") else None
+        fault = observation.find_fault(reply.observation_set, len(self.actors))
+        if observations is not None and fault:
+            _logger.warning("trial %s: environment: last observations: %s", self.id, fault)
+            observations = None
+        self._hand_over(observations, replied=True)
+
+    def _force(self) -> None:
+        if self._phase is _Phase.FINAL:
+            self._close()
+            return
+        if self._environment.life is Life.STARTED:
+            # Nobody waits for its answer, but its session is to be freed.
+            self._environment.end(*self._answer())
+        self._hand_over(None)
+
+    def _hand_over(self, observations: ObservationSet | None, *, replied: bool = False) -> None:
+        """Give all actors their final data."""
+        self._phase = _Phase.FINAL
+        if observations is not None:
+            self._stamp(observations, final=True)
+        else:
+            self._tick += 1
+        periods = self._periods(final=True)
+        if replied:
+            self._journal.turn(observations, periods)
+        self._journal.close(self.end_reason, () if replied else periods)
+        self._environment.close(self._settings.close_grace)
+        self._deadline.set(self._settings.final_timeout)
+        for actor, period in zip(self.actors, periods, strict=True):
+            if observations is not None:
+                period.observations.append(observation.for_actor(observations, actor.index))
+            actor.finish(period)
+        self.actor_done()
+
+    def actor_done(self) -> None:
+        """An actor has its final data, or will never take it."""
+        if self.state is State.TERMINATING and all(actor.done for actor in self.actors):
+            self._close()
+
+    def _too_late(self) -> None:
+        if self._phase is _Phase.FINAL:
+            waiting = [actor.name for actor in self.actors if not actor.done]
+            _logger.warning("trial %s: no answer to the final data from %s", self.id, waiting)
+            self._close()
+        else:
+            what = "trial %s: environment: no last data within %g s"
+            _logger.warning(what, self.id, self._settings.end_timeout)
+            self._force()
+
+    def _close(self) -> None:
+        self._deadline.stop()
+        for actor in self.actors:
+            actor.close()
+        self._environment.close(self._settings.close_grace)
+        if self.counts:
+            _logger.info("trial %s: %s", self.id, dict(self.counts))
+        self._enter(State.ENDED)
+
+    def _inactive(self) -> None:
+        why = f"max_inactivity: nothing was received for {self.params.max_inactivity} s"
+        self.end(why, forced=self.state is State.PENDING)
+
+    def _enter(self, state: State) -> None:
+        check_step(self.state, state)
+        self.state = state
+        self._report(self)

@@ -1,0 +1,84 @@
+"""The port to an agent."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cogrs.api.agent_pb2 import (
+    AgentEndRequest,
+    AgentMessageRequest,
+    AgentObservationRequest,
+    AgentRewardRequest,
+)
+from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.tasks import describe
+
+if TYPE_CHECKING:
+    from cogrs.api.agent_pb2 import AgentStartRequest
+    from cogrs.api.common_pb2 import ActorPeriodData
+    from cogrs.orchestrator.engine.ports import AgentEvents
+    from cogrs.orchestrator.links.component import AgentComponent
+    from cogrs.orchestrator.links.link import Bond
+
+
+class AgentLink(Link[AgentObservationRequest]):
+    """An `AgentPort` to a component."""
+
+    def __init__(
+        self, trial_id: str, name: str, component: AgentComponent, events: AgentEvents, bond: Bond
+    ) -> None:
+        """Be ready to call.
+
+        Args:
+            trial_id: In which trial.
+            name: The name of the actor.
+            component: What is called.
+            events: Told what comes of it.
+            bond: What to work with.
+        """
+        super().__init__(f"trial {trial_id}: actor {name!r}", bond, events.crashed)
+        self._whom = (trial_id, name)
+        self._component = component
+        self._events = events
+
+    def start(self, request: AgentStartRequest) -> None:
+        """Call OnStart, and open the stream of observations when it was answered."""
+        self._courier.do(partial(self._start, request))
+
+    def deliver(self, period: ActorPeriodData) -> None:
+        """Call OnReward for each reward and OnMessage for all messages, then send observations."""
+        self._courier.do(partial(self._deliver, period))
+
+    def end(self, period: ActorPeriodData) -> None:
+        """Call OnEnd; `close` follows."""
+        self._courier.do(partial(self._end, period))
+
+    async def _start(self, request: AgentStartRequest) -> None:
+        try:
+            await self._component.on_start(*self._whom, request)
+        except Exception as error:
+            self._events.failed("OnStart", describe(error))
+            return
+        if self._closing:
+            # Too late for the trial, but nothing else frees the session.
+            await self._tell("OnEnd", self._component.on_end(*self._whom, AgentEndRequest()))
+            return
+        replies = self._component.on_observation(*self._whom, aiter(self._requests))
+        self._read(replies, self._events.acted, partial(self._events.failed, "OnObservation"))
+        self._events.started()
+
+    async def _deliver(self, period: ActorPeriodData) -> None:
+        for reward in period.rewards:
+            told = self._component.on_reward(*self._whom, AgentRewardRequest(reward=reward))
+            await self._tell("OnReward", told)
+        if period.messages:
+            messages = AgentMessageRequest(messages=period.messages)
+            await self._tell("OnMessage", self._component.on_message(*self._whom, messages))
+        for observation in period.observations:
+            self._requests.put(AgentObservationRequest(observation=observation))
+
+    async def _end(self, period: ActorPeriodData) -> None:
+        request = AgentEndRequest(final_data=period)
+        await self._tell("OnEnd", self._component.on_end(*self._whom, request))
+        self._events.ended()

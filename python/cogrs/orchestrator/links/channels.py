@@ -1,0 +1,67 @@
+"""gRPC channels: one an endpoint, shared by all trials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+if TYPE_CHECKING:
+    from cogrs.orchestrator.links.tasks import Tasks
+
+_MOST_IDLE = 64
+"""Channels that are kept although no trial uses them, so that the next one finds them open."""
+
+
+def channel_options(max_message: int) -> list[tuple[str, int]]:
+    """Return the options of every channel.
+
+    No pings are sent: servers of others may take them for an attack.
+    """
+    return [
+        ("grpc.max_send_message_length", max_message),
+        ("grpc.max_receive_message_length", max_message),
+        # A component that starts is found within a second, not after minutes of waiting.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+    ]
+
+
+class Channels:
+    """Opens channels, and closes what has not been used for longest."""
+
+    def __init__(self, max_message: int, tasks: Tasks) -> None:
+        """Have none.
+
+        Args:
+            max_message: Bytes of the largest message.
+            tasks: Closes channels in the background.
+        """
+        self._options = channel_options(max_message)
+        self._tasks = tasks
+        self._users: dict[str, int] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def take(self, target: str) -> grpc.aio.Channel:
+        """Return the channel to `host:port`; give it back."""
+        channel = self._channels.pop(target, None)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(target, options=self._options)
+        self._channels[target] = channel  # the last one used is the last one of the dict
+        self._users[target] = self._users.get(target, 0) + 1
+        return channel
+
+    def give_back(self, target: str) -> None:
+        """Use a channel no more."""
+        self._users[target] -= 1
+        idle = [known for known in self._channels if not self._users[known]]
+        for known in idle[:-_MOST_IDLE]:
+            del self._users[known]
+            self._tasks.spawn(self._channels.pop(known).close())
+
+    async def close(self) -> None:
+        """Close all."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()

@@ -1,0 +1,102 @@
+"""What can be plugged into the orchestrator.
+
+A component elsewhere is reached by gRPC through the classes of `remote`, which have these methods.
+An object in the orchestrator's own process that has them needs no socket: give it a name in
+`local=`, and say `local://name` where an endpoint is asked for.
+
+Messages are handed over without a copy: whoever was given one does not change it, and whoever
+returned one lets it go. An exception counts as the failure of the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cogrs.api.agent_pb2 import (
+        AgentActionReply,
+        AgentEndReply,
+        AgentEndRequest,
+        AgentMessageReply,
+        AgentMessageRequest,
+        AgentObservationRequest,
+        AgentRewardReply,
+        AgentRewardRequest,
+        AgentStartReply,
+        AgentStartRequest,
+    )
+    from cogrs.api.datalog_pb2 import LogExporterSampleReply, LogExporterSampleRequest
+    from cogrs.api.environment_pb2 import (
+        EnvActionReply,
+        EnvActionRequest,
+        EnvMessageReply,
+        EnvMessageRequest,
+        EnvStartReply,
+        EnvStartRequest,
+    )
+    from cogrs.api.hooks_pb2 import PreTrialContext
+
+
+class EnvironmentComponent(Protocol):
+    """Runs environments of any number of trials."""
+
+    async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
+        """Begin a trial, and return the first observations."""
+
+    def on_action(
+        self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
+    ) -> AsyncIterator[EnvActionReply]:
+        """Make a step for each set of actions, until one of both sides has enough."""
+
+    async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
+        """Take messages."""
+
+    async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
+        """End a trial, and return the last observations."""
+
+
+class AgentComponent(Protocol):
+    """Runs agents of any number of trials."""
+
+    async def on_start(
+        self, trial_id: str, actor_name: str, request: AgentStartRequest
+    ) -> AgentStartReply:
+        """Begin a trial."""
+
+    def on_observation(
+        self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
+    ) -> AsyncIterator[AgentActionReply]:
+        """Answer each observation with an action."""
+
+    async def on_reward(
+        self, trial_id: str, actor_name: str, request: AgentRewardRequest
+    ) -> AgentRewardReply:
+        """Take a reward."""
+
+    async def on_message(
+        self, trial_id: str, actor_name: str, request: AgentMessageRequest
+    ) -> AgentMessageReply:
+        """Take messages."""
+
+    async def on_end(
+        self, trial_id: str, actor_name: str, request: AgentEndRequest
+    ) -> AgentEndReply:
+        """Take the final data; no more calls will follow."""
+
+
+class HookComponent(Protocol):
+    """Changes the parameters of trials before they start."""
+
+    async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
+        """Return the parameters as they are to be."""
+
+
+class LogComponent(Protocol):
+    """Keeps what happens in trials."""
+
+    async def on_log_sample(
+        self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
+    ) -> LogExporterSampleReply:
+        """Take the parameters of a trial, and its samples, until it is over."""

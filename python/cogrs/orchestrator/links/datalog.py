@@ -1,0 +1,109 @@
+"""The port to a data log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.orchestrator.links.tasks import Outlet, describe
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cogrs.api.common_pb2 import TrialParams
+    from cogrs.api.datalog_pb2 import DatalogSample
+    from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.links.component import LogComponent
+    from cogrs.orchestrator.links.link import Bond
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+
+class LogLink:
+    """A `LogPort` to a component. Whatever goes wrong stops the log, and never the trial."""
+
+    def __init__(
+        self, trial_id: str, component: LogComponent, settings: Settings, bond: Bond
+    ) -> None:
+        """Send nothing yet."""
+        self._trial_id = trial_id
+        self._component = component
+        self._settings = settings
+        self._bond = bond
+        self._requests: Outlet[LogExporterSampleRequest] = Outlet()
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._sender: asyncio.Task[None] | None = None
+        self._stopped = False
+        self.lost = 0
+        """Samples that were not sent."""
+
+    def params(self, params: TrialParams) -> None:
+        """Open the stream."""
+        self._sender = self._bond.tasks.spawn(self._run())
+        self._put(LogExporterSampleRequest(trial_params=params))
+
+    def sample(self, sample: DatalogSample) -> None:
+        """Send a sample."""
+        if self._stopped:
+            self.lost += 1
+        else:
+            self._put(LogExporterSampleRequest(sample=sample))
+
+    def close(self) -> None:
+        """End the stream, and give the log a while to take the rest."""
+        self._requests.close()
+        self._bond.tasks.spawn(self._close())
+
+    def _put(self, request: LogExporterSampleRequest) -> None:
+        size = request.ByteSize()
+        full = self._waiting >= self._settings.log_backlog
+        if full or self._waiting_bytes + size > self._settings.log_backlog_bytes:
+            self.lost += 1
+            self._stop(f"{self._waiting} samples of {self._waiting_bytes} bytes wait to be sent")
+            if self._sender is not None:
+                self._sender.cancel()
+            return
+        self._waiting += 1
+        self._waiting_bytes += size
+        self._requests.put(request)
+
+    async def _take(self) -> AsyncIterator[LogExporterSampleRequest]:
+        async for request in self._requests:
+            self._waiting -= 1
+            self._waiting_bytes -= request.ByteSize()
+            yield request
+
+    async def _run(self) -> None:
+        try:
+            await self._component.on_log_sample(self._trial_id, self._take())
+        except Exception as error:
+            self._stop(describe(error))
+        else:
+            if not self._requests.closed:
+                self._stop("the log ended the stream")
+
+    def _stop(self, why: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self.lost += self._waiting
+            self._requests.close()
+            _logger.warning("trial %s: its data log stops: %s", self._trial_id, why)
+
+    async def _close(self) -> None:
+        try:
+            if self._sender is not None:
+                await asyncio.wait({self._sender}, timeout=self._settings.call_timeout or None)
+                self._sender.cancel()
+            if self._lost_some():
+                what = "trial %s: its data log did not get %d samples"
+                _logger.warning(what, self._trial_id, self.lost)
+        finally:
+            self._bond.release()
+
+    def _lost_some(self) -> bool:
+        if self._sender is not None and self._waiting and not self._stopped:
+            self._stop(f"not taken within {self._settings.call_timeout:g} s")
+        return bool(self.lost)

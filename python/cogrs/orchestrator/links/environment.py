@@ -1,0 +1,84 @@
+"""The port to an environment."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cogrs.api.environment_pb2 import EnvActionRequest, EnvMessageRequest
+from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.tasks import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cogrs.api.common_pb2 import Message
+    from cogrs.api.environment_pb2 import EnvStartRequest
+    from cogrs.orchestrator.engine.ports import EnvironmentEvents
+    from cogrs.orchestrator.links.component import EnvironmentComponent
+    from cogrs.orchestrator.links.link import Bond
+
+
+class EnvironmentLink(Link[EnvActionRequest]):
+    """An `EnvironmentPort` to a component."""
+
+    def __init__(
+        self, trial_id: str, component: EnvironmentComponent, events: EnvironmentEvents, bond: Bond
+    ) -> None:
+        """Be ready to call.
+
+        Args:
+            trial_id: Whose environment.
+            component: What is called.
+            events: Told what comes of it.
+            bond: What to work with.
+        """
+        super().__init__(f"trial {trial_id}: environment", bond, events.crashed)
+        self._trial_id = trial_id
+        self._component = component
+        self._events = events
+
+    def start(self, request: EnvStartRequest) -> None:
+        """Call OnStart, and open the stream of actions when it was answered."""
+        self._courier.do(partial(self._start, request))
+
+    def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        """Pass on messages by OnMessage, then actions on the stream."""
+        self._courier.do(partial(self._act, messages, request))
+
+    def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        """Pass on messages by OnMessage, then call OnEnd."""
+        self._courier.do(partial(self._end, messages, request))
+
+    async def _start(self, request: EnvStartRequest) -> None:
+        try:
+            reply = await self._component.on_start(self._trial_id, request)
+        except Exception as error:
+            self._events.failed("OnStart", describe(error))
+            return
+        if self._closing:
+            # Too late for the trial, but not to free the session.
+            end = self._component.on_end(self._trial_id, EnvActionRequest())
+            await self._tell("OnEnd", end)
+            return
+        replies = self._component.on_action(self._trial_id, aiter(self._requests))
+        self._read(replies, self._events.replied, partial(self._events.failed, "OnAction"))
+        self._events.started(reply)
+
+    async def _act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        await self._send(messages)
+        self._requests.put(request)
+
+    async def _end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
+        await self._send(messages)
+        try:
+            reply = await self._component.on_end(self._trial_id, request)
+        except Exception as error:
+            self._events.failed("OnEnd", describe(error))
+            return
+        self._events.ended(reply)
+
+    async def _send(self, messages: Sequence[Message]) -> None:
+        if messages:
+            request = EnvMessageRequest(messages=messages)
+            await self._tell("OnMessage", self._component.on_message(self._trial_id, request))

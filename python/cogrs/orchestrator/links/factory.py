@@ -1,0 +1,106 @@
+"""Makes the ports of trials."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cogrs.orchestrator.engine.endpoint import Endpoint, Kind, parse_endpoint
+from cogrs.orchestrator.engine.errors import InvalidError
+from cogrs.orchestrator.links.agent import AgentLink
+from cogrs.orchestrator.links.channels import Channels
+from cogrs.orchestrator.links.datalog import LogLink
+from cogrs.orchestrator.links.environment import EnvironmentLink
+from cogrs.orchestrator.links.hook import HookLink
+from cogrs.orchestrator.links.link import Bond
+from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
+from cogrs.orchestrator.links.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import grpc.aio
+
+    from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
+    from cogrs.orchestrator.engine.settings import Settings
+
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    """Give back nothing."""
+
+
+class LinkFactory:
+    """`Links` by gRPC, and to objects in this process."""
+
+    def __init__(
+        self, settings: Settings, local: Mapping[str, Any], log: Endpoint | None = None
+    ) -> None:
+        """Reach components.
+
+        Args:
+            settings: Durations and limits.
+            local: The components of this process by name, see `component`.
+            log: Where the data log is, if there is one.
+        """
+        self._settings = settings
+        self._local = local
+        self._log = log
+        self._tasks = Tasks()
+        self._channels = Channels(settings.max_message, self._tasks)
+
+    def check(self, what: str, endpoint: Endpoint) -> None:
+        """Refuse `local://` endpoints of unknown names.
+
+        Raises:
+            InvalidError: This is one.
+        """
+        if endpoint.kind is Kind.LOCAL and endpoint.target not in self._local:
+            known = ", ".join(sorted(self._local)) or "none"
+            raise InvalidError(f"{what}: {endpoint.text}: known local components: {known}")
+
+    def environment(
+        self, trial_id: str, endpoint: Endpoint, events: EnvironmentEvents
+    ) -> EnvironmentLink:
+        """Return a port to an environment."""
+        component, bond = self._reach(endpoint, RemoteEnvironment)
+        return EnvironmentLink(trial_id, component, events, bond)
+
+    def agent(self, trial_id: str, name: str, endpoint: Endpoint, events: AgentEvents) -> AgentLink:
+        """Return a port to an agent."""
+        component, bond = self._reach(endpoint, RemoteAgent)
+        return AgentLink(trial_id, name, component, events, bond)
+
+    def log(self, trial_id: str) -> LogLink | None:
+        """Return a port to the data log, if there is one."""
+        if self._log is None:
+            return None
+        component, bond = self._reach(self._log, RemoteLog)
+        return LogLink(trial_id, component, self._settings, bond)
+
+    def hook(self, text: str) -> HookLink:
+        """Return a hook, for as long as this factory lives.
+
+        Raises:
+            InvalidError: No such endpoint.
+        """
+        endpoint = parse_endpoint("pre-trial hook", text)
+        self.check("pre-trial hook", endpoint)
+        component, _ = self._reach(endpoint, RemoteHook)
+        return HookLink(text, component, self._settings.hook_timeout)
+
+    async def close(self) -> None:
+        """Cancel what is under way, and close all channels."""
+        await self._tasks.close()
+        await self._channels.close()
+
+    def _reach(self, endpoint: Endpoint, remote: Callable[[grpc.aio.Channel], T]) -> tuple[T, Bond]:
+        timeout = self._settings.call_timeout
+        if endpoint.kind is Kind.LOCAL:
+            # A local component has the methods of the remote one, or fails when it is called.
+            component: T = self._local[endpoint.target]
+            return component, Bond(self._tasks, timeout, _nothing)
+        channel = self._channels.take(endpoint.target)
+        release = partial(self._channels.give_back, endpoint.target)
+        return remote(channel), Bond(self._tasks, timeout, release)

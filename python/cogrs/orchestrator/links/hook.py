@@ -1,0 +1,45 @@
+"""Pre-trial hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
+from cogrs.orchestrator.links.remote import RemoteError
+from cogrs.orchestrator.links.tasks import describe
+
+if TYPE_CHECKING:
+    from cogrs.api.hooks_pb2 import PreTrialContext
+    from cogrs.orchestrator.links.component import HookComponent
+
+_UNREACHABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+
+
+class HookLink:
+    """One hook, with its endpoint in the errors."""
+
+    def __init__(self, endpoint: str, component: HookComponent, timeout: float) -> None:
+        """Call a component, for so many seconds at most (0: no limit)."""
+        self._where = f"pre-trial hook {endpoint}"
+        self._component = component
+        self._timeout = timeout
+
+    async def pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
+        """Return the parameters as they are to be.
+
+        Raises:
+            AbortedError: The hook answered with an error.
+            UnavailableError: It did not answer.
+        """
+        try:
+            async with asyncio.timeout(self._timeout or None):
+                return await self._component.on_pre_trial(trial_id, context)
+        except TimeoutError as error:
+            within = f"no answer within {self._timeout:g} s"
+            raise UnavailableError(f"{self._where}: OnPreTrial: {within}") from error
+        except Exception as error:
+            what = f"{self._where}: OnPreTrial: {describe(error)}"
+            if isinstance(error, RemoteError) and error.status in _UNREACHABLE:
+                raise UnavailableError(what) from error
+            raise AbortedError(what) from error

@@ -1,0 +1,100 @@
+"""What the ports to environments and to agents have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from cogrs.orchestrator.links.tasks import Tasks
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+class Bond(NamedTuple):
+    """What a link works with."""
+
+    tasks: Tasks
+    """For the background."""
+    call_timeout: float
+    """Seconds for calls that tell something."""
+    release: Callable[[], None]
+    """Called when the component is not used any more."""
+
+
+class Link(Generic[Request]):
+    """One component in one trial: calls in order, and one stream."""
+
+    def __init__(self, who: str, bond: Bond, crashed: Callable[[str], None]) -> None:
+        """Be ready to call.
+
+        Args:
+            who: Trial and component, for the log.
+            bond: What to work with.
+            crashed: Told of errors of our own.
+        """
+        self._who = who
+        self._bond = bond
+        self._crashed = crashed
+        self._courier = Courier(bond.tasks, crashed)
+        self._requests: Outlet[Request] = Outlet()
+        self._reader: asyncio.Task[None] | None = None
+        self._closing = False
+
+    def close(self, grace: float) -> None:
+        """Half-close the stream, and cancel what is left after so many seconds."""
+        self._closing = True
+        self._courier.do(self._half_close)
+        self._courier.stop()
+        self._bond.tasks.spawn(self._close(grace))
+
+    def _read(
+        self,
+        replies: AsyncIterator[Reply],
+        take: Callable[[Reply], None],
+        over: Callable[[str], None],
+    ) -> None:
+        """Read the stream in the background; `over` is told how it ended."""
+
+        async def read() -> None:
+            how = await pump(replies, take)
+            self._requests.close()
+            over(how)
+
+        self._reader = self._bond.tasks.spawn(read(), self._crashed)
+
+    async def _tell(self, call: str, answer: Awaitable[object]) -> None:
+        """Make a call without which the trial can go on."""
+        try:
+            async with asyncio.timeout(self._bond.call_timeout or None):
+                await answer
+        except TimeoutError:
+            within = f"no answer within {self._bond.call_timeout:g} s"
+            _logger.warning("%s: %s: %s", self._who, call, within)
+        except Exception as error:
+            _logger.warning("%s: %s: %s", self._who, call, describe(error))
+
+    async def _half_close(self) -> None:
+        self._requests.close()
+
+    async def _close(self, grace: float) -> None:
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await asyncio.wait({self._courier.task})
+                    if self._reader is not None:
+                        await asyncio.wait({self._reader})
+        finally:
+            self._courier.task.cancel()
+            if self._reader is not None:
+                self._reader.cancel()
+            self._bond.release()

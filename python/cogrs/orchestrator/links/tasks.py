@@ -1,0 +1,114 @@
+"""What runs in the background for links, so that nothing is forgotten and no error is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """Background tasks of one server."""
+
+    def __init__(self) -> None:
+        """Have none."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(
+        self, work: Coroutine[object, object, None], crashed: Callable[[str], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Run a coroutine.
+
+        Args:
+            work: What to run.
+            crashed: Told of an exception that nobody thought of, which is logged in any case.
+        """
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._finish(done, crashed))
+        return task
+
+    def _finish(self, task: asyncio.Task[None], crashed: Callable[[str], None] | None) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _logger.error("a background task failed", exc_info=error)
+            if crashed is not None:
+                crashed(f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        """Cancel all, and wait for them."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+
+class Outlet(Generic[T]):
+    """Things that are put in here and taken out elsewhere, such as the requests of a stream."""
+
+    def __init__(self) -> None:
+        """Be empty and open."""
+        self._items: asyncio.Queue[T | None] = asyncio.Queue()
+        self.closed = False
+
+    def put(self, item: T) -> None:
+        """Add an item; dropped when closed."""
+        if not self.closed:
+            self._items.put_nowait(item)
+
+    def close(self) -> None:
+        """End when all items are taken out."""
+        if not self.closed:
+            self.closed = True
+            self._items.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        """Yield the items, once, until closed."""
+        while (item := await self._items.get()) is not None:
+            yield item
+
+
+class Courier:
+    """Does jobs for one component, one after the other."""
+
+    def __init__(self, tasks: Tasks, crashed: Callable[[str], None]) -> None:
+        """Wait for the first job."""
+        self._jobs: Outlet[Callable[[], Awaitable[None]]] = Outlet()
+        self.task = tasks.spawn(self._run(), crashed)
+
+    def do(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Do a job after those before it; none is taken after `stop`."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """End when all jobs are done."""
+        self._jobs.close()
+
+    async def _run(self) -> None:
+        async for job in self._jobs:
+            await job()
+
+
+async def pump(stream: AsyncIterator[T], take: Callable[[T], None]) -> str:
+    """Hand on what a component sends until its stream is over, and return how it ended."""
+    while True:
+        try:
+            item = await anext(stream)
+        except StopAsyncIteration:
+            return "its stream is over"
+        except Exception as error:
+            return describe(error)
+        take(item)
+
+
+def describe(error: BaseException) -> str:
+    """Return what went wrong in a component, in words."""
+    return str(error) or type(error).__name__

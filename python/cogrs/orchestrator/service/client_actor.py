@@ -1,0 +1,144 @@
+"""The service `ClientActor`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
+from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cogrs.api.common_pb2 import VersionInfo, VersionRequest
+    from cogrs.api.orchestrator_pb2 import (
+        TrialActionRequest,
+        TrialHeartbeatRequest,
+        TrialJoinReply,
+        TrialJoinRequest,
+        TrialMessageRequest,
+        TrialRewardRequest,
+    )
+    from cogrs.orchestrator.engine.client import ClientActor, Line
+    from cogrs.orchestrator.engine.orchestrator import Orchestrator
+    from cogrs.orchestrator.service.context import Context
+
+_logger = logging.getLogger("cogrs.orchestrator")
+
+
+def _whom(context: Context) -> tuple[str, str]:
+    return needed(context, "trial-id"), needed(context, "actor-name")
+
+
+class ClientActorService(ClientActorServicer):
+    """Lets actors take part that connect by themselves."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        """Serve one orchestrator."""
+        self._orchestrator = orchestrator
+
+    @answering
+    async def JoinTrial(  # noqa: N802
+        self, request: TrialJoinRequest, context: Context
+    ) -> TrialJoinReply:
+        """Give a client a slot."""
+        del context
+        return self._orchestrator.join(request)
+
+    async def ActionStream(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[TrialActionRequest], context: Context
+    ) -> None:
+        """Exchange observations and actions."""
+        bell = Bell()
+        try:
+            actor = self._orchestrator.client(*_whom(context))
+            line = actor.open(bell)
+        except OrchestratorError as error:
+            await refuse(context, error)
+        listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), bell))
+        listener.add_done_callback(partial(_check, actor))
+        try:
+            # Some clients wait for it before they send anything.
+            await context.send_initial_metadata(())
+            await _talk(actor, line, bell, context)
+        except OrchestratorError as error:
+            await refuse(context, error)
+        finally:
+            actor.hung_up(line, "its stream was cancelled, or its connection was lost")
+            listener.cancel()
+
+    @answering
+    async def Heartbeat(  # noqa: N802
+        self, request: TrialHeartbeatRequest, context: Context
+    ) -> TrialHeartbeatReply:
+        """Take a sign of life."""
+        del request
+        self._orchestrator.heartbeat(*_whom(context))
+        return TrialHeartbeatReply()
+
+    @answering
+    async def SendReward(  # noqa: N802
+        self, request: TrialRewardRequest, context: Context
+    ) -> TrialRewardReply:
+        """Take rewards for other actors."""
+        self._orchestrator.send(*_whom(context), rewards=request.rewards)
+        return TrialRewardReply()
+
+    @answering
+    async def SendMessage(  # noqa: N802
+        self, request: TrialMessageRequest, context: Context
+    ) -> TrialMessageReply:
+        """Take messages for other actors and the environment."""
+        self._orchestrator.send(*_whom(context), messages=request.messages)
+        return TrialMessageReply()
+
+    async def Version(  # noqa: N802
+        self, request: VersionRequest, context: Context
+    ) -> VersionInfo:
+        """Tell versions."""
+        del request, context
+        return versions()
+
+
+async def _listen(
+    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], bell: Bell
+) -> None:
+    # A half-close ends this, and is no departure: there may be nothing more to say.
+    while True:
+        try:
+            request = await anext(requests)
+        except StopAsyncIteration:
+            return
+        except Exception as error:
+            bell.close(InvalidError(f"request: {error}"))
+            return
+        actor.received(line, request)
+
+
+def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
+    error = None if listener.cancelled() else listener.exception()
+    if error is not None:
+        _logger.error("a client's stream failed", exc_info=error)
+        actor.crashed(f"{type(error).__name__}: {error}")
+
+
+async def _talk(actor: ClientActor, line: Line, bell: Bell, context: Context) -> None:
+    """Write what is there for a client until its final data."""
+    while True:
+        reply = actor.take(line)
+        if reply is None:
+            await bell.wait()
+            continue
+        try:
+            await context.write(reply)
+        except BaseException:
+            actor.put_back(line, reply)
+            raise
+        if reply.final_data:
+            actor.finished(line)
+            return

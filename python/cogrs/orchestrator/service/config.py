@@ -1,0 +1,168 @@
+"""What an orchestrator is told at its start: by Python, or by a `cogment.yaml`."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from google.protobuf import json_format
+
+from cogrs.api.common_pb2 import TrialParams
+from cogrs.orchestrator.engine.endpoint import parse_endpoint
+from cogrs.orchestrator.engine.errors import InvalidError
+from cogrs.orchestrator.engine.journal import fields_of_samples
+from cogrs.orchestrator.service.user_types import UserTypes
+
+
+@dataclass(kw_only=True)
+class Config:
+    """What runs by default, and who else is to be asked and told."""
+
+    params: TrialParams = field(default_factory=TrialParams)
+    """Parameters of a trial about which nothing else is said."""
+    hooks: tuple[str, ...] = ()
+    """Endpoints of pre-trial hooks, in the order in which they are asked."""
+    classes: frozenset[str] | None = None
+    """Declared actor classes; None allows any."""
+    log_url: str = ""
+    """Endpoint of the data log; empty if there is none."""
+    log_exclude: tuple[str, ...] = ()
+    """Fields of samples that the data log is not told."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: An endpoint is none, or a field does not exist.
+        """
+        _check_endpoints("trial.pre_hooks", self.hooks)
+        _check_endpoints("datalog.url", (self.log_url,) if self.log_url else ())
+        unknown = sorted(set(self.log_exclude) - set(fields_of_samples()))
+        if unknown:
+            known = ", ".join(fields_of_samples())
+            raise ValueError(
+                f"datalog.fields.exclude: expected some of {known}; got {unknown[0]!r}"
+            )
+
+
+def _check_endpoints(what: str, endpoints: tuple[str, ...]) -> None:
+    for endpoint in endpoints:
+        try:
+            parse_endpoint(what, endpoint)
+        except InvalidError as error:
+            raise ValueError(str(error)) from error
+
+
+def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | None) -> Config:
+    """Return a configuration, wherever it is.
+
+    Args:
+        source: A `Config`, the path of a `cogment.yaml`, what such a file says, or None for
+            nothing in particular.
+
+    Raises:
+        OSError: The file cannot be read.
+        TypeError: None of these.
+        ValueError: Says what is wrong, and where.
+    """
+    if source is None:
+        return Config()
+    if isinstance(source, Config):
+        return source
+    if isinstance(source, Mapping):
+        return _parse(source, Path())
+    if not isinstance(source, (str, os.PathLike)):
+        kind = type(source).__name__
+        raise TypeError(f"config: expected a path, a mapping or a Config, got {kind}")
+    path = Path(source)
+    try:
+        return _parse(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, path.parent)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _parse(content: Any, root: Path) -> Config:
+    log = _section(content, "datalog")
+    kind = log.get("type", "none")
+    if kind not in ("none", "grpc"):
+        raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {kind!r}")
+    if kind == "grpc" and not log.get("url"):
+        raise ValueError("datalog.url: expected an endpoint, got none")
+    classes = _classes(content.get("actor_classes"))
+    return Config(
+        params=_params(content, classes, root),
+        hooks=_strings("trial.pre_hooks", _section(content, "trial").get("pre_hooks")),
+        classes=None if classes is None else frozenset(classes),
+        log_url=str(log["url"]) if kind == "grpc" else "",
+        log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
+    )
+
+
+def _section(content: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"expected sections, got {type(content).__name__}")
+    section = content.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise ValueError(f"{name}: expected a section, got {type(section).__name__}")
+    return section
+
+
+def _strings(name: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{name}: expected a list of strings, got {value!r}")
+    return tuple(value)
+
+
+def _classes(value: Any) -> dict[str, str | None] | None:
+    """Return the types of the configs of all classes."""
+    if value is None:
+        return None
+    named = isinstance(value, (list, tuple)) and all(
+        isinstance(item, Mapping) and isinstance(item.get("id"), str) for item in value
+    )
+    if not named:
+        raise ValueError("actor_classes: expected a list of sections that have an id")
+    return {item["id"]: item.get("config_type") for item in value}
+
+
+def _params(
+    content: Mapping[str, Any], classes: Mapping[str, str | None] | None, root: Path
+) -> TrialParams:
+    section = copy.deepcopy(dict(_section(content, "trial_params")))
+    imports = _section(content, "import")
+    protos = _strings("import.proto", imports.get("proto"))
+    types = UserTypes(root, protos, imports.get("descriptor_set"))
+    for owner, key, where, declared, type_name in _configs(content, section, classes or {}):
+        encoded = types.encode(f"trial_params.{where}", declared, type_name, owner[key])
+        owner[key] = {"content": base64.b64encode(encoded).decode()}
+    try:
+        return json_format.ParseDict(section, TrialParams())
+    except json_format.ParseError as error:
+        raise ValueError(f"trial_params: {error}") from error
+
+
+def _configs(
+    content: Mapping[str, Any], section: dict[str, Any], classes: Mapping[str, str | None]
+) -> Iterator[tuple[dict[str, Any], str, str, str, str | None]]:
+    """Yield the configs that are there: in what, as what, which they are, and their types."""
+    trial, environment = _section(content, "trial"), _section(content, "environment")
+    if section.get("trial_config") is not None:
+        kind = trial.get("config_type")
+        yield section, "trial_config", "trial_config", "trial.config_type", kind
+    if dict(_section(section, "environment")).get("config") is not None:
+        where, kind = "environment.config", environment.get("config_type")
+        yield section["environment"], "config", where, "environment.config_type", kind
+    for index, actor in enumerate(section.get("actors") or ()):
+        if isinstance(actor, Mapping) and actor.get("config") is not None:
+            name = actor.get("actor_class")
+            declared = f"actor_classes, class {name!r}, config_type"
+            where = f"actors[{index}].config"
+            yield section["actors"][index], "config", where, declared, classes.get(str(name))

@@ -1,0 +1,108 @@
+"""What all services need of a call: its metadata, and a way to refuse it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import grpc
+
+from cogrs.api.common_pb2 import VersionInfo
+from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grpc.aio import ServicerContext
+
+    Context = ServicerContext[Any, Any]
+
+Service = TypeVar("Service")
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+API_VERSION = "1.0.0-alpha6"
+
+
+def versions() -> VersionInfo:
+    """Return the answer to Version."""
+    import cogrs
+
+    known = (
+        ("orchestrator", cogrs.__version__),
+        ("cogment-api", API_VERSION),
+        ("grpc", grpc.__version__),
+    )
+    return VersionInfo(
+        versions=[VersionInfo.Version(name=name, version=version) for name, version in known]
+    )
+
+
+def metadata(context: Context, key: str) -> str | None:
+    """Return the metadata of a call under a key, if there is any."""
+    for name, value in context.invocation_metadata() or ():
+        if name == key:
+            return value if isinstance(value, str) else value.decode()
+    return None
+
+
+def needed(context: Context, key: str) -> str:
+    """Return the metadata of a call under a key.
+
+    Raises:
+        InvalidError: There is none.
+    """
+    value = metadata(context, key)
+    if value is None:
+        raise InvalidError(f"metadata: expected {key!r}, got none")
+    return value
+
+
+async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
+    """End a call with the status of an error."""
+    await context.abort(grpc.StatusCode[error.status], str(error))
+
+
+def answering(
+    method: Callable[[Service, Request, Context], Awaitable[Reply]],
+) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
+    """Refuse a call when the engine does."""
+
+    @functools.wraps(method)
+    async def answer(service: Service, request: Request, context: Context) -> Reply:
+        try:
+            return await method(service, request, context)
+        except OrchestratorError as error:
+            await refuse(context, error)
+
+    return answer
+
+
+class Bell:
+    """A `ReaderPort`: wakes the call that writes a stream."""
+
+    def __init__(self) -> None:
+        """Be silent."""
+        self._rung = asyncio.Event()
+        self._error: OrchestratorError | None = None
+
+    def wake(self) -> None:
+        """There is something to take."""
+        self._rung.set()
+
+    def close(self, error: OrchestratorError) -> None:
+        """End the stream with this error, when what there is was taken."""
+        self._error = error
+        self._rung.set()
+
+    async def wait(self) -> None:
+        """Wait until woken; to be called when there is nothing to take.
+
+        Raises:
+            OrchestratorError: The stream was ended.
+        """
+        if self._error is not None:
+            raise self._error
+        await self._rung.wait()
+        self._rung.clear()

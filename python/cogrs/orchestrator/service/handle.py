@@ -1,0 +1,156 @@
+"""The orchestrator on a thread: `cogrs.serve_orchestrator`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from cogrs.orchestrator.service.server import serve
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Coroutine, Mapping
+
+    from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.service.config import Config
+    from cogrs.orchestrator.service.server import Server
+
+
+class OrchestratorHandle:
+    """A running orchestrator, on an event loop of its own. Any thread may call any method."""
+
+    def __init__(self, starting: Coroutine[Any, Any, Server]) -> None:
+        """Start a server on a new thread, and wait until it listens."""
+        started: Future[tuple[asyncio.AbstractEventLoop, Server]] = Future()
+        # The thread does not hold the handle, so one that is forgotten stops.
+        self._thread = threading.Thread(
+            target=_run, args=(starting, started), name="cogrs-orchestrator", daemon=True
+        )
+        self._thread.start()
+        self._loop, self._server = started.result()
+        self._finalize = weakref.finalize(self, _stop, self._loop, self._server, self._thread, 0.0)
+
+    @property
+    def port(self) -> int:
+        """The port that it got."""
+        return self._server.port
+
+    @property
+    def actor_port(self) -> int:
+        """The port that client actors connect to."""
+        return self._server.actor_port
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is stopped, by `stop` on another thread.
+
+        Args:
+            timeout: Seconds; None waits for ever.
+
+        Returns:
+            Whether it is stopped.
+        """
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def stop(self, grace: float = 10.0) -> None:
+        """End all trials, stop, and free the port. Again: nothing.
+
+        Args:
+            grace: Seconds for environments and actors to give and take their last data.
+        """
+        if self._finalize.detach() is not None:
+            _stop(self._loop, self._server, self._thread, grace)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        """Return the handle."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Stop it."""
+        self.stop()
+
+    def __repr__(self) -> str:
+        """Tell where it listens."""
+        state = "running" if self._thread.is_alive() else "stopped"
+        return f"OrchestratorHandle(port={self.port}, actor_port={self.actor_port}, {state})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("an orchestrator cannot be pickled or copied: others reach it at its port")
+
+
+def _run(
+    starting: Coroutine[Any, Any, Server],
+    started: Future[tuple[asyncio.AbstractEventLoop, Server]],
+) -> None:
+    async def main() -> None:
+        try:
+            server = await starting
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        started.set_result((asyncio.get_running_loop(), server))
+        await server.wait()
+
+    asyncio.run(main())
+
+
+def _stop(
+    loop: asyncio.AbstractEventLoop, server: Server, thread: threading.Thread, grace: float
+) -> None:
+    if thread.is_alive():
+        asyncio.run_coroutine_threadsafe(server.stop(grace), loop).result()
+        thread.join()
+
+
+def serve_orchestrator(
+    config: Config | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9000,
+    actor_port: int | None = None,
+    settings: Settings | None = None,
+    local: Mapping[str, Any] | None = None,
+) -> OrchestratorHandle:
+    """Start an orchestrator on a thread of its own.
+
+    ```python
+    with cogrs.serve_orchestrator("cogment.yaml", port=0) as orchestrator:
+        print(orchestrator.port)
+        orchestrator.wait()
+    ```
+
+    Args:
+        config: Path of a `cogment.yaml`, what such a file says, or a `Config`.
+        host: Address to listen at; others than this machine are let in only when asked for.
+        port: TCP port; 0 takes a free one, which the property `port` tells.
+        actor_port: Serve client actors at this port, apart; None serves all at one port.
+        settings: Durations and limits.
+        local: Components in this process, by the names that `local://name` endpoints have. They
+            are called on the orchestrator's event loop.
+
+    Returns:
+        A handle: it listens already. Stop it, or use it as a context manager.
+
+    Raises:
+        OSError: A port is taken, or the file cannot be read.
+        ValueError: The configuration is no good.
+    """
+    return OrchestratorHandle(
+        serve(
+            config,
+            host=host,
+            port=port,
+            actor_port=actor_port,
+            settings=settings,
+            local=local,
+        )
+    )

@@ -1,0 +1,111 @@
+"""The service `TrialLifecycle`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cogrs.api.orchestrator_pb2 import (
+    TerminateTrialReply,
+    TrialInfoReply,
+    TrialListEntry,
+    TrialState,
+)
+from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleServicer
+from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.state import State
+from cogrs.orchestrator.service.context import (
+    Bell,
+    answering,
+    metadata,
+    needed,
+    refuse,
+    versions,
+)
+
+if TYPE_CHECKING:
+    from cogrs.api.common_pb2 import VersionInfo, VersionRequest
+    from cogrs.api.orchestrator_pb2 import (
+        TerminateTrialRequest,
+        TrialInfoRequest,
+        TrialListRequest,
+        TrialStartReply,
+        TrialStartRequest,
+    )
+    from cogrs.orchestrator.engine.orchestrator import Orchestrator
+    from cogrs.orchestrator.engine.registry import Watcher
+    from cogrs.orchestrator.service.context import Context
+
+
+class LifecycleService(TrialLifecycleServicer):
+    """Starts, ends and watches trials."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        """Serve one orchestrator."""
+        self._orchestrator = orchestrator
+
+    @answering
+    async def StartTrial(  # noqa: N802
+        self, request: TrialStartRequest, context: Context
+    ) -> TrialStartReply:
+        """Start a trial."""
+        del context
+        return await self._orchestrator.start(request)
+
+    @answering
+    async def TerminateTrial(  # noqa: N802
+        self, request: TerminateTrialRequest, context: Context
+    ) -> TerminateTrialReply:
+        """Ask for the end of a trial."""
+        del request
+        self._orchestrator.terminate(needed(context, "trial-id"))
+        return TerminateTrialReply()
+
+    @answering
+    async def GetTrialInfo(  # noqa: N802
+        self, request: TrialInfoRequest, context: Context
+    ) -> TrialInfoReply:
+        """Tell about one trial or all."""
+        trial_id = metadata(context, "trial-id")
+        wanted = request.get_latest_observation
+        return TrialInfoReply(trial=self._orchestrator.info(trial_id, observation=wanted))
+
+    async def WatchTrials(  # type: ignore[override]  # noqa: N802
+        self, request: TrialListRequest, context: Context
+    ) -> None:
+        """Tell the states of trials, and their changes."""
+        bell = Bell()
+        watcher = None
+        try:
+            watcher = self._orchestrator.watch(bell, _states(request))
+            # Whoever has it knows that no change will be missed.
+            await context.send_initial_metadata(())
+            await _tell(watcher, bell, context)
+        except OrchestratorError as error:
+            await refuse(context, error)
+        finally:
+            if watcher is not None:
+                self._orchestrator.unwatch(watcher)
+
+    async def Version(  # noqa: N802
+        self, request: VersionRequest, context: Context
+    ) -> VersionInfo:
+        """Tell versions."""
+        del request, context
+        return versions()
+
+
+def _states(request: TrialListRequest) -> list[State]:
+    try:
+        return [State(state) for state in request.filter]
+    except ValueError as error:
+        raise InvalidError(f"filter: {error}") from error
+
+
+async def _tell(watcher: Watcher, bell: Bell, context: Context) -> None:
+    while True:
+        change = watcher.take()
+        if change is None:
+            await bell.wait()
+            continue
+        trial_id, state = change
+        await context.write(TrialListEntry(trial_id=trial_id, state=TrialState.Value(state.name)))

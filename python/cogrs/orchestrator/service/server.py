@@ -1,0 +1,188 @@
+"""The orchestrator on an event loop: `cogrs.orchestrator.serve`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc.aio
+
+from cogrs.api.orchestrator_pb2_grpc import (
+    add_ClientActorServicer_to_server,
+    add_TrialLifecycleServicer_to_server,
+)
+from cogrs.orchestrator.engine.endpoint import parse_endpoint
+from cogrs.orchestrator.engine.orchestrator import Orchestrator
+from cogrs.orchestrator.engine.settings import Settings
+from cogrs.orchestrator.links.factory import LinkFactory
+from cogrs.orchestrator.service.client_actor import ClientActorService
+from cogrs.orchestrator.service.clock import LoopClock
+from cogrs.orchestrator.service.config import Config, read_config
+from cogrs.orchestrator.service.extras import Health, add_reflection
+from cogrs.orchestrator.service.lifecycle import LifecycleService
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+_LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
+
+_FAREWELL = 1.0
+"""Seconds for calls that are still open when all trials have ended."""
+
+
+def server_options(max_message: int) -> list[tuple[str, int]]:
+    """Return the options of every server."""
+    return [
+        ("grpc.max_send_message_length", max_message),
+        ("grpc.max_receive_message_length", max_message),
+        # A port that is taken is an error, and not shared with whoever has it.
+        ("grpc.so_reuseport", 0),
+        # Clients may ping often, with or without calls, to keep proxies from hanging up.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+class Server:
+    """A running orchestrator."""
+
+    def __init__(self, config: Config, settings: Settings, local: Mapping[str, Any]) -> None:
+        """Put it together; nothing listens yet."""
+        log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
+        self._settings = settings
+        self._links = LinkFactory(settings, local, log)
+        if log is not None:
+            self._links.check("datalog.url", log)
+        self._orchestrator = Orchestrator(
+            config.params,
+            settings,
+            LoopClock(),
+            self._links,
+            hooks=[self._links.hook(endpoint) for endpoint in config.hooks],
+            classes=config.classes,
+            exclude=config.log_exclude,
+        )
+        self._health = Health()
+        self._servers: list[grpc.aio.Server] = []
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
+        self.port = 0
+        """Where `TrialLifecycle` is served, and `ClientActor` too if it has no port of its own."""
+        self.actor_port = 0
+        """Where `ClientActor` is served."""
+
+    async def start(self, host: str, port: int, actor_port: int | None) -> None:
+        """Listen.
+
+        Raises:
+            OSError: A port is taken, or there is no such address.
+        """
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop, 0.0)
+            apart = actor_port is not None
+            main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
+            other = await self._make_server([_ACTORS]) if apart else main
+            add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
+            add_ClientActorServicer_to_server(ClientActorService(self._orchestrator), other)
+            self.port = self.actor_port = _bind(main, host, port)
+            if actor_port is not None:
+                self.actor_port = _bind(other, host, actor_port)
+            for server in self._servers:
+                await server.start()
+            undo.pop_all()
+
+    async def wait(self) -> None:
+        """Wait until it is stopped."""
+        await self._stopped.wait()
+
+    async def stop(self, grace: float = 10.0) -> None:
+        """End all trials, then stop. Again: wait for the same.
+
+        Args:
+            grace: Seconds for environments and actors to give and take their last data.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop(grace))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, grace: float) -> None:
+        farewell = min(grace, _FAREWELL)
+        await self._health.stop()
+        self._orchestrator.begin_stop()
+        await self._wait_idle(grace)
+        # Environments had their time; actors are still to be told.
+        self._orchestrator.force_stop()
+        await self._wait_idle(farewell)
+        self._orchestrator.force_stop()
+        self._orchestrator.finish_stop()
+        for server in self._servers:
+            await server.stop(farewell)
+        await self._links.close()
+        self._stopped.set()
+
+    async def _wait_idle(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._orchestrator.wait_idle()
+        except TimeoutError:
+            return
+
+    async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
+        server = grpc.aio.server(options=server_options(self._settings.max_message))
+        await self._health.add(server, services)
+        add_reflection(server, services)
+        self._servers.append(server)
+        return server
+
+    async def __aenter__(self) -> Self:
+        """Return the server."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Stop it."""
+        await self.stop()
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        bound = server.add_insecure_port(where)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen at {where}: {error}") from error
+    if not bound:
+        raise OSError(f"cannot listen at {where}: is the port taken?")
+    return bound
+
+
+async def serve(
+    config: Config | str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9000,
+    actor_port: int | None = None,
+    settings: Settings | None = None,
+    local: Mapping[str, Any] | None = None,
+) -> Server:
+    """Start an orchestrator on the running event loop.
+
+    Args:
+        config: Path of a `cogment.yaml`, what such a file says, or a `Config`.
+        host: Address to listen at; others than this machine are let in only when asked for.
+        port: TCP port; 0 takes a free one, which the property `port` tells.
+        actor_port: Serve client actors at this port, apart; None serves all at one port.
+        settings: Durations and limits.
+        local: Components in this process, by the names that `local://name` endpoints have.
+
+    Returns:
+        The server. Stop it, or use it as an asynchronous context manager.
+
+    Raises:
+        OSError: A port is taken, or the file cannot be read.
+        ValueError: The configuration is no good.
+    """
+    server = Server(read_config(config), settings or Settings(), local or {})
+    await server.start(host, port, actor_port)
+    return server

@@ -1,0 +1,366 @@
+"""Whole trials over gRPC, with an environment and agents."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from cogrs.api import orchestrator_pb2 as api
+from cogrs.api.agent_pb2 import AgentActionReply
+from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, ObservationData
+from cogrs.orchestrator import Settings
+from tests.orchestrator.net import AgentService, Net, on_loop, whom
+from tests.orchestrator.world import message, observation_set, reward, texts, values
+
+
+@on_loop
+async def test_a_trial_from_start_to_end() -> None:
+    async with Net(agents=3) as net:
+        watch = net.lifecycle.WatchTrials(api.TrialListRequest())
+        await watch.initial_metadata()
+        reply = await net.lifecycle.StartTrial(api.TrialStartRequest(user_id="me"))
+        trial_id = reply.trial_id
+        states = []
+        async for entry in watch:
+            assert entry.trial_id == trial_id
+            states.append(entry.state)
+            if entry.state == api.ENDED:
+                break
+        watch.cancel()
+        assert states == [1, 2, 3, 4, 5]
+
+        actors = [("a0", "agent"), ("a1", "agent"), ("a2", "agent")]
+        (start,) = net.environment.of(trial_id, "start")
+        for listed in (reply.actors_in_trial, start.actors_in_trial):
+            assert [(actor.name, actor.actor_class) for actor in listed] == actors
+        sent = [
+            list(request.action_set.actions) for request in net.environment.of(trial_id, "action")
+        ]
+        assert sent == [[b"%s:%d" % (n, t) for n in (b"a0", b"a1", b"a2")] for t in range(5)]
+        assert net.environment.of(trial_id, "end") == []
+
+        for index in range(3):
+            calls = net.agents.calls[trial_id, f"a{index}"]
+            names = [name for name, _ in calls]
+            assert names == ["start", *["observation", "reward"] * 4, "observation", "end"]
+            seen = [(o.tick_id, o.data.content) for name, o in calls if name == "observation"]
+            assert seen == [(tick, b"o%d.%d" % (tick, index)) for tick in range(5)]
+            rewards = [request for name, request in calls if name == "reward"]
+            assert values(rewards) == [(tick, 1.0) for tick in range(1, 5)]
+            assert [source.sender_name for source in rewards[0].sources] == ["env"]
+            final = calls[-1][1]
+            assert [o.data.content for o in final.observations] == [b"o5.%d" % index]
+            assert values(final.rewards) == [(5, 1.0)]
+
+
+@on_loop
+async def test_many_trials_in_parallel_and_one_that_fails() -> None:
+    async with Net(agents=5) as net:
+        chance = random.Random(1)
+        step = net.environment.step
+
+        async def answer_some_time(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            await asyncio.sleep(chance.random() * 0.01)
+            content = f"{name}:{observation.tick_id}".encode()
+            return AgentActionReply(action=Action(content=content))
+
+        async def fail_once(trial_id: str, number: int, request: Any) -> Any:
+            if trial_id == min(net.environment.names) and number == 15:
+                raise ValueError("this one fails")
+            return await step(trial_id, number, request)
+
+        net.agents.act = answer_some_time  # type: ignore[method-assign]
+        net.environment.step = fail_once  # type: ignore[method-assign]
+        net.environment.length = 20
+        trials = [await net.start() for _ in range(20)]
+        assert len(set(trials)) == 20
+        trials.sort()
+        reasons = await asyncio.gather(*map(net.end_of, trials))
+        assert "this one fails" in reasons[0]
+        assert set(reasons[1:]) == {"environment: final update"}
+        for trial_id in trials[1:]:
+            requests = net.environment.of(trial_id, "action")
+            assert [list(request.action_set.actions) for request in requests] == [
+                [b"a%d:%d" % (index, tick) for index in range(5)] for tick in range(20)
+            ]
+        for trial_id in trials:
+            for index in range(5):
+                assert len(net.agents.of(trial_id, f"a{index}", "end")) == 1
+
+
+@on_loop
+async def test_messages_and_rewards_of_agents() -> None:
+    async with Net(agents=2) as net:
+        act = net.agents.act
+
+        async def talk(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            reply = await act(trial_id, name, observation)
+            if name == "a1":
+                reply.messages.extend([message("env", "to env"), message("a0", "to a0")])
+                reply.rewards.append(reward("a0", 5.0, confidence=3))
+            return reply
+
+        net.agents.act = talk  # type: ignore[method-assign]
+        net.environment.length = 2
+        trial_id = await net.start()
+        await net.until(trial_id)
+        calls = [name for name, _ in net.environment.calls[trial_id]]
+        assert calls == ["start", "message", "action", "message", "action"]
+        got = net.environment.of(trial_id, "message")
+        assert [texts(request.messages) for request in got] == [
+            [(0, "a1", "to env")],
+            [(1, "a1", "to env")],
+        ]
+        names = [name for name, _ in net.agents.calls[trial_id, "a0"]]
+        assert names == ["start", "observation", "reward", "messages", "observation", "end"]
+        (sent,) = net.agents.of(trial_id, "a0", "messages")
+        assert texts(sent) == [(1, "a1", "to a0")]
+        (first,) = net.agents.of(trial_id, "a0", "reward")
+        assert values([first]) == [(1, 4.0)]
+        (final,) = net.agents.of(trial_id, "a0", "end")
+        assert texts(final.messages) == [(2, "a1", "to a0")]
+        assert values(final.rewards) == [(2, 4.0)]
+
+
+@on_loop
+async def test_terminate() -> None:
+    async with Net(agents=1, settings=Settings(close_grace=0.2)) as net:
+        net.environment.length = 1_000_000
+        trial_id = await net.start()
+        await net.until(trial_id, api.RUNNING)
+        await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
+        assert await net.end_of(trial_id) == "TerminateTrial was called"
+        (request,) = net.environment.of(trial_id, "end")
+        assert len(request.action_set.actions) == 1
+        (final,) = net.agents.of(trial_id, "a0", "end")
+        assert [each.data.content for each in final.observations] == [b"o999.0"]
+        assert final.observations[0].tick_id == len(net.environment.of(trial_id, "action")) + 1
+        assert await net.environment.closed.get() == trial_id
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@on_loop
+async def test_max_steps(steps: int) -> None:
+    async with Net(agents=1, max_steps=steps) as net:
+        net.environment.length = 100
+        trial_id = await net.start()
+        await net.until(trial_id)
+        assert len(net.environment.of(trial_id, "action")) == steps
+        (request,) = net.environment.of(trial_id, "end")
+        assert list(request.action_set.actions) == [b"a0:%d" % steps]
+
+
+@on_loop
+async def test_an_environment_whose_stream_never_ends_is_cut_off() -> None:
+    async with Net(agents=1, settings=Settings(close_grace=0.1)) as net:
+        step = net.environment.step
+
+        async def hang(trial_id: str, number: int, request: Any) -> Any:
+            if number == 2:
+                await net.lifecycle.TerminateTrial(
+                    api.TerminateTrialRequest(), metadata=whom(trial_id)
+                )
+                return await step(trial_id, number, request)
+            if number == 3:
+                await asyncio.Event().wait()
+            return await step(trial_id, number, request)
+
+        net.environment.step = hang  # type: ignore[method-assign]
+        trial_id = await net.start()
+        await net.until(trial_id)
+        assert await net.environment.closed.get() == trial_id
+
+
+async def _raise(*_: object) -> Any:
+    raise ValueError("broken")
+
+
+async def _hang(*_: object) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("call", ["OnStart", "OnAction"])
+@on_loop
+async def test_an_environment_that_fails(call: str) -> None:
+    async with Net(agents=2) as net:
+        if call == "OnStart":
+            net.environment.observations = None  # type: ignore[assignment]
+        else:
+            net.environment.step = _raise  # type: ignore[method-assign]
+        trial_id = await net.start()
+        reason = await net.end_of(trial_id)
+        assert f"{net.endpoint}: {call}: UNKNOWN: Unexpected" in reason
+        for name in ("a0", "a1"):
+            (final,) = net.agents.of(trial_id, name, "end")
+            assert not final.observations
+        assert net.environment.of(trial_id, "end") == []
+
+
+@on_loop
+async def test_an_agent_that_fails_while_it_acts() -> None:
+    async with Net(agents=2) as net:
+        act = net.agents.act
+
+        async def fail(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            if (name, observation.tick_id) == ("a1", 2):
+                raise ValueError("broken")
+            return await act(trial_id, name, observation)
+
+        net.agents.act = fail  # type: ignore[method-assign]
+        trial_id = await net.start()
+        reason = await net.end_of(trial_id)
+        assert f"actor 'a1' at {net.endpoint}: OnObservation: UNKNOWN" in reason
+        for name in ("a0", "a1"):
+            (final,) = net.agents.of(trial_id, name, "end")
+            assert [each.tick_id for each in final.observations] == [3]
+        assert len(net.environment.of(trial_id, "end")) == 1
+
+
+@on_loop
+async def test_rewards_and_messages_that_an_agent_does_not_take_are_logged_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Net(agents=1)
+    net.agents.OnReward = _raise  # type: ignore[method-assign]
+    async with net:
+        trial_id = await net.start()
+        assert await net.end_of(trial_id) == "environment: final update"
+        assert len(net.agents.of(trial_id, "a0", "observation")) == 5
+    assert "actor 'a0': OnReward: UNKNOWN" in caplog.text
+
+
+@pytest.mark.parametrize("who", ["environment", "agent"])
+@on_loop
+async def test_nobody_listens(who: str) -> None:
+    nowhere = "grpc://127.0.0.1:1"
+    if who == "environment":
+        params: dict[str, Any] = {"environment": EnvironmentParams(endpoint=nowhere)}
+    else:
+        params = {"actors": [ActorParams(name="a0", endpoint=nowhere)]}
+    async with Net(**params) as net:
+        trial_id = await net.start()
+        reason = await net.end_of(trial_id)
+        assert f"{nowhere}: OnStart: UNAVAILABLE" in reason
+
+
+@pytest.mark.parametrize("who", ["environment", "agent"])
+@on_loop
+async def test_a_start_that_takes_too_long(who: str) -> None:
+    net = Net(agents=1, settings=Settings(start_timeout=0.2))
+    service: Any = net.environment if who == "environment" else net.agents
+    service.OnStart = _hang
+    async with net:
+        trial_id = await net.start()
+        reason = await net.end_of(trial_id)
+        assert f"{net.endpoint}: OnStart: no answer within 0.2 s" in reason
+
+
+@pytest.mark.parametrize("who", ["environment", "agent"])
+@on_loop
+async def test_a_session_that_starts_too_late_is_freed(who: str) -> None:
+    net = Net(agents=1, settings=Settings(close_grace=30))
+    service: Any = net.environment if who == "environment" else net.agents
+    start, go = service.OnStart, asyncio.Event()
+
+    async def late(request: Any, context: Any) -> Any:
+        await go.wait()
+        return await start(request, context)
+
+    service.OnStart = late
+    async with net:
+        trial_id = await net.start()
+        trial = net.orchestrator._orchestrator._trials.get(trial_id)
+        trial.end("no patience", forced=True)
+        trial.end("no patience", forced=True)
+        await net.until(trial_id)
+        go.set()
+        for _ in range(200):
+            calls = net.environment.calls[trial_id] if who == "environment" else None
+            calls = calls or net.agents.calls[trial_id, "a0"]
+            if "end" in [name for name, _ in calls]:
+                break
+            await asyncio.sleep(0.05)
+        assert [name for name, _ in calls] == ["start", "end"]
+
+
+@on_loop
+async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
+    class Agents(AgentService):
+        async def OnEnd(self, request: Any, context: Any) -> Any:  # noqa: N802
+            if ("actor-name", "a0") in context.invocation_metadata():
+                await _hang()
+            return await super().OnEnd(request, context)
+
+    net = Net(agents=2, settings=Settings(final_timeout=0.2))
+    net.agents = Agents()
+    async with net:
+        trial_id = await net.start()
+        await net.until(trial_id)
+        assert len(net.agents.of(trial_id, "a1", "end")) == 1
+
+
+@on_loop
+async def test_large_observations() -> None:
+    async with Net(agents=2) as net:
+        large = bytes(16 * 1024 * 1024)
+
+        def observations(trial_id: str, number: int) -> Any:
+            return observation_set(
+                2, number, observations=[ObservationData(content=large)], actors_map=[0, 0]
+            )
+
+        net.environment.observations = observations  # type: ignore[method-assign]
+        net.environment.length = 2
+        trial_id = await net.start()
+        await net.until(trial_id)
+        for name in ("a0", "a1"):
+            seen = net.agents.of(trial_id, name, "observation")
+            assert [len(each.data.content) for each in seen] == [len(large)] * 2
+        (info,) = (
+            await net.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True))
+        ).trial
+        assert info.latest_observation.observations[0].content == large
+
+
+@on_loop
+async def test_stopping_ends_trials_softly() -> None:
+    async with Net(agents=1) as net:
+        net.environment.length = 1_000_000
+        trials = [await net.start() for _ in range(3)]
+        for trial_id in trials:
+            await net.until(trial_id, api.RUNNING)
+        await net.orchestrator.stop(30)
+        for trial_id in trials:
+            (final,) = net.agents.of(trial_id, "a0", "end")
+            assert [each.data.content for each in final.observations] == [b"o999.0"]
+
+
+@on_loop
+async def test_stopping_does_not_wait_for_those_who_hang() -> None:
+    net = Net(agents=1)
+    net.environment.OnEnd = _hang  # type: ignore[method-assign]
+    async with net:
+        net.environment.length = 1_000_000
+        trial_id = await net.start()
+        await net.until(trial_id, api.RUNNING)
+        await net.orchestrator.stop(0.2)
+        assert len(net.agents.of(trial_id, "a0", "end")) == 1
+
+
+@on_loop
+async def test_a_component_that_starts_later_is_found() -> None:
+    async with Net(agents=1) as net:
+        await net.server.stop(0)
+        first = await net.start()
+        assert "UNAVAILABLE" in await net.end_of(first)
+        port = int(net.endpoint.rpartition(":")[2])
+        async with Net(port=port):
+            for _ in range(100):
+                reason = await net.end_of(await net.start())
+                if "UNAVAILABLE" not in reason:
+                    break
+                await asyncio.sleep(0.2)
+            assert reason == "environment: final update"

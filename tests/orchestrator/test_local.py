@@ -1,0 +1,168 @@
+"""Components in the orchestrator's own process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cogrs.api import agent_pb2 as agent
+from cogrs.api import environment_pb2 as environment
+from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
+from cogrs.api.datalog_pb2 import LogExporterSampleReply
+from cogrs.orchestrator import (
+    AgentComponent,
+    Config,
+    EnvironmentComponent,
+    HookComponent,
+    LogComponent,
+    Settings,
+    serve,
+)
+from cogrs.orchestrator.engine.errors import InvalidError
+from tests.orchestrator.net import Net, on_loop
+from tests.orchestrator.world import observation_set, reward, values
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Everything:
+    """A component of each kind."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.over = asyncio.Event()
+        self.samples: list[Any] = []
+
+
+class Walls(Everything):
+    async def on_start(self, trial_id: str, request: Any) -> environment.EnvStartReply:
+        self.calls.append(("start", trial_id, request))
+        return environment.EnvStartReply(observation_set=observation_set(1, 0))
+
+    async def on_action(
+        self, trial_id: str, requests: AsyncIterator[environment.EnvActionRequest]
+    ) -> AsyncIterator[environment.EnvActionReply]:
+        number = 0
+        async for request in requests:
+            number += 1
+            self.calls.append(("action", trial_id, list(request.action_set.actions)))
+            yield environment.EnvActionReply(
+                observation_set=observation_set(1, number), rewards=[reward("a0", number)]
+            )
+        self.over.set()
+
+    async def on_message(self, trial_id: str, request: Any) -> environment.EnvMessageReply:
+        raise AssertionError("nobody sent one")
+
+    async def on_end(self, trial_id: str, request: Any) -> environment.EnvActionReply:
+        self.calls.append(("end", trial_id, list(request.action_set.actions)))
+        return environment.EnvActionReply(final_update=True)
+
+
+class Echo(Everything):
+    async def on_start(self, trial_id: str, actor_name: str, request: Any) -> agent.AgentStartReply:
+        self.calls.append(("start", trial_id, actor_name))
+        return agent.AgentStartReply()
+
+    async def on_observation(
+        self,
+        trial_id: str,
+        actor_name: str,
+        requests: AsyncIterator[agent.AgentObservationRequest],
+    ) -> AsyncIterator[agent.AgentActionReply]:
+        async for request in requests:
+            yield agent.AgentActionReply(action=Action(content=request.observation.data.content))
+        self.over.set()
+
+    async def on_reward(
+        self, trial_id: str, actor_name: str, request: Any
+    ) -> agent.AgentRewardReply:
+        self.calls.append(("reward", *values([request.reward])))
+        return agent.AgentRewardReply()
+
+    async def on_message(
+        self, trial_id: str, actor_name: str, request: Any
+    ) -> agent.AgentMessageReply:
+        raise AssertionError("nobody sent one")
+
+    async def on_end(self, trial_id: str, actor_name: str, request: Any) -> agent.AgentEndReply:
+        self.calls.append(("end",))
+        return agent.AgentEndReply()
+
+
+class Three(Everything):
+    async def on_pre_trial(self, trial_id: str, context: Any) -> Any:
+        context.params.max_steps = 3
+        return context
+
+
+class Log(Everything):
+    async def on_log_sample(self, trial_id: str, requests: AsyncIterator[Any]) -> Any:
+        self.samples = [request async for request in requests]
+        self.over.set()
+        return LogExporterSampleReply()
+
+
+PARAMS: dict[str, Any] = {
+    "environment": EnvironmentParams(endpoint="local://walls"),
+    "actors": [ActorParams(name="a0", endpoint="local://echo")],
+}
+
+
+def types_agree() -> tuple[EnvironmentComponent, AgentComponent, HookComponent, LogComponent]:
+    return Walls(), Echo(), Three(), Log()
+
+
+@on_loop
+async def test_a_trial_without_a_socket() -> None:
+    walls, echo, log = Walls(), Echo(), Log()
+    local = {"walls": walls, "echo": echo, "three": Three(), "log": log}
+    net = Net(local=local, **PARAMS)
+    net.config = {"hooks": ("local://three",), "log_url": "local://log"}
+    async with net:
+        trial_id = await net.start()
+        assert "max_steps: 3" in await net.end_of(trial_id)
+        assert [call[0] for call in walls.calls] == ["start", *["action"] * 3, "end"]
+        assert [call[2] for call in walls.calls[1:]] == [[b"o%d.0" % tick] for tick in range(4)]
+        assert echo.calls == [
+            ("start", trial_id, "a0"),
+            *(("reward", (tick, tick)) for tick in range(1, 4)),
+            ("end",),
+        ]
+        for component in (walls, echo, log):
+            await component.over.wait()
+        assert [request.WhichOneof("msg") for request in log.samples] == [
+            "trial_params",
+            *["sample"] * 5,
+        ]
+
+
+@on_loop
+async def test_a_local_component_that_fails_is_one_that_failed() -> None:
+    class Broken(Walls):
+        async def on_start(self, trial_id: str, request: Any) -> Any:
+            raise ValueError("no walls today")
+
+    async with Net(local={"walls": Broken(), "echo": Echo()}, **PARAMS) as net:
+        reason = await net.end_of(await net.start())
+        assert reason == "environment local://walls: OnStart: no walls today"
+
+
+@on_loop
+async def test_a_component_of_another_kind_fails_by_name() -> None:
+    async with Net(local={"walls": Log(), "echo": Echo()}, **PARAMS) as net:
+        reason = await net.end_of(await net.start())
+        assert "'Log' object has no attribute 'on_start'" in reason
+
+
+@on_loop
+async def test_unknown_names_are_refused() -> None:
+    async with Net(local={"echo": Echo()}, **PARAMS) as net:
+        with pytest.raises(Exception, match="known local components: echo"):
+            await net.start()
+    for config in (Config(hooks=("local://x",)), Config(log_url="local://x")):
+        with pytest.raises((InvalidError, ValueError), match="known local components: none"):
+            await serve(config, port=0, settings=Settings())

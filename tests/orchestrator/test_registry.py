@@ -1,0 +1,124 @@
+"""What is told about trials, and to whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, UnavailableError
+from cogrs.orchestrator.engine.settings import Settings
+from cogrs.orchestrator.engine.state import State, check_step
+from tests.orchestrator.world import Reader, World
+
+if TYPE_CHECKING:
+    from cogrs.orchestrator.engine.registry import Watcher
+
+
+def told(watcher: Watcher) -> list[tuple[str, State]]:
+    changes = []
+    while (change := watcher.take()) is not None:
+        changes.append(change)
+    return changes
+
+
+def test_each_state_is_told_once_and_in_order() -> None:
+    world = World().run()
+    world.orchestrator.terminate(world.trial.id)
+    world.drain()
+    assert world.seen() == list(State)
+
+
+def test_the_only_ways_between_states() -> None:
+    ways = {(old, new) for old in State for new in State if _may(old, new)}
+    assert ways == {
+        (State.INITIALIZING, State.PENDING),
+        (State.INITIALIZING, State.TERMINATING),
+        (State.PENDING, State.RUNNING),
+        (State.PENDING, State.TERMINATING),
+        (State.RUNNING, State.TERMINATING),
+        (State.TERMINATING, State.ENDED),
+    }
+
+
+def _may(old: State, new: State) -> bool:
+    try:
+        check_step(old, new)
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_a_watcher_is_told_present_states_and_then_changes() -> None:
+    world = World()
+    first = world.trial.id
+    watcher = world.orchestrator.watch(Reader(), ())
+    second = world.start().id
+    assert told(watcher) == [
+        (first, State.PENDING),
+        (second, State.INITIALIZING),
+        (second, State.PENDING),
+    ]
+    world.orchestrator.unwatch(watcher)
+    world.run()
+    assert told(watcher) == []
+
+
+def test_a_filter_lets_through_what_it_names() -> None:
+    world = World()
+    watcher = world.orchestrator.watch(Reader(), [State.RUNNING, State.ENDED])
+    assert told(watcher) == []
+    world.run()
+    world.orchestrator.terminate(world.trial.id)
+    world.drain()
+    assert [state for _, state in told(watcher)] == [State.RUNNING, State.ENDED]
+
+
+def test_a_slow_watcher_is_dropped_and_others_are_not() -> None:
+    world = World(settings=Settings(watch_backlog=4))
+    reader, other = Reader(), Reader()
+    world.orchestrator.watch(reader, ())
+    quick = world.orchestrator.watch(other, [State.ENDED])
+    for _ in range(2):
+        world.start()
+    assert isinstance(reader.error, ExhaustedError)
+    assert reader.closed == 1
+    assert other.error is None
+    world.orchestrator.terminate(world.trial.id)
+    world.run()
+    world.drain()
+    assert told(quick) == [(world.trial.id, State.ENDED)]
+
+
+def test_however_many_trials_there_are_a_new_watcher_is_told_all() -> None:
+    world = World(settings=Settings(watch_backlog=2), start=False)
+    trials = [world.start().id for _ in range(5)]
+    watcher = world.orchestrator.watch(Reader(), ())
+    assert told(watcher) == [(trial, State.PENDING) for trial in trials]
+
+
+def test_watchers_are_told_when_the_orchestrator_stops() -> None:
+    world = World(start=False)
+    reader = Reader()
+    world.orchestrator.watch(reader, ())
+    world.orchestrator.begin_stop()
+    world.orchestrator.finish_stop()
+    assert isinstance(reader.error, UnavailableError)
+    with pytest.raises(UnavailableError):
+        world.orchestrator.watch(Reader(), ())
+
+
+def test_information_about_one_trial_or_all() -> None:
+    world = World()
+    first, second = world.trial.id, world.start().id
+    world.run()
+    infos = world.orchestrator.info(None)
+    assert [(info.trial_id, info.state) for info in infos] == [
+        (first, State.PENDING),
+        (second, State.RUNNING),
+    ]
+    (info,) = world.orchestrator.info(first, observation=True)
+    assert info.trial_id == first
+    assert not info.HasField("latest_observation")
+    with pytest.raises(NotFoundError):
+        world.orchestrator.info("unknown")

@@ -1,0 +1,197 @@
+"""The server as a thing: ports, threads, starting and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+import cogrs
+from cogrs.api.common_pb2 import VersionRequest
+from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
+from cogrs.orchestrator import Settings, serve
+from cogrs.orchestrator.links.channels import channel_options
+from cogrs.orchestrator.service.server import server_options
+from tests.orchestrator.net import on_loop
+
+
+def ask(port: int, stub: Any = TrialLifecycleStub) -> bool:
+    """Whether a service answers."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            return bool(stub(channel).Version(VersionRequest(), timeout=10).versions)
+        except grpc.RpcError as error:
+            if error.code().name not in ("UNIMPLEMENTED", "UNAVAILABLE"):
+                raise
+            return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_both_services_on_one_port_on_this_machine() -> None:
+    with cogrs.serve_orchestrator(port=0) as orchestrator:
+        assert orchestrator.port == orchestrator.actor_port > 0
+        assert ask(orchestrator.port)
+        assert ask(orchestrator.port, ClientActorStub)
+        assert not orchestrator.wait(0)
+        assert "running" in repr(orchestrator)
+    assert orchestrator.wait(0)
+    assert "stopped" in repr(orchestrator)
+    assert not ask(orchestrator.port)
+
+
+def test_a_port_of_its_own_for_client_actors() -> None:
+    with cogrs.serve_orchestrator(port=0, actor_port=0) as orchestrator:
+        assert orchestrator.port != orchestrator.actor_port
+        assert ask(orchestrator.port)
+        assert not ask(orchestrator.port, ClientActorStub)
+        assert ask(orchestrator.actor_port, ClientActorStub)
+        assert not ask(orchestrator.actor_port)
+
+
+def test_fifty_times_on_one_port() -> None:
+    port = free_port()
+    for _ in range(50):
+        with cogrs.serve_orchestrator(port=port) as orchestrator:
+            assert orchestrator.port == port
+    assert not [thread for thread in threading.enumerate() if "cogrs" in thread.name]
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with cogrs.serve_orchestrator(port=0) as orchestrator:
+        with pytest.raises(OSError, match=f"127.0.0.1:{orchestrator.port}"):
+            cogrs.serve_orchestrator(port=orchestrator.port)
+        with pytest.raises(OSError, match=f"127.0.0.1:{orchestrator.port}"):
+            cogrs.serve_orchestrator(port=0, actor_port=orchestrator.port)
+        assert ask(orchestrator.port)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(OSError, match="cannot listen"):
+            cogrs.serve_orchestrator(port=other.getsockname()[1])
+
+
+def test_stopping_again_does_nothing_and_any_thread_may() -> None:
+    orchestrator = cogrs.serve_orchestrator(port=0)
+    waiting = threading.Thread(target=orchestrator.wait)
+    waiting.start()
+    stopping = [threading.Thread(target=orchestrator.stop, args=(0,)) for _ in range(4)]
+    for thread in stopping:
+        thread.start()
+    for thread in (*stopping, waiting):
+        thread.join(30)
+        assert not thread.is_alive()
+    orchestrator.stop()
+
+
+def test_one_that_is_forgotten_stops() -> None:
+    orchestrator = cogrs.serve_orchestrator(port=0)
+    port, thread = orchestrator.port, orchestrator._thread
+    del orchestrator
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not ask(port)
+
+
+def test_a_program_that_does_not_stop_it_ends_cleanly() -> None:
+    code = "import cogrs; x = cogrs.serve_orchestrator(port=0); print('up')"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "up\n", "")
+
+
+def test_ctrl_c_works_while_waiting() -> None:
+    code = """
+import cogrs
+with cogrs.serve_orchestrator(port=0) as orchestrator:
+    print("up", flush=True)
+    orchestrator.wait()
+"""
+    program = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "up\n"
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1
+
+
+def test_it_cannot_be_pickled() -> None:
+    with (
+        cogrs.serve_orchestrator(port=0) as orchestrator,
+        pytest.raises(TypeError, match="others reach it at its port"),
+    ):
+        pickle.dumps(orchestrator)
+
+
+@on_loop
+async def test_on_a_loop_of_ones_own() -> None:
+    async with await serve(port=0) as orchestrator:
+        waiting = asyncio.ensure_future(orchestrator.wait())
+        await asyncio.to_thread(ask, orchestrator.port)
+        assert not waiting.done()
+    await waiting
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"start_timeout": -1}, ValueError),
+        ({"max_message": 0}, ValueError),
+        ({"max_message": 1.5}, TypeError),
+        ({"hook_timeout": "1"}, TypeError),
+        ({"close_grace": True}, TypeError),
+        ({"end_timeout": None}, TypeError),
+        ({"retention": float("nan")}, ValueError),
+    ],
+)
+def test_settings_are_checked(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(arguments))):
+        Settings(**arguments)
+
+
+def test_every_channel_and_server_knows_the_limit_and_nobody_is_pinged() -> None:
+    for options in (dict(server_options(7)), dict(channel_options(7))):
+        assert options["grpc.max_send_message_length"] == 7
+        assert options["grpc.max_receive_message_length"] == 7
+        assert "grpc.keepalive_time_ms" not in options
+    assert dict(server_options(7))["grpc.keepalive_permit_without_calls"] == 1
+
+
+def test_the_engine_knows_no_grpc() -> None:
+    code = (
+        "import sys, pkgutil, importlib, types;"
+        "import cogrs, os.path;"
+        "package = types.ModuleType('cogrs.orchestrator');"
+        "package.__path__ = [os.path.join(cogrs.__path__[0], 'orchestrator')];"
+        "sys.modules['cogrs.orchestrator'] = package;"
+        "import cogrs.orchestrator.engine as engine;"
+        "names = [name for _, name, _ in pkgutil.iter_modules(engine.__path__)];"
+        "[importlib.import_module(f'{engine.__name__}.{name}') for name in names];"
+        "sys.exit(len(names) < 10 or 'grpc' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
