@@ -92,6 +92,7 @@ endif
 bench: setup ## figures of this machine
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
+	$(BIN)/python benchmarks/collector.py $(ARGS)
 
 # -- what is made ----------------------------------------------------------------------------------------
 

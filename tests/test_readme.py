@@ -19,7 +19,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     program = blocks(page, "python")
-    assert len(program) >= 4
+    assert len(program) >= 3
     names: dict[str, object] = {}
     for number, block in enumerate(program):
         exec(compile(block, f"{page.name}, example {number}", "exec"), names)

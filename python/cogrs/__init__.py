@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cogrs._core import __version__
+    from cogrs.collector import ContextOptions, GameContext, GCWrapper
     from cogrs.orchestrator import serve_orchestrator
     from cogrs.replay import (
         Batch,
@@ -29,8 +30,11 @@ _HOMES = {
     "Batch": "cogrs.replay",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
+    "ContextOptions": "cogrs.collector",
     "Entry": "cogrs.replay",
     "Episode": "cogrs.replay",
+    "GCWrapper": "cogrs.collector",
+    "GameContext": "cogrs.collector",
     "ReplayMemory": "cogrs.replay",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
@@ -45,8 +49,11 @@ __all__ = [
     "Batch",
     "Bind",
     "Conn",
+    "ContextOptions",
     "Entry",
     "Episode",
+    "GCWrapper",
+    "GameContext",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",

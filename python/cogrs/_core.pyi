@@ -8,16 +8,23 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
+from cogrs.collector.description import Collector
 from cogrs.replay.batch import Batch, Episode, Sample
 
 __all__ = [
     "CacheStore",
+    "CollectorContext",
+    "CollectorDelivery",
+    "CollectorGroup",
+    "GroupDelivery",
     "ReplayMemory",
     "ReplayWriter",
     "__debug_build__",
     "__version__",
     "cache_layout",
+    "cartpole_step",
     "draw_cache",
+    "game_spec",
     "importance_weights",
     "publish_through",
 ]
@@ -561,4 +568,238 @@ def importance_weights(
 
     Raises:
         ValueError: An argument is out of range.
+    """
+
+# -- context.rs -----------------------------------------------------------------------------------
+
+_Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+@final
+class CollectorDelivery:
+    """A batch in the hands of whoever waited for it.
+
+    When it goes away without `CollectorContext.answer`, its batch is delivered again.
+    """
+
+    @property
+    def gid(self) -> int:
+        """The collector."""
+    @property
+    def buffer(self) -> int:
+        """Which of the batches that the collector fills in turn."""
+    @property
+    def rows(self) -> int:
+        """Rows filled, from the first on."""
+
+@final
+class CollectorContext:
+    """Games of one kind, stepped by threads of its own and by whoever waits for a batch.
+
+    Any thread may call any method.
+
+    Args:
+        game: Name of a built-in game.
+        collectors: Checked descriptions.
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+        num_games: Games, >= 1.
+        num_threads: Threads beside those that wait, >= 1.
+        num_buffers: Batches of each collector, at least two; None for max(2, num_games / the sum of
+            all batch sizes).
+        seed: An episode starts as (seed, game, episode) determine; 0 <= seed < 2**64.
+        deterministic: Sort batches of `num_games` rows by game.
+
+    Raises:
+        ValueError: An option is out of range, or collectors do not fit the game or each other.
+        MemoryError: The system refuses the memory of the batches.
+    """
+
+    def __new__(
+        cls,
+        game: str,
+        collectors: Sequence[Collector],
+        *,
+        max_episode_steps: int,
+        num_games: int,
+        num_threads: int,
+        num_buffers: int | None,
+        seed: int,
+        deterministic: bool,
+    ) -> Self: ...
+    def start(self) -> None:
+        """Let the games go; RuntimeError when it was started or stopped before."""
+    def wait(
+        self, gid: int | None = None, timeout: float | None = None
+    ) -> CollectorDelivery | None:
+        """Wait for a batch of one collector or of any, and step games meanwhile.
+
+        Args:
+            gid: The collector; None is any.
+            timeout: Seconds, >= 0; None is without a limit.
+
+        Returns:
+            The delivery, its replies all zero; None when there is none in time.
+
+        Raises:
+            RuntimeError: Not started, stopped, or a game failed; the text says which.
+            ValueError: The timeout is negative or no number.
+            IndexError: There is no such collector.
+        """
+    def answer(self, delivery: CollectorDelivery) -> None:
+        """Give a batch back: its games take their replies and go on. Nothing after a stop.
+
+        Raises:
+            RuntimeError: This delivery is over.
+        """
+    def put_back(self, delivery: CollectorDelivery) -> None:
+        """Have a batch delivered again, before all others.
+
+        Raises:
+            RuntimeError: This delivery is over.
+        """
+    def stop(self) -> None:
+        """Wake who waits with a RuntimeError, join all threads, drop what was not delivered."""
+    def num_buffers(self) -> list[int]:
+        """How many batches each collector fills in turn."""
+    def batch(self, gid: int, buffer: int) -> tuple[list[_Arrays], list[_Arrays] | None]:
+        """The arrays of a batch, all its rows: one dict for each state, oldest first.
+
+        They alias the memory that games write to, and keep it alive.
+
+        Returns:
+            Inputs and replies, each array (batch_size, *row); None for replies if there are none.
+
+        Raises:
+            IndexError: There is no such batch.
+        """
+    def summary(self) -> tuple[int, int, list[tuple[int, int, int]]]:
+        """States, episodes ended, and for each collector batches, rows and batches short."""
+
+# -- group.rs -------------------------------------------------------------------------------------
+
+@final
+class GroupDelivery:
+    """A batch in the hands of whoever waited for it.
+
+    When it goes away without `CollectorGroup.release`, its batch is delivered again.
+    """
+
+    @property
+    def buffer(self) -> int:
+        """Which of the batches that are filled in turn."""
+    @property
+    def rows(self) -> int:
+        """Rows filled, from the first on."""
+
+@final
+class CollectorGroup:
+    """Rows of many callers, answered together.
+
+    Any thread may call any method.
+
+    Args:
+        inputs: Name, dtype and shape of one row of each input.
+        replies: Likewise of each reply.
+        batch_size: Rows of a full batch, >= 1.
+        timeout_usec: A batch goes out short when its first row has waited so long; 0 is never.
+        num_buffers: Batches filled in turn, >= 1.
+
+    Raises:
+        ValueError: A number or a shape is out of range.
+        TypeError: A dtype has no fixed size, or holds objects.
+        MemoryError: The system refuses the memory of the batches.
+    """
+
+    def __new__(
+        cls,
+        inputs: Sequence[tuple[str, npt.DTypeLike, tuple[int, ...]]],
+        replies: Sequence[tuple[str, npt.DTypeLike, tuple[int, ...]]],
+        batch_size: int,
+        *,
+        timeout_usec: int,
+        num_buffers: int,
+    ) -> Self: ...
+    def put(self, inputs: dict[str, npt.ArrayLike], owner: object) -> None:
+        """Put a row, by value, without waiting: where no batch has room, it is kept until one has.
+
+        Args:
+            inputs: A value for each input; other dtypes are converted by the 'same_kind' rule.
+            owner: What `release` will send this row's answer to.
+
+        Raises:
+            ValueError: A name is missing or unknown, or a shape differs. Nothing is put.
+            TypeError: A dtype cannot be converted. Nothing is put.
+            RuntimeError: The group is closed.
+        """
+    def wait(self, timeout: float | None = None) -> GroupDelivery | None:
+        """Wait for a batch.
+
+        Args:
+            timeout: Seconds, >= 0; None is without a limit.
+
+        Returns:
+            The delivery, its replies all zero; None when there is none in time.
+
+        Raises:
+            RuntimeError: The group is closed.
+            ValueError: The timeout is negative or no number.
+        """
+    def put_back(self, delivery: GroupDelivery) -> None:
+        """Have a batch delivered again, before all others.
+
+        Raises:
+            RuntimeError: This delivery is over.
+        """
+    def release(self, delivery: GroupDelivery, send: Callable[[list[Any]], object]) -> None:
+        """Give a batch back to be filled anew: take its replies out before.
+
+        Args:
+            delivery: The batch.
+            send: Called with the owners of its rows, in order; with none if the group was closed
+                meanwhile. When it raises it is called once more, so that nobody is forgotten when
+                Ctrl-C comes in between, and then the exception comes out.
+
+        Raises:
+            RuntimeError: This delivery is over.
+        """
+    def close(self, send: Callable[[list[Any]], object]) -> None:
+        """Wake who waits with a RuntimeError.
+
+        Args:
+            send: Called as by `release`, with the owners of all rows that have no answer.
+        """
+    def batch(self, buffer: int) -> tuple[_Arrays, _Arrays]:
+        """The arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).
+
+        They alias the memory that rows are written to, and keep it alive.
+
+        Raises:
+            IndexError: There is no such batch.
+        """
+
+# -- games.rs -------------------------------------------------------------------------------------
+
+def game_spec(name: str) -> dict[str, Any]:
+    """What a built-in game looks like.
+
+    Returns:
+        `keys`: dtype and shape of what a state shows, by key; `action`: dtype and shape of an
+        action; `num_action`: numbered actions, or the length of a continuous one; `players`: their
+        names.
+
+    Raises:
+        ValueError: There is no such game.
+    """
+
+def cartpole_step(state: Sequence[float], action: int) -> tuple[list[float], bool]:
+    """One step of the cart and its pole, in float64.
+
+    Args:
+        state: Position (m), velocity (m/s), angle (rad), angular velocity (rad/s).
+        action: 0 pushes to the left, 1 to the right.
+
+    Returns:
+        The state 0.02 s later, and whether the episode terminates in it.
+
+    Raises:
+        ValueError: There is no such action.
     """

@@ -1,9 +1,11 @@
-//! The core of `cogrs`: replay memory for reinforcement learning.
+//! The core of `cogrs`: replay memory and batch collector for reinforcement learning.
 //!
 //! Everything but `python` is plain Rust that knows nothing of Python; building with
 //! `--no-default-features` leaves the bindings out and holds the rest to that.
 
+pub mod collector;
 pub mod error;
+pub mod games;
 pub mod replay;
 pub mod spec;
 

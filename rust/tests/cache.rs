@@ -13,9 +13,6 @@ use proptest::prelude::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// Weights, and prev's state of eight bytes.
-const COLUMNS: usize = 2;
-
 fn settings(flags: &[bool]) -> Settings {
     let mut settings = Settings::new(1);
     settings.set_cache_flags(&[false; 14]).unwrap();
@@ -42,6 +39,7 @@ fn spec() -> EntrySpec {
     EntrySpec::new(fields).unwrap()
 }
 
+/// Weights, and prev's state of eight bytes.
 fn shape() -> CacheShape {
     CacheShape::new(&spec(), &settings(&[true]))
 }
@@ -72,8 +70,9 @@ fn take(
     reuse: bool,
 ) -> Result<Vec<(u32, u32)>, Error> {
     let taken = store.take(rows, reuse)?;
-    let mut out = vec![0; rows * 8];
-    taken.gather(COLUMNS - 1, &mut out);
+    let (mut weights, mut out) = (vec![0; rows * 4], vec![0; rows * 8]);
+    taken.gather(&mut [&mut weights, &mut out]);
+    assert!(weights.chunks(4).all(|weight| weight == 1f32.to_le_bytes()));
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
     Ok(out.chunks(8).map(|row| (number(&row[..4]), number(&row[4..]))).collect())
 }
@@ -175,8 +174,8 @@ fn a_batch_keeps_what_the_store_has_replaced() {
     let taken = store.take(2, false).unwrap();
     let oldest = store.push(cache(8, 2, 1.0)).unwrap();
     drop((oldest, store));
-    let mut out = vec![0; 16];
-    taken.gather(1, &mut out);
+    let (mut weights, mut out) = (vec![0; 8], vec![0; 16]);
+    taken.gather(&mut [&mut weights, &mut out]);
     assert_eq!(out, columns(7, 2)[1]);
 }
 

@@ -15,8 +15,13 @@ Its fields are those that its flags name, prev's and then next's in the order st
 reward, prob, value, qvest, info: a frame a field, a row a sample, each row of the template's
 dtype and shape, the state with its stacked frames, oldest first.
 
-The topic of PUB/SUB, which ZeroMQ matches by prefix, is the topic's length as four bytes, lowest
-first, and the topic: so it is matched exactly.
+ZeroMQ matches the first frame of PUB/SUB with subscriptions, by prefix. It is one byte for the
+kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactly:
+
+  "m" digest              a message
+  "a" digest              an announcement: the number of the topic's last message, no content
+  "l" digest nonce        the topic's last message, to the one subscriber that subscribed to this
+                          key with 16 bytes of its own; number 0 says that there is none
 """
 
 from collections import abc as _abc

@@ -16,6 +16,7 @@ from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.transport import Channel, Transport, deadline_after
 from cogrs.replay.wire import (
+    LARGEST_REPLY,
     SMALL_FRAME,
     WireError,
     decode,
@@ -28,6 +29,8 @@ from cogrs.replay.wire import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_LARGEST = (1 << 64) - 1
 
 
 class ReplayMemoryClient:
@@ -73,20 +76,23 @@ class ReplayMemoryClient:
         self._sub_endpoint = check_endpoint("sub_endpoint", sub_endpoint, Conn)
         self._req_endpoint = check_endpoint("req_endpoint", req_endpoint, Conn)
         self._push_endpoints = _endpoints(push_endpoint)
-        self._uuid = _check_uuid(input_uuid) or secrets.randbits(32) or 1
+        self._uuid = (
+            check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
+        )
         deadline_after("timeout", timeout)
         self._timeout = timeout
-        self._seed = seed
+        self._seed = None if seed is None else check_count("seed", seed, 0, _LARGEST)
         self._hwm = check_count("hwm", hwm)
+        sub_hwm = check_count("sub_hwm", sub_hwm)
+        if max_step is not None:
+            check_count("max_step", max_step, 0, _LARGEST)
         self._transport = Transport(type(self).__name__)
         requests = partial(_connect, self._transport, "req_endpoint", (self._req_endpoint,))
         pushes = partial(_connect, self._transport, "push_endpoint", self._push_endpoints)
         # Nothing here holds the client, so one that is forgotten closes.
         self._requests = Channel(self._transport, partial(requests, zmq.REQ, self._hwm))
         self._pushes = Channel(self._transport, partial(pushes, zmq.PUSH, self._hwm))
-        self._subscriber = Subscriber(
-            self._transport, self._sub_endpoint, check_count("sub_hwm", sub_hwm)
-        )
+        self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
         self._synced: _Synced | None = None
@@ -126,6 +132,7 @@ class ReplayMemoryClient:
             MemoryError: As `ReplayMemory`.
             RuntimeError: The client is closed, or the peer is no server of this protocol.
         """
+        check_count("max_step", max_step, 0, _LARGEST)
         reply = self._request("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
         with self._sync_lock:
             self._synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
@@ -189,8 +196,12 @@ class ReplayMemoryClient:
         self._state()
         if not isinstance(log_message, str):
             raise TypeError(f"log_message: expected str, got {type(log_message).__name__}")
-        if len(log_message.encode()) > SMALL_FRAME - 1024:
-            raise ValueError(f"log_message: expected at most 1 MiB, got {len(log_message)} letters")
+        try:
+            size = len(log_message.encode())
+        except UnicodeEncodeError as error:
+            raise ValueError(f"log_message: expected text, got {error}") from None
+        if size > SMALL_FRAME - 1024:
+            raise ValueError(f"log_message: expected at most 1 MiB, got {size} bytes")
         self._push("write_log", log_message, ())
 
     def sub_bytes(
@@ -227,6 +238,7 @@ class ReplayMemoryClient:
         What was pushed is still sent, for a second at most.
         """
         self._finalize()
+        self._transport.wait_closed()
 
     def _state(self) -> _Synced:
         self._transport.check_process()
@@ -242,18 +254,20 @@ class ReplayMemoryClient:
             try:
                 socket.send(encode(self._uuid, **body))
                 answered = self._requests.wait(socket, zmq.POLLIN, deadline)
-                frame = socket.recv() if answered else None
+                frames = socket.recv_multipart() if answered else None
             except BaseException:
                 self._requests.drop()  # a REQ socket that waits for an answer cannot ask again
                 raise
-            if frame is None:
+            if frames is None:
                 self._requests.drop()
                 raise self._timed_out(call, self._req_endpoint, "no answer from")
-        return self._understood(frame, expected)
+        return self._understood(frames, expected)
 
-    def _understood(self, frame: bytes, expected: str) -> pb.Header:
+    def _understood(self, frames: list[bytes], expected: str) -> pb.Header:
         try:
-            header = decode(frame)
+            if len(frames) != 1:
+                raise WireError(f"{len(frames)} frames where 1 is expected")
+            header = decode(frames[0])
         except WireError as error:
             raise RuntimeError(f"{self._req_endpoint} answered with {error}") from None
         if header.WhichOneof("body") == "refusal":
@@ -310,20 +324,19 @@ class _Synced:
     def __init__(
         self, sizes: pb.Sizes, max_step: int, uuid: int, seed: int | None, before: _Synced | None
     ) -> None:
-        try:
-            templates = templates_of(sizes)
-        except WireError as error:
-            raise RuntimeError(f"the server's sizes are {error}") from None
         self._round: int = before._round + 1 if before else 0
         if seed is not None:
             # Another memory goes on with other draws, and two clients with other seeds never meet.
             seed = (seed + (self._round << 32)) % (1 << 64)
-        state, action, reward, prob, value, qvest, info = templates
-        self.rem = ReplayMemory(
-            state, action, reward, prob, value, qvest, info, max_step, uuid=uuid, seed=seed
-        )
-        for name, value in settings_of(sizes).items():
-            setattr(self.rem, name, value)
+        try:
+            state, action, reward, prob, value, qvest, info = templates_of(sizes)
+            self.rem = ReplayMemory(
+                state, action, reward, prob, value, qvest, info, max_step, uuid=uuid, seed=seed
+            )
+            for name, value in settings_of(sizes).items():
+                setattr(self.rem, name, value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
         self.digest = digest_of(self.rem)
         self._layout = cache_layout(self.rem)[:2]
         self._max_frame = sizes.max_frame
@@ -348,14 +361,6 @@ class _Synced:
             )
 
 
-def _check_uuid(uuid: int) -> int:
-    if isinstance(uuid, bool) or not isinstance(uuid, int):
-        raise TypeError(f"input_uuid: expected an integer, got {type(uuid).__name__}")
-    if not 0 <= uuid < 1 << 32:
-        raise ValueError(f"input_uuid: expected 0 .. 2**32 - 1, got {uuid}")
-    return uuid
-
-
 def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
         return (check_endpoint("push_endpoint", value, Conn),)
@@ -367,7 +372,7 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
 def _connect(
     transport: Transport, name: str, endpoints: Sequence[str], kind: int, hwm: int
 ) -> zmq.Socket[bytes]:
-    socket = transport.socket(kind, hwm=hwm, max_frame=SMALL_FRAME)
+    socket = transport.socket(kind, hwm=hwm, max_frame=LARGEST_REPLY)
     for endpoint in endpoints:
         transport.attach(socket, name, endpoint, Conn)
     return socket

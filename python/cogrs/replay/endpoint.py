@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import operator
 import re
+import socket as unix
 from typing import Final, Literal
 
 import zmq
@@ -15,8 +17,10 @@ Bind: Final = "Bind"
 Conn: Final = "Conn"
 """The socket connects to somebody who listens at the endpoint."""
 
-_TCP = re.compile(r"tcp://(?P<host>[^/]+):(?P<port>\*|\d{1,5})")
-_IPC = re.compile(r"ipc://.+")
+_TCP = re.compile(r"tcp://(?P<host>[^/\0]+):(?P<port>\*|[0-9]{1,5})")
+_IPC = re.compile(r"ipc://[^\0]+")
+
+_LARGEST_COUNT = (1 << 31) - 1
 
 
 def check_endpoint(name: str, value: object, mode: Mode) -> str:
@@ -34,7 +38,7 @@ def check_endpoint(name: str, value: object, mode: Mode) -> str:
     """
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected an endpoint, got {type(value).__name__}")
-    if _IPC.fullmatch(value):
+    if _IPC.fullmatch(value) and (mode == Bind or value != "ipc://*"):
         return value
     match = _TCP.fullmatch(value)
     if match and (mode == Bind or _is_peer(match)) and int(match["port"].replace("*", "0")) < 65536:
@@ -63,18 +67,21 @@ def check_mode(value: object) -> Mode:
     raise ValueError(f"mode: expected 'Bind' or 'Conn', got {value!r}")
 
 
-def check_count(name: str, value: object) -> int:
-    """Return an integer >= 1.
+def check_count(name: str, value: object, least: int = 1, most: int = _LARGEST_COUNT) -> int:
+    """Return an integer within bounds.
 
     Raises:
         TypeError: No integer.
-        ValueError: A smaller one.
+        ValueError: Out of bounds.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value}")
-    return value
+    count = operator.index(value)
+    if count < least:
+        raise ValueError(f"{name}: expected an integer >= {least}, got {count}")
+    if count > most:
+        raise ValueError(f"{name}: expected an integer <= {most}, got {count}")
+    return count
 
 
 def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
@@ -87,10 +94,28 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
         if mode == Conn:
             socket.connect(endpoint)
             return endpoint
+        if _is_served(endpoint):
+            # ZeroMQ would take the path away from whoever listens there.
+            raise OSError(errno.EADDRINUSE, _why(name, endpoint, zmq.ZMQError(errno.EADDRINUSE)))
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise OSError(error.errno, _why(name, endpoint, error)) from None
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def _is_served(endpoint: str) -> bool:
+    """Tell whether somebody listens at an ipc endpoint."""
+    if not endpoint.startswith("ipc://") or endpoint == "ipc://*":
+        return False
+    path = endpoint.removeprefix("ipc://")
+    # A leading @ stands for Linux' abstract names.
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with unix.socket(unix.AF_UNIX) as probe:
+        try:
+            probe.connect(address)
+        except OSError:
+            return False
+    return True
 
 
 def _is_peer(match: re.Match[str]) -> bool:

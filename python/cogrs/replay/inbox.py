@@ -20,12 +20,24 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("cogrs.replay")
 
+_LARGEST_FRAME = (1 << 63) - 1
+"""ZeroMQ's numbers are signed."""
+
 _MOST_PEERS = 1000
 """Peers that are remembered because something of theirs was refused."""
 
 
 class Inbox:
-    """The state of a server, whatever sockets it is filled from. Any thread may call any method."""
+    """The state of a server, whatever sockets it is filled from. Any thread may call any method.
+
+    Attributes:
+        caches: The newest caches.
+        logbook: The log file.
+        total_episodes: Episodes that clients have closed.
+        total_steps: Steps of those episodes.
+        total_caches: Caches that have arrived, whole ones only.
+        total_refused: Messages that were dropped: none of ours, or ones that did not fit.
+    """
 
     def __init__(self, memory: ReplayMemory, n_caches: int, seed: int | None) -> None:
         """Keep the newest `n_caches` caches of memories like this one.
@@ -40,34 +52,12 @@ class Inbox:
         self._digest = digest_of(memory)
         self._arrived = threading.Condition()
         self._lock = threading.Lock()
+        self.total_episodes = 0
+        self.total_steps = 0
+        self.total_caches = 0
+        self.total_refused = 0
         self._counters: dict[int, tuple[int, int]] = {}
-        self._total_caches = 0
-        self._refused = 0
         self._refused_peers: set[str] = set()
-
-    @property
-    def total_episodes(self) -> int:
-        """Episodes that clients have closed."""
-        with self._lock:
-            return sum(episodes for episodes, _ in self._counters.values())
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of those episodes."""
-        with self._lock:
-            return sum(steps for _, steps in self._counters.values())
-
-    @property
-    def total_caches(self) -> int:
-        """Caches that have arrived, whole ones only."""
-        with self._lock:
-            return self._total_caches
-
-    @property
-    def total_refused(self) -> int:
-        """Messages that were dropped because they were none of ours, or did not fit."""
-        with self._lock:
-            return self._refused
 
     @cached_property
     def max_frame(self) -> int:
@@ -76,7 +66,7 @@ class Inbox:
         Sockets have to be told when they are made.
         """
         _, _, largest_row = cache_layout(self._memory)
-        return max(SMALL_FRAME, largest_row * self._memory.cache_size)
+        return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
 
     def answer(self, frames: list[zmq.Frame]) -> bytes:
         """Answer a request; a bad one is refused with the reason."""
@@ -152,20 +142,22 @@ class Inbox:
         except ValueError as error:
             raise WireError(f"a cache that cannot be: {error}") from None
         with self._lock:
-            self._total_caches += 1
+            self.total_caches += 1
         with self._arrived:
             self._arrived.notify_all()
 
     def _count(self, sender: int, counter: pb.Counter) -> None:
         with self._lock:
             episodes, steps = self._counters.get(sender, (0, 0))
-            largest = (max(episodes, counter.episodes), max(steps, counter.steps))
+            largest = max(episodes, counter.episodes), max(steps, counter.steps)
             self._counters[sender] = largest
+            self.total_episodes += largest[0] - episodes
+            self.total_steps += largest[1] - steps
 
     def _refuse(self, frame: zmq.Frame, error: WireError) -> None:
         peer = _peer_of(frame)
         with self._lock:
-            self._refused += 1
+            self.total_refused += 1
             if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
                 return
             self._refused_peers.add(peer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -18,6 +19,9 @@ _logger = logging.getLogger("cogrs.replay")
 _PERIOD = 1.0
 """Seconds between flushes, and for which a line waits for those before it."""
 
+_MOST_STREAMS = 10_000
+"""Clients whose next line is remembered; of a forgotten one the next line waits for a period."""
+
 _MODES = ("w", "a", "x", "w+", "a+", "x+")
 
 
@@ -33,6 +37,7 @@ class Logbook:
         """Drop all lines until `open` is called."""
         self._lock = threading.Lock()
         self._file: IO[Any] | None = None
+        self._closed = False
         self.path: str | None = None
         self._next: dict[int, int] = {}
         self._early: dict[int, dict[int, str]] = {}
@@ -50,8 +55,10 @@ class Logbook:
         file = Path(path).open(mode, encoding="utf-8", newline="\n")  # noqa: SIM115
         with self._lock:
             old, self._file, self.path = self._file, file, os.fspath(path)
+            if self._closed:
+                old, self._file = file, None
         if old is not None:
-            old.close()
+            _shut(old)
 
     def add(self, sender: int, stream: int, number: int, text: str) -> None:
         """Add line `number` of a client."""
@@ -64,7 +71,10 @@ class Logbook:
             while following in early:
                 self._write(early.pop(following))
                 following += 1
-            self._next[stream] = max(following, self._next.get(stream, 0))
+            # The one that has been silent longest comes first.
+            self._next[stream] = max(following, self._next.pop(stream, 0))
+            if len(self._next) > _MOST_STREAMS:
+                del self._next[next(iter(self._next))]
             if not early:
                 del self._early[stream]
 
@@ -80,10 +90,11 @@ class Logbook:
     def close(self) -> None:
         """Write what waits and close the file."""
         with self._lock:
+            self._closed = True
             self._write_early()
             file, self._file = self._file, None
         if file is not None:
-            file.close()
+            _shut(file)
 
     def _write_early(self) -> None:
         for stream, early in self._early.items():
@@ -104,4 +115,14 @@ class Logbook:
             use(self._file)
         except OSError as error:
             _logger.error("log file %s: %s; lines are dropped from now on", self.path, error)
-            self._file = None
+            broken, self._file = self._file, None
+            with contextlib.suppress(OSError):
+                broken.close()
+
+
+def _shut(file: IO[Any]) -> None:
+    """Close a file; what cannot be written any more is told to the log, for it is too late."""
+    try:
+        file.close()
+    except OSError as error:
+        _logger.error("log file %s: %s; its last lines are lost", file.name, error)

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections import Counter, deque
 
 import zmq
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.endpoint import Bind
+from cogrs.replay.endpoint import Bind, check_count
 from cogrs.replay.transport import Bell, Transport, deadline_after, seconds_to
 from cogrs.replay.wire import (
+    ANNOUNCEMENTS,
+    LAST,
+    MESSAGES,
     SMALL_FRAME,
+    Key,
     WireError,
+    digest_of_topic,
     encode,
-    is_latest,
     message_bytes,
     topic_bytes,
-    topic_key,
-    topic_of,
 )
+
+_PERIOD = 1.0
+"""Seconds between announcements."""
 
 
 class Publisher:
     """A socket and the thread that serves it.
 
-    ZeroMQ gives a subscriber nothing of what was sent before it subscribed. So the last message of
-    each topic is kept, and who asks for it, by a subscription that nobody else has, gets it alone.
+    ZeroMQ gives a subscriber nothing of what was sent before it subscribed, and drops what a slow
+    one has no room for. So the last message of each topic is kept: whoever asks for it, by a
+    subscription that nobody else has, gets it alone. And the number of each topic's last message is
+    announced now and then, by which a subscriber sees that it missed some.
     """
 
     def __init__(self, transport: Transport, endpoint: str, sender: int, hwm: int) -> None:
@@ -39,18 +47,20 @@ class Publisher:
         self._transport = transport
         self._sender = sender
         self._stream = secrets.randbits(64)
-        self._numbers: Counter[bytes] = Counter()
-        self._latest: dict[bytes, tuple[bytes, bytes]] = {}
+        self._lock = threading.Lock()
+        self._last: dict[bytes, tuple[int, bytes]] = {}
         self._queue: deque[tuple[bytes, bytes, bytes]] = deque()
         self._subscribed = threading.Condition()
         self._subscribers: Counter[bytes] = Counter()
-        self._lock = threading.Lock()
+        self._due = time.monotonic() + _PERIOD
+        self._done = threading.Event()
         socket = transport.socket(zmq.XPUB, hwm=hwm, max_frame=SMALL_FRAME)
         socket.setsockopt(zmq.XPUB_VERBOSER, 1)
         self.endpoint = transport.attach(socket, "pub_endpoint", endpoint, Bind)
         self._bell = Bell(transport)
         name = f"cogrs-publisher-{self.endpoint}"
-        threading.Thread(target=self._run, args=(socket,), name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(socket,), name=name, daemon=True)
+        self._thread.start()
 
     def publish(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
         """Send a message to all who subscribed to the topic; never waits.
@@ -59,14 +69,12 @@ class Publisher:
             TypeError: Topic or message is neither bytes nor str.
             RuntimeError: Closed.
         """
-        key, body = topic_key(topic_bytes(topic)), message_bytes(message)
+        digest, body = digest_of_topic(topic_bytes(topic)), message_bytes(message)
         self._transport.check()
         with self._lock:
-            self._numbers[key] += 1
-            publication = pb.Publication(stream=self._stream, number=self._numbers[key])
-            header = encode(self._sender, publication=publication)
-            self._latest[key] = (header, body)
-            self._queue.append((key, header, body))
+            number = self._last.get(digest, (0, b""))[0] + 1
+            self._last[digest] = (number, body)
+            self._queue.append((Key(MESSAGES, digest).frame(), self._header(number), body))
         self._bell.ring()
 
     def wait_subscribers(self, topic: str | bytes, count: int, timeout: float | None) -> None:
@@ -74,68 +82,86 @@ class Publisher:
 
         Raises:
             TimeoutError: Fewer have.
+            TypeError: `count` is no integer.
+            ValueError: `count` < 0.
             RuntimeError: Closed.
         """
-        key = topic_key(topic_bytes(topic))
+        self._transport.check()
+        digest = digest_of_topic(topic_bytes(topic))
+        check_count("count", count, 0)
         deadline = deadline_after("timeout", timeout)
         with self._subscribed:
-            while self._subscribers[key] < count:
+            while self._subscribers[digest] < count:
                 self._transport.check()
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
                     raise TimeoutError(
-                        f"wait_subscribers: {self._subscribers[key]} of {count} subscribed to "
+                        f"wait_subscribers: {self._subscribers[digest]} of {count} subscribed to "
                         f"{topic!r} at {self.endpoint} within {timeout:g} s"
                     )
                 self._subscribed.wait(left)
 
-    def wake(self) -> None:
-        """Wake all who wait, for the transport has been closed."""
-        self._bell.ring()
+    def finish(self) -> None:
+        """Wake all who wait, for the transport is closed, and wait until all is sent."""
         with self._subscribed:
             self._subscribed.notify_all()
+        self._bell.ring()
+        if threading.current_thread() is not self._thread:
+            self._done.wait(_PERIOD)
+
+    def _header(self, number: int) -> bytes:
+        publication = pb.Publication(stream=self._stream, number=number)
+        return encode(self._sender, publication=publication)
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
         poller.register(socket, zmq.POLLIN)
         poller.register(self._bell.socket, zmq.POLLIN)
-        with socket:
+        with self._transport.loop(), socket:
             try:
                 while not self._transport.closed:
-                    self._serve(socket, dict(poller.poll()))
+                    self._serve(socket, dict(poller.poll(int(_PERIOD * 1000))))
                 self._send_queued(socket)
-            except zmq.ContextTerminated:
-                return
             finally:
                 self._bell.close()
+                self._done.set()
 
     def _serve(self, socket: zmq.Socket[bytes], ready: dict[object, int]) -> None:
         if self._bell.socket in ready:
             self._bell.hush()
+        self._send_queued(socket)
         if socket in ready:
             self._subscription(socket)
-        self._send_queued(socket)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _PERIOD
+            self._announce(socket)
 
     def _send_queued(self, socket: zmq.Socket[bytes]) -> None:
         while self._queue:
             socket.send_multipart(self._queue.popleft(), copy=False)
 
+    def _announce(self, socket: zmq.Socket[bytes]) -> None:
+        with self._lock:
+            numbers = [(digest, number) for digest, (number, _) in self._last.items()]
+        for digest, number in numbers:
+            key = Key(ANNOUNCEMENTS, digest).frame()
+            socket.send_multipart((key, self._header(number), b""))
+
     def _subscription(self, socket: zmq.Socket[bytes]) -> None:
         event = socket.recv()
-        on, key = event[:1] == b"\x01", event[1:]
         try:
-            topic = topic_key(topic_of(key))
+            key = Key.of(event[1:])
         except WireError:
             return
-        if not is_latest(key):
+        change = {b"\0": -1, b"\1": 1}.get(event[:1], 0)
+        if key.kind == MESSAGES and change:
             with self._subscribed:
-                self._subscribers[topic] += 1 if on else -1
+                self._subscribers[key.digest] += change
                 self._subscribed.notify_all()
-        elif on:
-            # Before the last message can go to this subscriber alone, all have to have it: else it
-            # would be queued behind.
-            self._send_queued(socket)
-            with self._lock:
-                latest = self._latest.get(topic)
-            if latest is not None:
-                socket.send_multipart((key, *latest), copy=False)
+        elif key.kind == LAST and change > 0:
+            self._send_last(socket, key)
+
+    def _send_last(self, socket: zmq.Socket[bytes], key: Key) -> None:
+        with self._lock:
+            number, body = self._last.get(key.digest, (0, b""))
+        socket.send_multipart((key.frame(), self._header(number), body), copy=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import zmq
@@ -89,10 +88,14 @@ class ReplayMemoryServer:
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
         self._inbox = Inbox(self._rem, n_caches, seed)
-        self._transport = Transport(type(self).__name__)
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
-        self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
+        self._transport = Transport(type(self).__name__)
+        try:
+            self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
+        except BaseException:
+            self._transport.abandon()
+            raise
         publish_through(self._rem, self._publisher.publish)
         # No thread of ours holds the server, so one that is forgotten closes.
         parts = (self._transport, self._publisher, self._inbox)
@@ -237,7 +240,8 @@ class ReplayMemoryServer:
         try:
             pull = self._worker("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
         except BaseException:
-            rep.close(linger=0)
+            rep.close()
+            self._rep_endpoint = None
             raise
         for name, serve, socket in (("rep", _answer, rep), ("pull", _take, pull)):
             args = (self._transport, self._inbox, socket)
@@ -289,6 +293,7 @@ class ReplayMemoryServer:
     def close(self) -> None:
         """Stop workers and proxies, wake all that waits, free the ports. Again: nothing."""
         self._finalize()
+        self._transport.wait_closed()
 
     def _worker(self, name: str, kind: int, endpoint: str, mode: Mode) -> zmq.Socket[bytes]:
         checked = check_endpoint(name, endpoint, mode)
@@ -303,18 +308,19 @@ class ReplayMemoryServer:
         sides = zip(("front_ep", "back_ep"), (front, back), strict=True)
         checked = [(name, kind, check_endpoint(name, at, Bind)) for name, (kind, at) in sides]
         max_frame = self._inbox.max_frame
+        bound: list[str] = []
         ends: list[zmq.Socket[bytes]] = []
         try:
             for name, kind, endpoint in checked:
                 socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
-                where = self._transport.attach(socket, name, endpoint, Bind)
+                bound.append(self._transport.attach(socket, name, endpoint, Bind))
                 ends.append(socket)
-                if name == "front_ep":
-                    self._tell(kind, where)
-            self._transport.proxy(*ends)
+            self._tell(front[0], bound[0])
+            with self._transport.loop():
+                zmq.proxy(*ends)
         finally:
             for end in ends:
-                end.close(linger=0)
+                end.close()
 
     def _tell(self, kind: int, where: str) -> None:
         if kind in (zmq.REP, zmq.ROUTER):
@@ -335,7 +341,7 @@ class ReplayMemoryServer:
         return (
             f"ReplayMemoryServer(uuid=0x{self._rem.uuid:08x}, pub_endpoint={self.pub_endpoint!r}, "
             f"rep_endpoint={self.rep_endpoint!r}, pull_endpoint={self.pull_endpoint!r}, "
-            f"total_caches={self.total_caches})"
+            f"total_caches={self._inbox.total_caches})"
         )
 
     def __reduce__(self) -> NoReturn:
@@ -351,14 +357,14 @@ class ReplayMemoryServer:
 
 
 def _answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with socket, suppress(zmq.ContextTerminated):
+    with transport.loop(), socket:
         for frames in transport.messages(socket):
             if frames is not None:
                 socket.send(inbox.answer(frames))
 
 
 def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with socket, suppress(zmq.ContextTerminated):
+    with transport.loop(), socket:
         for frames in transport.messages(socket):
             if frames is not None:
                 inbox.take(frames)
@@ -367,7 +373,7 @@ def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None
 
 def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:
     if transport.begin_close():
-        publisher.wake()
         inbox.wake()
+        publisher.finish()
         transport.finish_close()
         inbox.logbook.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
@@ -12,7 +11,16 @@ import zmq
 
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import Bell, Transport, deadline_after, receive, seconds_to
-from cogrs.replay.wire import WireError, decode, is_latest, latest_key, topic_key, topic_of
+from cogrs.replay.wire import (
+    ANNOUNCEMENTS,
+    LAST,
+    MESSAGES,
+    Key,
+    WireError,
+    decode,
+    digest_of_topic,
+    new_nonce,
+)
 
 if TYPE_CHECKING:
     from cogrs.api import replay_pb2 as pb
@@ -25,29 +33,58 @@ class Topic:
 
     def __init__(self, hwm: int) -> None:
         """Keep at most `hwm` messages."""
-        self._messages: deque[bytes] = deque(maxlen=hwm)
-        self._newest = (0, 0)
+        self._messages: deque[tuple[int, bytes]] = deque(maxlen=hwm)
+        self._newest: tuple[int, int] | None = None
+        """Stream and number of the newest message that came."""
+        self._known: tuple[int, int] | None = None
+        """Stream and number up to which nothing is missing."""
+        self._starting = False
         self.dropped = 0
+
+    @property
+    def came(self) -> bool:
+        """Whether any message has come."""
+        return self._newest is not None
+
+    def start_with_last(self) -> None:
+        """Give nothing until it is known what the last message was."""
+        self._starting = True
 
     def add(self, publication: pb.Publication, message: bytes) -> None:
         """Add a message unless it is here already, and count those before it that never came."""
-        stream, number = self._newest
-        if publication.stream == stream:
-            if publication.number <= number:
-                return
-            self.dropped += publication.number - number - 1
-        self._newest = (publication.stream, publication.number)
+        stream, number = publication.stream, publication.number
+        if self._newest is not None and self._newest[0] == stream and number <= self._newest[1]:
+            return
+        if self._known is not None and self._known[0] == stream:
+            self.dropped += max(0, number - self._known[1] - 1)
         self.dropped += len(self._messages) == self._messages.maxlen
-        self._messages.append(message)
+        self._newest = self._known = (stream, number)
+        self._messages.append((number, message))
 
-    @property
-    def seen(self) -> bool:
-        """Whether any message ever came."""
-        return self._newest != (0, 0)
+    def add_last(self, publication: pb.Publication, message: bytes) -> None:
+        """Take what was the last message when it was asked for; number 0 says that there was none.
+
+        A topic that starts with it drops what was published before and came in between.
+        """
+        starting, self._starting = self._starting, False
+        if starting and self._newest is not None and self._newest[0] == publication.stream:
+            while self._messages and self._messages[0][0] < publication.number:
+                self._messages.popleft()
+        if publication.number > 0:
+            self.add(publication, message)
+
+    def misses(self, publication: pb.Publication) -> bool:
+        """Tell whether messages up to an announced one were lost, those since the first heard."""
+        if self._starting:
+            return True
+        if self._known is None:
+            self._known = (publication.stream, publication.number)
+        stream, number = self._known
+        return stream != publication.stream or number < publication.number
 
     def take(self) -> bytes | None:
         """The oldest message that is kept."""
-        return self._messages.popleft() if self._messages else None
+        return None if self._starting or not self._messages else self._messages.popleft()[1]
 
 
 class Subscriber:
@@ -60,8 +97,9 @@ class Subscriber:
         self._hwm = hwm
         self._changed = threading.Condition()
         self._topics: dict[bytes, Topic] = {}
-        self._asked: set[bytes] = set()
-        self._wanted: deque[bytes] = deque()
+        self._wanted: deque[Key] = deque()
+        self._unwanted: deque[Key] = deque()
+        self._asked: dict[bytes, Key] = {}
         self._bell: Bell | None = None
 
     def get(self, topic: bytes, timeout: float | None, last: bool) -> bytes:
@@ -71,10 +109,10 @@ class Subscriber:
             TimeoutError: None came.
             RuntimeError: Closed.
         """
+        self._transport.check()
         deadline = deadline_after("timeout", timeout)
         with self._changed:
-            self._transport.check()
-            queue = self._subscribed(topic, last)
+            queue = self._subscribed(digest_of_topic(topic), last)
             while (message := queue.take()) is None:
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
@@ -89,7 +127,7 @@ class Subscriber:
     def dropped(self, topic: bytes) -> int:
         """Messages of a topic that were sent to this subscriber and lost."""
         with self._changed:
-            queue = self._topics.get(topic_key(topic))
+            queue = self._topics.get(digest_of_topic(topic))
             return queue.dropped if queue else 0
 
     def wake(self) -> None:
@@ -99,41 +137,45 @@ class Subscriber:
                 self._bell.ring()
             self._changed.notify_all()
 
-    def _subscribed(self, topic: bytes, last: bool) -> Topic:
-        key = topic_key(topic)
-        if self._bell is None:
-            self._start()
-        if key not in self._topics:
-            self._topics[key] = Topic(self._hwm)
-            self._want(key)
-        if last and not self._topics[key].seen and key not in self._asked:
-            self._asked.add(key)
-            self._want(latest_key(secrets.token_bytes(16), topic))
-        return self._topics[key]
+    def _subscribed(self, digest: bytes, last: bool) -> Topic:
+        self._transport.check()
+        bell = self._bell or self._start()
+        if digest not in self._topics:
+            self._topics[digest] = Topic(self._hwm)
+            self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
+            bell.ring()
+        queue = self._topics[digest]
+        if last and not queue.came:
+            queue.start_with_last()
+            self._ask(digest, bell)
+        return queue
 
-    def _want(self, key: bytes) -> None:
+    def _ask(self, digest: bytes, bell: Bell) -> None:
+        # An earlier question that has no answer yet, and may have none, is taken back.
+        if digest in self._asked:
+            self._unwanted.append(self._asked[digest])
+        self._asked[digest] = key = Key(LAST, digest, new_nonce())
         self._wanted.append(key)
-        if self._bell is not None:
-            self._bell.ring()
+        bell.ring()
 
-    def _start(self) -> None:
-        socket = self._transport.socket(zmq.SUB, hwm=self._hwm)
+    def _start(self) -> Bell:
+        # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
+        socket = self._transport.socket(zmq.SUB, hwm=self._hwm, linger_ms=0)
         self._transport.attach(socket, "sub_endpoint", self._endpoint, Conn)
-        self._bell = Bell(self._transport)
+        bell = Bell(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
-        args = (socket, self._bell)
-        threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
+        threading.Thread(target=self._run, args=(socket, bell), name=name, daemon=True).start()
+        self._bell = bell
+        return bell
 
     def _run(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
         poller = zmq.Poller()
         poller.register(socket, zmq.POLLIN)
         poller.register(bell.socket, zmq.POLLIN)
-        with socket:
+        with self._transport.loop(), socket:
             try:
                 while not self._transport.closed:
                     self._serve(socket, bell, dict(poller.poll()))
-            except zmq.ContextTerminated:
-                return
             finally:
                 bell.close()
 
@@ -141,24 +183,34 @@ class Subscriber:
         if bell.socket in ready:
             bell.hush()
         while self._wanted:
-            socket.subscribe(self._wanted.popleft())
+            socket.subscribe(self._wanted.popleft().frame())
+        while self._unwanted:
+            socket.unsubscribe(self._unwanted.popleft().frame())
         if socket in ready:
-            self._take(socket)
+            self._take(socket, bell)
 
-    def _take(self, socket: zmq.Socket[bytes]) -> None:
+    def _take(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
         frames = receive(socket)
         try:
             if len(frames) != 3:
                 raise WireError(f"{len(frames)} frames")
-            key = frames[0].bytes
-            topic = topic_key(topic_of(key))
+            key = Key.of(frames[0].bytes)
             publication = decode(frames[1]).publication
         except WireError as error:
             _logger.warning("%s published %s; it is dropped", self._endpoint, error)
             return
-        if is_latest(key):
-            socket.unsubscribe(key)
         with self._changed:
-            if topic in self._topics:
-                self._topics[topic].add(publication, frames[2].bytes)
-                self._changed.notify_all()
+            self._note(key, publication, frames[2], bell)
+            self._changed.notify_all()
+
+    def _note(self, key: Key, publication: pb.Publication, body: zmq.Frame, bell: Bell) -> None:
+        queue = self._topics.get(key.digest)
+        if queue is None:
+            return
+        if key.kind == MESSAGES:
+            queue.add(publication, body.bytes)
+        elif key.kind == LAST and self._asked.get(key.digest) == key:
+            self._unwanted.append(self._asked.pop(key.digest))
+            queue.add_last(publication, body.bytes)
+        elif key.kind == ANNOUNCEMENTS and queue.misses(publication):
+            self._ask(key.digest, bell)

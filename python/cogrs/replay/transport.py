@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
     from cogrs.replay.endpoint import Mode
 
+_logger = logging.getLogger("cogrs.replay")
+
 _SLICE = 0.1
 """Seconds that a call waits before it looks whether its object was closed."""
 
@@ -27,17 +32,25 @@ _MOST_FRAMES = 64
 """No message of ours has more; of a longer one only so many are kept."""
 
 _LINGER_MS = 1000
-"""For so long a closed socket goes on sending what it was given."""
+"""For so long a closed socket goes on sending what it was given.
+
+Never 0 where messages have several frames: libzmq 4.3.5 ends the process when a connection breaks
+while such a socket closes with a message half sent (session_base.cpp, clean_pipes).
+"""
 
 _HEARTBEAT_MS = 5000
 """A peer that is silent for three of these is gone, whatever TCP believes."""
+
+_DESCRIPTORS = 16
+"""What a context with its first socket needs; libzmq ends the process when it gets fewer."""
 
 
 class Transport:
     """One ZeroMQ context with its sockets.
 
-    Whoever makes a socket closes it: loops when `closed` is set, which wakes them, and everything
-    else through a `Channel`. Closing waits for all of them.
+    Sockets are used in loops, entered by `loop`, which end when `closed` is set; or through a
+    `Channel`, or before anybody else knows them. Closing waits for the loops, closes what is left,
+    and waits until all is sent.
     """
 
     def __init__(self, owner: str) -> None:
@@ -45,7 +58,15 @@ class Transport:
         self._owner = owner
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._pid = os.getpid()
-        self._bound: set[str] = set()
+        self._sockets: weakref.WeakSet[zmq.Socket[bytes]] = weakref.WeakSet()
+        self._bound: weakref.WeakValueDictionary[str, zmq.Socket[bytes]] = (
+            weakref.WeakValueDictionary()
+        )
+        self._loops: set[int] = set()
+        self._loop_ended = threading.Condition()
+        self._closing = threading.Event()
+        self._all_closed = threading.Event()
+        self._ender: threading.Thread | None = None
         self.closed = False
 
     def check_process(self) -> None:
@@ -70,22 +91,32 @@ class Transport:
         if self.closed:
             raise RuntimeError(f"this {self._owner} is closed")
 
-    def socket(self, kind: int, *, hwm: int, max_frame: int = -1) -> zmq.Socket[bytes]:
+    def socket(
+        self, kind: int, *, hwm: int, max_frame: int = -1, linger_ms: int = _LINGER_MS
+    ) -> zmq.Socket[bytes]:
         """Make a socket.
 
         Args:
             kind: Its ZeroMQ type.
             hwm: Messages that wait in each direction for each peer, at most.
             max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
+            linger_ms: For so long it goes on sending when it is closed.
+
+        Raises:
+            OSError: The process has no file descriptors left.
+            RuntimeError: Closed.
         """
         self.check()
+        _probe_descriptors()
         try:
             made = self._context.socket(kind)
-        except zmq.ZMQError:
+        except zmq.ZMQError as error:
             self.check()  # closed meanwhile
-            raise
+            raise OSError(error.errno, f"cannot make a socket: {error.strerror}") from None
+        self._sockets.add(made)
+        self._start_ender()
         made.set_hwm(hwm)
-        made.setsockopt(zmq.LINGER, _LINGER_MS)
+        made.setsockopt(zmq.LINGER, linger_ms)
         made.setsockopt(zmq.MAXMSGSIZE, max_frame)
         made.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
         made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
@@ -98,19 +129,39 @@ class Transport:
             OSError: The system refuses, or the endpoint is bound here already.
         """
         try:
+            other = self._bound.get(endpoint)
             # ZeroMQ would take an ipc endpoint away from the socket that has it.
-            if mode == Bind and endpoint in self._bound:
+            if mode == Bind and other is not None and not other.closed:
                 raise OSError(
+                    errno.EADDRINUSE,
                     f"{name}: {endpoint} is bound by this {self._owner} already. Several workers "
-                    "share an endpoint behind a proxy: rep_proxy_main or pull_proxy_main"
+                    "share an endpoint behind a proxy: rep_proxy_main or pull_proxy_main",
                 )
+            _probe_descriptors()
             where = attach(socket, name, endpoint, mode)
         except BaseException:
             socket.close(linger=0)
             raise
         if mode == Bind:
-            self._bound.add(where)
+            self._bound[where] = socket
         return where
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Mark a loop in this thread, for closing to wait until it has ended."""
+        me = threading.get_ident()
+        with self._loop_ended:
+            self._loops.add(me)
+        try:
+            yield
+        except zmq.ZMQError:
+            # Its sockets may go before it has begun.
+            if not self.closed:
+                raise
+        finally:
+            with self._loop_ended:
+                self._loops.discard(me)
+                self._loop_ended.notify_all()
 
     def messages(self, socket: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame] | None]:
         """Yield what comes in, and None now and then, until this transport is closed."""
@@ -120,16 +171,6 @@ class Transport:
             except zmq.Again:
                 if not socket.poll(_IDLE_MS):
                     yield None
-
-    def proxy(self, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
-        """Pass messages between two sockets until this transport is closed."""
-        try:
-            zmq.proxy(front, back)
-        except zmq.ContextTerminated:
-            return
-        except zmq.ZMQError:
-            if not self.closed:
-                raise
 
     def begin_close(self) -> bool:
         """Let all that loops and waits end; tell whether there is something to close.
@@ -141,8 +182,56 @@ class Transport:
         return mine
 
     def finish_close(self) -> None:
-        """Wait until all sockets are closed."""
-        self._context.term()
+        """Wait until all sockets are closed, and have sent what they were given or given it up.
+
+        The garbage collector may call this in any thread, a loop of this transport among them:
+        then nothing is waited for.
+        """
+        self._closing.set()
+        if self._ender is None:
+            self._context.term()
+            return
+        if threading.get_ident() in self._loops:
+            return
+        with self._loop_ended:
+            self._loop_ended.wait_for(lambda: not self._loops, timeout=_LINGER_MS / 1000)
+        for socket in list(self._sockets):
+            socket.close()
+        self.wait_closed()
+
+    def abandon(self) -> None:
+        """Close what an object made that could not be made whole."""
+        self.begin_close()
+        self.finish_close()
+
+    def wait_closed(self) -> None:
+        """Wait until closing is done.
+
+        The wait has an end, for libzmq's has none: where both sides of a connection close at the
+        same time with messages of several frames on their way, 4.3.5 can wait for ever.
+        """
+        if os.getpid() != self._pid or self._ender is None:
+            return
+        if not self._all_closed.wait(3 * _LINGER_MS / 1000):
+            _logger.warning("%s: ZeroMQ does not end its context; it is left alone", self._owner)
+
+    def _start_ender(self) -> None:
+        # While the interpreter shuts down no thread can be started any more, so it waits ready.
+        if self._ender is None:
+            args = (self._context, self._closing, self._all_closed)
+            self._ender = threading.Thread(
+                target=_end, args=args, name=f"cogrs-close-{self._owner}", daemon=True
+            )
+            self._ender.start()
+
+
+def _end(
+    context: zmq.Context[zmq.Socket[bytes]], closing: threading.Event, closed: threading.Event
+) -> None:
+    """End a context when it is time, which wakes loops; it ends with its last socket."""
+    closing.wait()
+    context.term()
+    closed.set()
 
 
 class Channel:
@@ -158,6 +247,7 @@ class Channel:
     @contextmanager
     def turn(self, deadline: float | None) -> Iterator[zmq.Socket[bytes] | None]:
         """Wait for the socket and give it; None when others have it until the deadline."""
+        self._transport.check()
         if not self._lock.acquire(timeout=-1 if deadline is None else seconds_to(deadline)):
             yield None
             return
@@ -203,26 +293,26 @@ class Bell:
     def __init__(self, transport: Transport) -> None:
         """Make both ends."""
         name = f"inproc://{id(self):x}"
-        self.socket = transport.socket(zmq.PAIR, hwm=1)
+        self.socket = transport.socket(zmq.PAIR, hwm=0)
         self.socket.bind(name)
-        self._rope = transport.socket(zmq.PAIR, hwm=1)
+        self._rope = transport.socket(zmq.PAIR, hwm=0)
         self._rope.connect(name)
         self._lock = threading.Lock()
+        self._rung = False
 
     def ring(self) -> None:
         """Wake the loop. A bell that rings already stays as it is."""
         with self._lock:
-            if self._rope.closed:
-                return
-            try:
-                self._rope.send(b"", zmq.NOBLOCK)
-            except zmq.Again:
-                return
+            if not self._rung and not self._rope.closed:
+                self._rung = True
+                self._rope.send(b"")
 
     def hush(self) -> None:
-        """Be ready to ring again; to be called by the loop."""
-        while self.socket.poll(0):
-            self.socket.recv()
+        """Be ready to ring again; to be called by the loop, before it looks what there is to do."""
+        with self._lock:
+            self._rung = False
+            while self.socket.poll(0):
+                self.socket.recv()
 
     def close(self) -> None:
         """Close both ends; to be called by the loop when it ends."""
@@ -254,13 +344,27 @@ def deadline_after(name: str, timeout: float | None) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+    if isinstance(timeout, (bool, str, bytes)) or not hasattr(timeout, "__float__"):
         raise TypeError(f"{name}: expected seconds or None, got {type(timeout).__name__}")
-    if not timeout >= 0:
+    seconds = float(timeout)
+    if not seconds >= 0:
         raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
-    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout
+    return None if seconds > threading.TIMEOUT_MAX else time.monotonic() + seconds
 
 
 def seconds_to(deadline: float) -> float:
     """Return the seconds until a deadline, 0 when it has passed."""
     return max(0.0, deadline - time.monotonic())
+
+
+def _probe_descriptors() -> None:
+    found: list[int] = []
+    try:
+        while len(found) < _DESCRIPTORS:
+            found.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        text = f"cannot make a socket: {error.strerror} (see 'ulimit -n')"
+        raise OSError(error.errno, text) from None
+    finally:
+        for descriptor in found:
+            os.close(descriptor)

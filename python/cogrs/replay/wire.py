@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -38,12 +39,8 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
-LONGEST_TOPIC = SMALL_FRAME - 1024
-"""A subscription is a frame too."""
-
-_LENGTH = 4
-_LATEST = b"\xff" * _LENGTH
-_NONCE = 16
+LARGEST_REPLY = 256 << 20
+"""Sizes grow with the dimensions of the reward."""
 
 
 class WireError(ValueError):
@@ -119,12 +116,8 @@ def topic_bytes(topic: object) -> bytes:
 
     Raises:
         TypeError: Neither.
-        ValueError: A topic longer than frames may be.
     """
-    made = _bytes("topic", topic)
-    if len(made) > LONGEST_TOPIC:
-        raise ValueError(f"topic: expected at most {LONGEST_TOPIC} bytes, got {len(made)}")
-    return made
+    return _bytes("topic", topic)
 
 
 def message_bytes(message: object) -> bytes:
@@ -138,33 +131,51 @@ def message_bytes(message: object) -> bytes:
     return _bytes("message", message)
 
 
-def topic_key(topic: bytes) -> bytes:
-    """Return the frame that goes before messages of a topic, the beginning of no other's."""
-    return len(topic).to_bytes(_LENGTH, "little") + topic
+class Key(NamedTuple):
+    """The frame that goes before a published message: what ZeroMQ matches subscriptions with.
 
+    Keys of one kind have one length, so none is the beginning of another.
 
-def latest_key(nonce: bytes, topic: bytes) -> bytes:
-    """Return the subscription by which one subscriber asks for a topic's last message."""
-    return _LATEST + nonce + topic
-
-
-def topic_of(key: bytes) -> bytes:
-    """Return the topic of a frame that `topic_key` or `latest_key` made.
-
-    Raises:
-        WireError: Another frame.
+    Fields:
+        kind: Whether messages, announcements or a last message.
+        digest: Which topic.
+        nonce: For a last message: who asked for it.
     """
-    if key.startswith(_LATEST) and len(key) >= _LENGTH + _NONCE:
-        return key[_LENGTH + _NONCE :]
-    topic = key[_LENGTH:]
-    if topic_key(topic) != key:
-        raise WireError("a topic of another kind")
-    return topic
+
+    kind: bytes
+    digest: bytes
+    nonce: bytes = b""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return self.kind + self.digest + self.nonce
+
+    @classmethod
+    def of(cls, frame: bytes) -> Key:
+        """Read a frame.
+
+        Raises:
+            WireError: It is no such frame.
+        """
+        key = cls(frame[:1], frame[1 : 1 + _DIGEST], frame[1 + _DIGEST :])
+        if _LENGTHS.get(key.kind) != len(frame):
+            raise WireError("a topic of another kind")
+        return key
 
 
-def is_latest(key: bytes) -> bool:
-    """Tell whether a subscription asks for a topic's last message."""
-    return key.startswith(_LATEST)
+MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
+_DIGEST, _NONCE = 32, 16
+_LENGTHS = {MESSAGES: 1 + _DIGEST, ANNOUNCEMENTS: 1 + _DIGEST, LAST: 1 + _DIGEST + _NONCE}
+
+
+def digest_of_topic(topic: bytes) -> bytes:
+    """Return what stands for a topic: topics have any length, keys have not."""
+    return hashlib.blake2b(topic, digest_size=_DIGEST).digest()
+
+
+def new_nonce() -> bytes:
+    """Return a name that nobody else has."""
+    return secrets.token_bytes(_NONCE)
 
 
 def _bytes(name: str, value: object) -> bytes:

@@ -96,6 +96,19 @@ impl Filled {
         Ok(&mut self.memory.bytes()?[offset..offset + size])
     }
 
+    /// All parts, in the order of the layout.
+    pub(super) fn parts(&mut self) -> Result<Vec<&mut [u8]>> {
+        let mut rest = self.memory.bytes()?;
+        let mut at = 0;
+        let mut parts = Vec::with_capacity(self.layout.parts.len());
+        for &Part { offset, size, .. } in &self.layout.parts {
+            let (part, after) = rest.split_at_mut(offset - at).1.split_at_mut(size);
+            parts.push(part);
+            (rest, at) = (after, offset + size);
+        }
+        Ok(parts)
+    }
+
     fn put<T: bytemuck::NoUninit>(
         &mut self,
         at: usize,

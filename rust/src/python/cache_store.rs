@@ -1,6 +1,7 @@
 //! The caches that a server has received.
 #![allow(unsafe_code)]
 
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use numpy::dtype;
@@ -23,28 +24,36 @@ use crate::spec::{EntrySpec, FIELDS};
 
 /// Bytes of a Python object that does not change them, kept where they are.
 #[derive(Debug)]
-struct Frame(PyBuffer<u8>);
+struct Frame {
+    /// Keeps the bytes where they are.
+    _buffer: PyBuffer<u8>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are only ever read, and dropping the buffer takes the interpreter by itself.
+unsafe impl Send for Frame {}
+// SAFETY: as above.
+unsafe impl Sync for Frame {}
 
 impl Frame {
     fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         // A memoryview fills in the strides that ZeroMQ's frames leave out.
         let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
-        if buffer.is_c_contiguous() {
-            return Ok(Self(buffer));
+        if !buffer.is_c_contiguous() {
+            return Err(PyTypeError::new_err("frames: expected bytes that lie together"));
         }
-        Err(PyTypeError::new_err("frames: expected bytes that lie together"))
+        let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+        Ok(Self { start, len: buffer.len_bytes(), _buffer: buffer })
     }
 }
 
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
-        let Some(bytes) = self.0.as_slice_ptr().filter(|_| self.0.len_bytes() > 0) else {
-            return &[];
-        };
-        // SAFETY: the buffer is C-contiguous and held by `self`, so its bytes stay where they are. Only
-        // the server's inbox makes stores and fills them, with frames that it has received and gives to
-        // nobody else, so nothing writes to them.
-        unsafe { bytes.as_ref() }
+        // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
+        // where there is no pointer there are no bytes. Only the server's inbox makes stores and fills
+        // them, with frames that it has received and gives to nobody else, so nothing writes to them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
@@ -112,11 +121,11 @@ impl CacheStore {
 /// Copies the columns of a batch, weights first, to where its arrays lie: weights last, and nothing for
 /// fields that are not carried.
 fn gather(taken: &Taken<Frame>, settings: &Settings, filled: &mut Filled) -> Result<()> {
-    taken.gather(0, filled.part(2 * FIELDS)?);
-    let carried = (0..2 * FIELDS).filter(|&at| settings.cache_flags[at]);
-    for (column, at) in carried.enumerate() {
-        taken.gather(1 + column, filled.part(at)?);
-    }
+    let mut fields = filled.parts()?;
+    let weights = fields.split_off(2 * FIELDS);
+    let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
+    let mut columns: Vec<_> = weights.into_iter().chain(carried.map(|(part, _)| part)).collect();
+    taken.gather(&mut columns);
     Ok(())
 }
 

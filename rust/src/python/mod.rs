@@ -6,13 +6,18 @@ pub mod batch;
 pub mod block;
 pub mod cache;
 pub mod cache_store;
+pub mod context;
 pub mod error;
 pub mod fork;
+pub mod games;
+pub mod group;
 pub mod importance;
 pub mod memory;
 pub mod pen;
 pub mod settings;
 pub mod shared;
+pub mod tensor;
+pub mod wait;
 pub mod writer;
 
 use pyo3::prelude::*;
@@ -24,6 +29,12 @@ mod core_module {
     use super::cache::{cache_layout, draw_cache};
     #[pymodule_export]
     use super::cache_store::CacheStore;
+    #[pymodule_export]
+    use super::context::{CollectorContext, CollectorDelivery};
+    #[pymodule_export]
+    use super::games::{cartpole_step, game_spec};
+    #[pymodule_export]
+    use super::group::{CollectorGroup, GroupDelivery};
     #[pymodule_export]
     use super::importance::importance_weights;
     #[pymodule_export]

@@ -60,7 +60,9 @@ impl<B: AsRef<[u8]>> Cache<B> {
         let expected: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
         let got: Vec<_> = columns.iter().map(|column| Some(column.as_ref().len())).collect();
         if expected != got {
-            let text = |sizes: &[Option<usize>]| format!("{:?} bytes", sizes.iter().flatten());
+            let text = |sizes: &[Option<usize>]| {
+                format!("{:?} bytes", sizes.iter().flatten().collect::<Vec<_>>())
+            };
             return Err(Error::value("columns", text(&expected), text(&got)));
         }
         let cache = Self { rows, weight_sum, columns };
@@ -82,10 +84,13 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.weight_sum
     }
 
-    /// One row of a column.
-    pub(super) fn row(&self, column: usize, row: usize) -> &[u8] {
-        let bytes = self.columns[column].as_ref();
-        let size = bytes.len() / self.rows;
-        &bytes[row * size..][..size]
+    /// One row of each column.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {
+        self.columns.iter().map(move |column| {
+            let bytes = column.as_ref();
+            let size = bytes.len() / self.rows;
+            &bytes[row * size..][..size]
+        })
     }
 }

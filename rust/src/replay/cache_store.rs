@@ -152,15 +152,26 @@ pub struct Taken<B> {
 }
 
 impl<B: AsRef<[u8]>> Taken<B> {
-    /// Copies one column of the samples into `out`, one after the other.
-    pub fn gather(&self, column: usize, out: &mut [u8]) {
-        let size = out.len() / self.picks.len().max(1);
-        if size == 0 {
-            return;
+    /// Copies all columns of the samples into `out`, a slice for each, row after row.
+    ///
+    /// A sample at a time: what leads to a cache's bytes is looked up once for all of its columns.
+    pub fn gather(&self, out: &mut [&mut [u8]]) {
+        for (at, &(cache, row)) in self.picks.iter().enumerate() {
+            let from = self.caches[cache as usize].row(row as usize);
+            for (out, bytes) in out.iter_mut().zip(from) {
+                copy(bytes, &mut out[at * bytes.len()..][..bytes.len()]);
+            }
         }
-        for (&(cache, row), out) in self.picks.iter().zip(out.chunks_exact_mut(size)) {
-            out.copy_from_slice(self.caches[cache as usize].row(column, row as usize));
-        }
+    }
+}
+
+/// Copies a row. Most are of a few bytes, for which a call to copy them costs more than the copy.
+#[inline]
+fn copy(from: &[u8], to: &mut [u8]) {
+    match from.len() {
+        4 => to[..4].copy_from_slice(&from[..4]),
+        8 => to[..8].copy_from_slice(&from[..8]),
+        _ => to.copy_from_slice(from),
     }
 }
 

@@ -1,0 +1,120 @@
+"""Figures of the batch collector on this machine: medians of runs taken one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import cogrs
+from cogrs import _core
+from cogrs.collector import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cogrs.collector.description import Description
+
+
+def act(batch: Any, _gpu: Any, reply: Any) -> None:
+    """Push the cart to where the pole leans: the least that a policy does."""
+    reply[0]["a"][:] = batch[0]["s"][:, 2] > 0
+
+
+def rate(count: Callable[[], int], repeats: int = 7) -> float:
+    """The median of `count()` / seconds over some runs, after one that is not counted."""
+    count()
+    rates = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        rates.append(count() / (time.perf_counter() - start))
+    return statistics.median(rates)
+
+
+def steps(num_games: int, batchsize: int, more: dict[str, Description]) -> float:
+    """Steps a second of all games together."""
+    co = cogrs.ContextOptions(num_games=num_games, seed=1)
+    given = {"s": "", "last_r": "", "last_terminal": "", "_batchsize": batchsize}
+    described: dict[str, Description] = {"actor": (given, {"a": "1"}), **more}
+    with cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co, described) as games:
+        games.reg_callback("actor", act)
+        games.reg_callback("optimizer", lambda *_: None)
+        games.Start()
+
+        def run() -> int:
+            rows = 0
+            for _ in range(2_000):
+                games.Run()
+                if games.infos and games.infos.name == "actor":
+                    rows += games.infos.batchsize
+            return rows
+
+        return rate(run)
+
+
+def carts() -> None:
+    """CartPole, one step a game and batch, a callback of one comparison."""
+    for num_games in (64, 256, 1024):
+        figure = steps(num_games, num_games, {})
+        report(f"{num_games} games, batches of all", figure, "steps/s")
+    report("1024 games, batches of 256", steps(1024, 256, {}), "steps/s")
+    keys = dict.fromkeys(("s", "a", "r", "terminal"), "")
+    optimizer = ({**keys, "_batchsize": 256, "_T": 20}, None)
+    figure = steps(256, 256, {"optimizer": optimizer})
+    report("256 games, histories of 20 states beside", figure, "steps/s")
+
+
+def askers() -> None:
+    """Rows of four floats, one policy for all who ask."""
+    for count in (16, 256):
+        group = Group({"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000)
+        served = threading.Thread(target=serve, args=(group,))
+        served.start()
+        report(f"{count} tasks of one loop", rate(lambda g=group, n=count: tasks(g, n)), "rows/s")
+        group.close()
+        served.join()
+
+
+def serve(group: Group) -> None:
+    """Answer until the group is closed."""
+
+    def policy(inputs: Any, replies: Any) -> None:
+        replies["a"][:] = inputs["s"][:, 2] > 0
+
+    try:
+        while True:
+            group.run(policy)
+    except RuntimeError:
+        return
+
+
+def tasks(group: Group, count: int, rounds: int = 50) -> int:
+    """Ask from many tasks; how many rows that was."""
+    row = {"s": np.zeros(4, np.float32)}
+
+    async def ask() -> None:
+        for _ in range(rounds):
+            await group.ask_async(row)
+
+    async def main() -> None:
+        await asyncio.gather(*(ask() for _ in range(count)))
+
+    asyncio.run(main())
+    return count * rounds
+
+
+def report(name: str, figure: float, unit: str) -> None:
+    """Print one figure."""
+    print(f"  {name:<55} {figure:>14,.0f} {unit}", flush=True)
+
+
+if __name__ == "__main__":
+    if _core.__debug_build__:
+        print("this is a debug build: its figures mean nothing")
+    for workload in (carts, askers):
+        print(workload.__doc__)
+        workload()

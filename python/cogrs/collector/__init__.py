@@ -1,0 +1,21 @@
+"""Many games, or many callers, answered in batches."""
+
+from cogrs.collector.batch import Batch
+from cogrs.collector.context import GameContext as AnyGameContext
+from cogrs.collector.context import Infos, TensorSpec
+from cogrs.collector.games import GAMES, GameContext
+from cogrs.collector.group import Group
+from cogrs.collector.options import ContextOptions
+from cogrs.collector.wrapper import GCWrapper
+
+__all__ = [
+    "GAMES",
+    "AnyGameContext",
+    "Batch",
+    "ContextOptions",
+    "GCWrapper",
+    "GameContext",
+    "Group",
+    "Infos",
+    "TensorSpec",
+]

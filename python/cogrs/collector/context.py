@@ -1,0 +1,344 @@
+"""A game context: many games of one kind, and the batches that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cogrs import _core
+from cogrs.collector import description
+from cogrs.collector.batch import Batch, Fields
+from cogrs.collector.options import ContextOptions, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cogrs.collector.batch import Arrays
+    from cogrs.collector.description import Collector, Description, Value
+
+
+@dataclass
+class GameOptions:
+    """Options of a game; each game has its own."""
+
+    max_episode_steps: int = 500
+
+
+@dataclass(frozen=True)
+class Infos:
+    """What a batch is.
+
+    Attributes:
+        name: The collector's name; "" when the wait timed out.
+        gid: The collector's number, in the order of the descriptions; -1 when the wait timed out.
+        batchsize: Rows in the batch; 0 when the wait timed out.
+    """
+
+    name: str = ""
+    gid: int = -1
+    batchsize: int = 0
+    _delivery: _core.CollectorDelivery | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What the arrays of a key look like.
+
+    Attributes:
+        key: The key.
+        dtype: The dtype's name.
+        shape: Shape of one array: (batchsize, ...).
+        T: How many there are, one for each state of the history.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+    T: int
+
+
+class GameContext:
+    """Games and the batches that are made of them; `GCWrapper` is the convenient way to use one.
+
+    `GameContext(options)`, `GameContext(co)` and `GameContext(co, options)` make one; GCWrapper
+    gives it a `co` where it has none. Collectors are added before Start, nothing is afterwards.
+    """
+
+    _game: ClassVar[str]
+    _options_type: ClassVar[type[GameOptions]]
+
+    def __init__(self, *args: Any) -> None:
+        """Take options in any order."""
+        self.co: ContextOptions | None = None
+        self.options = self._options_type()
+        for arg in args:
+            if isinstance(arg, ContextOptions):
+                self.co = arg
+            elif isinstance(arg, self._options_type):
+                self.options = arg
+            elif arg is not None:
+                raise TypeError(
+                    f"expected ContextOptions or {self._options_type.__qualname__}, "
+                    f"got {type(arg).__name__}"
+                )
+        integer("max_episode_steps", self.options.max_episode_steps, 1)
+        self.spec = description.Game(**_core.game_spec(self._game))
+        self.collectors: list[Collector] = []
+        self._descriptions: dict[str, Description] = {}
+        self._core: _core.CollectorContext | None = None
+        self._stopped = False
+        self._arrays: dict[tuple[int, int], tuple[list[Arrays], list[Arrays] | None]] = {}
+
+    def bind(self, co: ContextOptions) -> None:
+        """Take the options; those given before must be the same.
+
+        Raises:
+            ValueError: Others were given before.
+        """
+        if self.co is not None and self.co != co:
+            raise ValueError("co: this game context was made with other ContextOptions")
+        self.co = co
+
+    # Describing what is collected.
+
+    def AddCollectors(  # noqa: N802
+        self, descriptions: Mapping[str, Description]
+    ) -> dict[str, int]:
+        """Add descriptions of batches.
+
+        Returns:
+            The number (gid) of each collector.
+
+        Raises:
+            ValueError: A description is wrong; see `GCWrapper`.
+            RuntimeError: The batches were made already.
+        """
+        self._describe({**self._descriptions, **descriptions})
+        return self.gids()
+
+    def AddTensor(  # noqa: N802
+        self, collector: int | str, key: str, value: Value = "", *, reply: bool = False
+    ) -> TensorSpec:
+        """Add a key to the input of a collector, or to its reply.
+
+        Raises:
+            ValueError: The key or its value is wrong, or there is no such collector.
+            RuntimeError: The batches were made already.
+        """
+        name = self.collectors[self.gid(collector)].name
+        given, answer = self._descriptions[name]
+        if reply:
+            answer = {**(answer or {}), key: value}
+        else:
+            given = {**given, key: value}
+        self._describe({**self._descriptions, name: (given, answer)})
+        return self.GetTensorSpec(collector, key, reply=reply)
+
+    def GetTensorSpec(  # noqa: N802
+        self, collector: int | str, key: str, *, reply: bool = False
+    ) -> TensorSpec:
+        """What the arrays of a key look like.
+
+        Raises:
+            ValueError: There is no such collector or key.
+        """
+        found = self.collectors[self.gid(collector)]
+        for tensor in (found.replies if reply else found.inputs) or ():
+            if tensor.key == key:
+                shape = (found.batch_size, *tensor.row)
+                return TensorSpec(key, str(tensor.dtype), shape, found.steps)
+        raise ValueError(f"{found.name!r} has no key {key!r}")
+
+    def gids(self) -> dict[str, int]:
+        """The number of each collector."""
+        return {collector.name: gid for gid, collector in enumerate(self.collectors)}
+
+    def gid(self, collector: int | str) -> int:
+        """The number of a collector, by name or by number.
+
+        Raises:
+            ValueError: There is none.
+        """
+        gids = self.gids()
+        if isinstance(collector, str) and collector in gids:
+            return gids[collector]
+        if isinstance(collector, int) and 0 <= collector < len(gids):
+            return collector
+        raise ValueError(f"no collector {collector!r}, there are {list(gids)}")
+
+    def _describe(self, descriptions: dict[str, Description]) -> None:
+        if self._core is not None:
+            raise RuntimeError("collectors are described before the batches are made")
+        self.collectors = description.parse(descriptions, self.spec)
+        self._descriptions = descriptions
+
+    def make_batches(self) -> None:
+        """Reserve the memory of all batches; Start does so where it has not been done.
+
+        Raises:
+            RuntimeError: There is no `co`, or no collector.
+            ValueError: An option is out of range, or a `_batchsize` larger than `num_games`.
+            MemoryError: The system refuses.
+        """
+        if self._core is not None:
+            return
+        if self.co is None:
+            raise RuntimeError("no ContextOptions were given: pass co, or use GCWrapper")
+        if not self.collectors:
+            raise RuntimeError("no collectors were added")
+        self.co.check()
+        self.co.T = max(self.co.T, *(collector.steps for collector in self.collectors))
+        self._core = _core.CollectorContext(
+            self._game,
+            self.collectors,
+            max_episode_steps=self.options.max_episode_steps,
+            num_games=self.co.num_games,
+            num_threads=self.co.threads(),
+            num_buffers=self.co.num_collectors or None,
+            seed=self.co.drawn_seed(),
+            deterministic=self.co.deterministic,
+        )
+
+    # Running.
+
+    def Start(self) -> None:  # noqa: N802
+        """Let the games go.
+
+        Raises:
+            RuntimeError: It was started or stopped before.
+        """
+        if self._stopped:
+            raise RuntimeError("stopped: make a new game context to start again")
+        self.make_batches()
+        self._running().start()
+
+    def Wait(self, timeout_usec: float = 0) -> Infos:  # noqa: N802
+        """Wait for a batch, and step games meanwhile.
+
+        Args:
+            timeout_usec: Microseconds to wait at most; 0 is without a limit.
+
+        Returns:
+            What the batch is; `Steps` gives it back, and when the infos go away without that it is
+            delivered again. With gid -1 when there is none in time.
+
+        Raises:
+            RuntimeError: Not started, stopped, or a game failed.
+        """
+        return self.wait(None, timeout_usec / 1e6 or None)
+
+    def WaitGroup(self, collector: int | str, timeout_usec: float = 0) -> Infos:  # noqa: N802
+        """As `Wait`, for the batches of one collector."""
+        return self.wait(self.gid(collector), timeout_usec / 1e6 or None)
+
+    def wait(self, gid: int | None, timeout: float | None) -> Infos:
+        """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
+        delivery = self._running().wait(gid, timeout)
+        if delivery is None:
+            return Infos()
+        name = self.collectors[delivery.gid].name
+        infos = Infos(name, delivery.gid, delivery.rows, delivery)
+        if self.co and self.co.verbose_collector:
+            print(infos)
+        return infos
+
+    def batch(self, infos: Infos) -> tuple[Batch, Batch | None]:
+        """The arrays of a batch: its input, and its reply if it takes one.
+
+        Raises:
+            ValueError: These infos are those of a wait that timed out.
+        """
+        delivery = self._delivery(infos)
+        inputs, replies = self.buffer(delivery.gid, delivery.buffer)
+        batch = Batch.of(inputs, delivery.rows, dict)
+        return batch, None if replies is None else Batch.of(replies, delivery.rows, Fields)
+
+    def buffer(self, gid: int, buffer: int) -> tuple[list[Arrays], list[Arrays] | None]:
+        """The whole arrays of one of the batches that a collector fills in turn."""
+        arrays = self._arrays.get((gid, buffer))
+        if arrays is None:
+            arrays = self._arrays[gid, buffer] = self._running().batch(gid, buffer)
+        return arrays
+
+    def num_buffers(self) -> list[int]:
+        """How many batches each collector fills in turn."""
+        return self._running().num_buffers()
+
+    def Steps(self, infos: Infos) -> None:  # noqa: N802
+        """Give a batch back: its games take what was written to the reply, and go on.
+
+        Nothing happens after Stop.
+
+        Raises:
+            RuntimeError: This batch was given back before.
+            ValueError: These infos are those of a wait that timed out.
+        """
+        self._running().answer(self._delivery(infos))
+        if self.co and self.co.verbose_comm:
+            print(f"answered {infos}")
+
+    def put_back(self, infos: Infos) -> None:
+        """Have a batch delivered again, before all others.
+
+        Raises:
+            RuntimeError: This batch was given back before.
+            ValueError: These infos are those of a wait that timed out.
+        """
+        self._running().put_back(self._delivery(infos))
+
+    def Stop(self) -> None:  # noqa: N802
+        """End everything: who waits gets an error, all threads are joined.
+
+        It may be called from any thread, from a callback, and again. Arrays stay valid.
+        """
+        self._stopped = True
+        if self._core is not None:
+            self._core.stop()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Stop was called."""
+        return self._stopped
+
+    # Telling.
+
+    def PrintSummary(self) -> None:  # noqa: N802
+        """Print what the games did and what the collectors delivered so far."""
+        states, episodes, delivered = self._running().summary()
+        print(f"{self._game}: {len(self)} games, {states} states, {episodes} episodes")
+        for collector, (batches, rows, short) in zip(self.collectors, delivered, strict=True):
+            print(f"  {collector.name}: {batches} batches, {rows} rows, {short} batches short")
+
+    def Version(self) -> str:  # noqa: N802
+        """The version of the package."""
+        return _core.__version__
+
+    def GetParams(self) -> dict[str, Any]:  # noqa: N802
+        """What a model has to know: `num_action`, `state_shape`, `state_dtype`, `players`."""
+        dtype, shape = self.spec.keys["s"]
+        return {
+            "num_action": self.spec.num_action,
+            "state_shape": shape,
+            "state_dtype": str(dtype),
+            "players": list(self.spec.players),
+        }
+
+    def __len__(self) -> int:
+        """The number of games; 0 while there are no options."""
+        return 0 if self.co is None else self.co.num_games
+
+    def __bool__(self) -> bool:
+        """True, also while there are no games."""
+        return True
+
+    def _running(self) -> _core.CollectorContext:
+        if self._core is None:
+            text = "stopped" if self._stopped else "not started: call Start() first"
+            raise RuntimeError(text)
+        return self._core
+
+    @staticmethod
+    def _delivery(infos: Infos) -> _core.CollectorDelivery:
+        if infos._delivery is None:
+            raise ValueError("infos: these are of a wait that timed out, so there is no batch")
+        return infos._delivery

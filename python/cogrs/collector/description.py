@@ -1,0 +1,283 @@
+"""Descriptions of batches: parsed, checked, and told by name when they are wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Value = str | int
+    Description = tuple[Mapping[str, Value], Mapping[str, Value] | None]
+    Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Game:
+    """What a game offers.
+
+    Attributes:
+        keys: What a state shows: dtype and shape by key.
+        action: dtype and shape of an action.
+        num_action: Numbered actions, or the length of a continuous one.
+        players: Who plays.
+    """
+
+    keys: Mapping[str, tuple[Any, Shape]]
+    action: tuple[Any, Shape]
+    num_action: int
+    players: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One key of an input; the fields are those that the core reads.
+
+    Attributes:
+        key: The key in the batch.
+        column: Where it comes from: `key`, or `last_` and `key`.
+        shifted: Take the column of the state after.
+        stack: Frames stacked; 0 is one without an axis.
+        dtype: The dtype.
+        shape: Shape of one frame of one row.
+    """
+
+    key: str
+    column: str
+    shifted: bool
+    stack: int
+    dtype: Any
+    shape: Shape
+
+    @property
+    def row(self) -> Shape:
+        """Shape of one row."""
+        return (self.stack, *self.shape) if self.stack else self.shape
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One key of a reply.
+
+    Attributes:
+        key: The key.
+        dtype: The dtype.
+        shape: Shape of one row.
+    """
+
+    key: str
+    dtype: Any
+    shape: Shape
+
+    @property
+    def row(self) -> Shape:
+        """Shape of one row."""
+        return self.shape
+
+
+@dataclass(frozen=True)
+class Collector:
+    """One description.
+
+    Attributes:
+        name: Its key.
+        batch_size: `_batchsize`.
+        steps: `_T`.
+        timeout_usec: `_timeout_usec`.
+        player: The number of the player that `_name` names.
+        inputs: Keys of the input.
+        replies: Keys of the reply, or None.
+    """
+
+    name: str
+    batch_size: int
+    steps: int
+    timeout_usec: int
+    player: int | None
+    inputs: tuple[Input, ...]
+    replies: tuple[Reply, ...] | None
+
+
+_FIXED = {
+    "id": "int32",
+    "tid": "int32",
+    "seq": "int32",
+    "last_r": "float32",
+    "last_terminal": "uint8",
+    "last_truncated": "uint8",
+}
+_SHIFTED = ("r", "terminal", "truncated")
+_REPLIES = ("a", "pi", "V", "Q", "A", "rv")
+_SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
+
+
+def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector]:
+    """Parse and check descriptions.
+
+    Raises:
+        ValueError: A key, a value or a setting is wrong; the text names collector, key and value.
+        TypeError: It is no mapping of pairs of mappings.
+    """
+    if not isinstance(descriptions, Mapping):
+        raise TypeError(f"descriptions: expected a dict, got {type(descriptions).__name__}")
+    if not descriptions:
+        raise ValueError("descriptions: expected at least one collector, got none")
+    pairs = {name: _pair(name, pair) for name, pair in descriptions.items()}
+    shapes: dict[str, tuple[Shape, str]] = {}
+    replies = {name: _replies(name, pair, game, shapes) for name, pair in pairs.items()}
+    return [
+        _Parser(name, game, shapes).collector(pair[0], replies[name])
+        for name, pair in pairs.items()
+    ]
+
+
+def overlaps(collectors: Sequence[Collector]) -> set[str]:
+    """Reply keys that more than one collector writes for the same player."""
+    found = set()
+    for at, one in enumerate(collectors):
+        for other in collectors[at + 1 :]:
+            if None in (one.player, other.player) or one.player == other.player:
+                keys = {reply.key for reply in one.replies or ()}
+                found |= keys & {reply.key for reply in other.replies or ()}
+    return found
+
+
+def _pair(name: str, pair: Any) -> Description:
+    if not isinstance(name, str):
+        raise TypeError(f"descriptions: expected names as keys, got {name!r}")
+    if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+        raise TypeError(f"{name!r}: expected a pair (input, reply), got {pair!r}")
+    given, reply = pair
+    if not isinstance(given, Mapping) or not (reply is None or isinstance(reply, Mapping)):
+        raise TypeError(f"{name!r}: expected a dict and a dict or None, got {pair!r}")
+    return given, reply
+
+
+def _replies(
+    name: str, pair: Description, game: Game, shapes: dict[str, tuple[Shape, str]]
+) -> tuple[Reply, ...] | None:
+    given, reply = pair
+    if reply is None:
+        return None
+    parser = _Parser(name, game, shapes)
+    for setting in (key for key in reply if key.startswith("_")):
+        if setting not in ("_batchsize", "_T"):
+            parser.unknown(setting, ["_batchsize", "_T"])
+        inherited = parser.number(setting, given.get(setting, 1))
+        if parser.number(setting, reply[setting]) != inherited:
+            raise ValueError(
+                f"{name!r}: {setting} of the reply is the input's, {inherited}, "
+                f"got {reply[setting]!r}"
+            )
+    tensors = {key: value for key, value in reply.items() if not key.startswith("_")}
+    return tuple(parser.reply(key, value) for key, value in tensors.items())
+
+
+class _Parser:
+    """Parses one description."""
+
+    def __init__(self, name: str, game: Game, shapes: dict[str, tuple[Shape, str]]) -> None:
+        self.name = name
+        self.game = game
+        # Shapes of reply keys, and who asked for them first: there is only one of each.
+        self.shapes = shapes
+
+    def collector(self, given: Mapping[str, Value], replies: tuple[Reply, ...] | None) -> Collector:
+        for setting in (key for key in given if key.startswith("_")):
+            if setting not in _SETTINGS:
+                self.unknown(setting, _SETTINGS)
+        if "_batchsize" not in given:
+            raise ValueError(f"{self.name!r}: _batchsize is missing")
+        if given.get("_block", "") not in ("", "0", 0):
+            raise ValueError(f"{self.name!r}: _block is not supported yet")
+        tensors = {key: value for key, value in given.items() if not key.startswith("_")}
+        return Collector(
+            name=self.name,
+            batch_size=self.number("_batchsize", given["_batchsize"]),
+            steps=self.number("_T", given.get("_T", 1)),
+            timeout_usec=self.number("_timeout_usec", given.get("_timeout_usec", 0), 0),
+            player=self.player(given.get("_name")),
+            inputs=tuple(self.input(key, value) for key, value in tensors.items()),
+            replies=replies,
+        )
+
+    def player(self, name: Value | None) -> int | None:
+        if name is None:
+            return None
+        players = list(self.game.players)
+        if name not in players:
+            raise ValueError(f"{self.name!r}: _name: expected one of {players}, got {name!r}")
+        return players.index(str(name))
+
+    def input(self, key: str, value: Value) -> Input:
+        if key in self.game.keys:
+            dtype, shape = self.game.keys[key]
+            return Input(key, key, False, self.length(key, value) or 0, dtype, shape)
+        if key in _FIXED:
+            self.scalar(key, value)
+            return Input(key, key, False, 0, _FIXED[key], ())
+        if key in _REPLIES:
+            reply = self.reply(key, value, inherit=True)
+            return Input(key, key, False, 0, reply.dtype, reply.shape)
+        last = f"last_{key}"
+        if last in self.game.keys or last in _FIXED:
+            self.scalar(key, value)
+            return replace(self.input(last, ""), key=key, shifted=True)
+        self.unknown(key, [*self.game.keys, *_FIXED, *_SHIFTED, *_REPLIES])
+        raise AssertionError
+
+    def reply(self, key: str, value: Value, *, inherit: bool = False) -> Reply:
+        if key not in _REPLIES:
+            self.unknown(key, _REPLIES)
+        length = self.length(key, value)
+        if inherit and length is None and key in self.shapes:
+            shape = self.shapes[key][0]
+        else:
+            shape = self.shape(key, length)
+        first, owner = self.shapes.setdefault(key, (shape, self.name))
+        if first != shape:
+            raise ValueError(
+                f"{self.name!r}: {key}={value!r} makes rows of shape {shape}, "
+                f"but {owner!r} has {first}"
+            )
+        dtypes = {"a": self.game.action[0], "rv": "int32"}
+        return Reply(key, dtypes.get(key, "float32"), shape)
+
+    def shape(self, key: str, length: int | None) -> Shape:
+        """Shape of a reply's row."""
+        if key == "a":
+            shape = self.game.action[1]
+            if length not in (None, math.prod(shape)):
+                raise ValueError(
+                    f"{self.name!r}: a: the action has length {math.prod(shape)}, got {length}"
+                )
+            return shape
+        if key == "rv":
+            self.scalar(key, length or "")
+            return ()
+        default = 1 if key == "V" else self.game.num_action
+        length = length or default
+        return () if length == 1 else (length,)
+
+    def scalar(self, key: str, value: Value) -> None:
+        if self.length(key, value) not in (None, 1):
+            raise ValueError(f"{self.name!r}: {key} has one value a row, got {key}={value!r}")
+
+    def length(self, key: str, value: Value) -> int | None:
+        """The number that a value is, or None for the game's default."""
+        return None if value == "" else self.number(key, value)
+
+    def number(self, key: str, value: Value, least: int = 1) -> int:
+        number = -1
+        if (isinstance(value, str) and value.isascii() and value.strip().isdigit()) or (
+            isinstance(value, Integral) and not isinstance(value, bool)
+        ):
+            number = int(value)
+        if not least <= number < 2**40:
+            raise ValueError(f"{self.name!r}: {key}: expected an integer >= {least}, got {value!r}")
+        return number
+
+    def unknown(self, key: str, known: Sequence[str]) -> None:
+        raise ValueError(f"{self.name!r}: unknown key {key!r}, there are {sorted(set(known))}")

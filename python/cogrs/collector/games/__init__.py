@@ -1,0 +1,29 @@
+"""The games that come with the package, each a module with the same names in it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cogrs.collector import context
+
+GAMES = ("cartpole",)
+"""Names of the modules here."""
+
+
+def GameContext(name: str, *args: Any) -> context.GameContext:  # noqa: N802
+    """Make the game context of a built-in game.
+
+    Args:
+        name: One of `GAMES`.
+        *args: As for the `GameContext` of that module: `(options)`, `(co)` or `(co, options)`.
+
+    Raises:
+        ValueError: There is no such game.
+    """
+    if name not in GAMES:
+        raise ValueError(f"name: expected one of {list(GAMES)}, got {name!r}")
+    module = importlib.import_module(f"cogrs.collector.games.{name}")
+    made: context.GameContext = module.GameContext(*args)
+    return made

@@ -1,0 +1,35 @@
+"""A pole on a cart: the dynamics, rewards and limits of Gymnasium's `CartPole-v1`.
+
+`s` is float32 (4,): position (m), velocity (m/s), angle (rad), angular velocity (rad/s). `a` is
+int64: 0 pushes to the left, 1 to the right, and anything else ends the run with an error. Every
+action pays 1. An episode terminates when the cart is more than 2.4 m from the middle or the pole
+more than 12 degrees from upright, and is truncated after `max_episode_steps`. First states are
+uniform in [-0.05, 0.05).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cogrs.collector import context
+from cogrs.collector.options import ContextOptions
+
+__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+
+@dataclass
+class GameOptions(context.GameOptions):
+    """Options of the game.
+
+    Attributes:
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+    """
+
+    max_episode_steps: int = 500
+
+
+class GameContext(context.GameContext):
+    """Many carts: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
+
+    _game = "cartpole"
+    _options_type = GameOptions

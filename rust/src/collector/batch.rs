@@ -1,0 +1,152 @@
+//! The memory of one batch.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapRaw};
+
+use crate::error::{Error, Result};
+
+/// Arrays start at multiples of a cache line.
+const ALIGN: usize = 64;
+
+/// Where the arrays of a batch lie, each of so many rows.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    parts: Vec<Part>,
+    rows: usize,
+    size: usize,
+}
+
+/// One array.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    offset: usize,
+    row: usize,
+}
+
+impl Layout {
+    /// Arrays of `rows` rows, whose rows have these sizes.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when they exceed the address space.
+    pub fn new(rows: usize, sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
+        let mut layout = Self { rows, ..Self::default() };
+        for row in sizes {
+            let end = row.checked_mul(rows).and_then(|size| layout.size.checked_add(size));
+            let end = end.and_then(|end| end.checked_next_multiple_of(ALIGN));
+            let end = end.filter(|&end| isize::try_from(end).is_ok());
+            layout.parts.push(Part { offset: layout.size, row });
+            layout.size = end.ok_or_else(|| {
+                Error::Memory(format!("a batch of {rows} rows exceeds the address space"))
+            })?;
+        }
+        Ok(layout)
+    }
+}
+
+/// The memory of one batch: reserved once, together with that of others, and there as long as anybody holds
+/// it.
+///
+/// NumPy arrays of Python's alias it, so no Rust reference to its bytes is ever made: they are copied in and
+/// out. Who may touch a row is the business of [`crate::collector::group::Group`]: its claimant until it is
+/// committed, the consumer until the batch is released. Python code that looks at an array after that sees
+/// bytes of several rows' writing, but bytes.
+#[derive(Debug)]
+pub struct Batch {
+    layout: Arc<Layout>,
+    memory: Arc<MmapRaw>,
+    /// Where in the memory it begins.
+    base: usize,
+}
+
+/// Batches of a kind at most.
+const MOST: usize = 1 << 24;
+
+impl Batch {
+    /// Reserves the memory of several batches, all zero.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the system refuses.
+    pub fn several(layout: Layout, count: usize) -> Result<Vec<Arc<Self>>> {
+        let size = layout.size.checked_mul(count).filter(|_| count <= MOST);
+        let refused = |why: String| {
+            let size = layout.size as u128 * count as u128;
+            Error::Memory(format!("cannot reserve {size} bytes for {count} batches: {why}"))
+        };
+        let size = size.ok_or_else(|| refused("too many".into()))?;
+        let memory = MmapMut::map_anon(size.max(1)).map_err(|error| refused(error.to_string()))?;
+        let (memory, layout) = (Arc::new(MmapRaw::from(memory)), Arc::new(layout));
+        let batch = |at| {
+            let (memory, layout) = (Arc::clone(&memory), Arc::clone(&layout));
+            Arc::new(Self { base: at * layout.size, layout, memory })
+        };
+        Ok((0..count).map(batch).collect())
+    }
+
+    /// Where an array begins. It has [`Self::rows`] rows, one after the other, and is aligned for every
+    /// dtype; the memory stays in place as long as `self` lives.
+    pub fn start(&self, part: usize) -> *mut u8 {
+        let offset = self.base + self.layout.parts[part].offset;
+        // SAFETY: `Layout::new` put the offset inside the batch, or at its end for an empty array, and
+        // `several` the batch inside the memory.
+        unsafe { self.memory.as_mut_ptr().add(offset) }
+    }
+
+    /// Rows of each array.
+    pub fn rows(&self) -> usize {
+        self.layout.rows
+    }
+
+    /// Bytes of a row.
+    pub fn row_size(&self, part: usize) -> usize {
+        self.layout.parts[part].row
+    }
+
+    /// Offset of `len` bytes in a row, `skip` bytes from its start.
+    fn place(&self, part: usize, row: usize, skip: usize, len: usize) -> usize {
+        let Part { offset, row: size } = self.layout.parts[part];
+        assert!(row < self.layout.rows && skip <= size && len <= size - skip, "outside of a batch");
+        self.base + offset + row * size + skip
+    }
+
+    /// Copies bytes into a row, `skip` bytes from its start.
+    ///
+    /// # Panics
+    /// When they do not fit there.
+    #[inline]
+    pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
+        let at = self.place(part, row, skip, bytes.len());
+        // SAFETY: `place` checked the bounds. `bytes` is an exclusive or shared Rust borrow, and none of
+        // those lies in this memory. One writer at a time is the claimant's promise.
+        unsafe {
+            let to = self.memory.as_mut_ptr().add(at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    /// Copies the start of a row out.
+    ///
+    /// # Panics
+    /// When the row is shorter than `bytes`.
+    #[inline]
+    pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
+        let at = self.place(part, row, 0, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe {
+            let from = self.memory.as_ptr().add(at);
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
+        }
+    }
+
+    /// Zeroes the first rows of an array.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn zero(&self, part: usize, rows: usize) {
+        assert!(rows <= self.layout.rows, "outside of a batch");
+        let size = rows * self.layout.parts[part].row;
+        // SAFETY: the rows lie inside the memory, as in `start`.
+        unsafe { std::ptr::write_bytes(self.start(part), 0, size) }
+    }
+}

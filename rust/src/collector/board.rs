@@ -1,0 +1,374 @@
+//! Which game does what next: everything of a context that its lock guards.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::collector::group::{Group, Row};
+use crate::collector::slot::Wish;
+use crate::error::{Error, Result};
+
+/// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
+/// than a few of those is not worth it.
+const CHUNK: Duration = Duration::from_micros(50);
+
+/// Games in a chunk at most.
+const CHUNK_GAMES: usize = 256;
+
+/// A game that takes longer than this is left to the threads that have nothing else to do, one at a time:
+/// who waits for a batch would miss its timeout while it steps such a game.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// A row that a game has been given and is to write.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    /// The game.
+    pub slot: u32,
+    /// The collector.
+    pub group: usize,
+    /// The row.
+    pub row: Row,
+}
+
+/// Something to be done for a game.
+#[derive(Debug, Clone, Copy)]
+pub enum Task {
+    /// Go on to where collectors are needed next.
+    Advance(u32),
+    /// Write a row that had to be waited for.
+    Write(Grant),
+}
+
+/// Who takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A thread that does nothing else.
+    Worker,
+    /// One that waits for a batch, and steps only games that are quick.
+    Consumer,
+}
+
+/// What one thread does between two looks at the board.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// What to do.
+    pub tasks: Vec<Task>,
+    /// What the games that went on want.
+    pub wishes: Vec<(u32, Wish)>,
+    /// Rows to write.
+    pub grants: Vec<Grant>,
+    /// The game being dealt with.
+    pub slot: u32,
+}
+
+/// Whether a context works.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Life {
+    /// Not yet.
+    New,
+    /// Yes.
+    Running,
+    /// Not any more.
+    Stopped,
+    /// Not any more, because of this.
+    Failed(Error),
+}
+
+impl Life {
+    /// Whether it is running.
+    ///
+    /// # Errors
+    /// [`Error::State`], or what went wrong.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Running => Ok(()),
+            Self::New => Err(Error::State("not started: call Start() first".into())),
+            Self::Stopped => Err(Error::State("stopped: make a new one to go on".into())),
+            Self::Failed(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// What a collector has delivered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Batches answered or consumed.
+    pub batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Those that were not full.
+    pub short: u64,
+}
+
+/// The bookkeeping of a context.
+#[derive(Debug)]
+pub struct Board {
+    /// Whether it works.
+    pub life: Life,
+    /// A group for each collector.
+    pub groups: Vec<Group<u32>>,
+    /// Which of them answer, as bits.
+    replying: u64,
+    /// For each game, what it waits for: answers not given, or rows not written.
+    ends: Vec<u32>,
+    /// Work, but for that with slow games.
+    queue: VecDeque<Task>,
+    /// Slow games that are to go on.
+    slow: VecDeque<u32>,
+    /// Which games are slow, as far as is known: a game is taken for slow until it has been timed.
+    is_slow: Vec<bool>,
+    /// All games are to be taken for slow.
+    blocking: bool,
+    ready: VecDeque<(usize, usize)>,
+    /// Tasks in the hands of threads.
+    running: usize,
+    /// Nanoseconds that a task of a quick game takes, smoothed.
+    cost: f64,
+    /// Threads that sleep until there is work.
+    pub idle: usize,
+    /// Threads that sleep until there is a batch.
+    pub consumers: usize,
+    /// The deadline by which those will wake of their own accord.
+    pub alarm: Option<Instant>,
+    /// What was delivered, by collector.
+    pub delivered: Vec<Delivered>,
+}
+
+impl Board {
+    /// A board of games none of which has begun.
+    pub fn new(groups: Vec<Group<u32>>, replying: u64, games: usize, blocking: bool) -> Self {
+        Self {
+            life: Life::New,
+            delivered: vec![Delivered::default(); groups.len()],
+            groups,
+            replying,
+            ends: vec![0; games],
+            queue: VecDeque::new(),
+            slow: (0..games as u32).collect(),
+            is_slow: vec![true; games],
+            blocking,
+            ready: VecDeque::new(),
+            running: 0,
+            cost: 0.0,
+            idle: 0,
+            consumers: 0,
+            alarm: None,
+        }
+    }
+
+    fn chunk_size(&self) -> usize {
+        let fitting = CHUNK.as_nanos() as f64 / self.cost.max(1.0);
+        (fitting as usize).clamp(1, CHUNK_GAMES)
+    }
+
+    /// Threads that there is work for, but for one that takes work itself in this role.
+    pub fn helpers(&self, role: Option<Role>) -> usize {
+        let chunks = self.queue.len().div_ceil(self.chunk_size());
+        match role {
+            None => chunks + self.slow.len(),
+            Some(Role::Consumer) => chunks.saturating_sub(1) + self.slow.len(),
+            Some(Role::Worker) => (chunks + self.slow.len()).saturating_sub(1),
+        }
+    }
+
+    /// Takes work. Returns whether there is some.
+    pub fn pick(&mut self, chunk: &mut Chunk, role: Role) -> bool {
+        let slow = if role == Role::Worker { self.slow.pop_front() } else { None };
+        chunk.tasks.clear();
+        chunk.tasks.extend(slow.map(Task::Advance));
+        if chunk.tasks.is_empty() {
+            let count = self.chunk_size().min(self.queue.len());
+            chunk.tasks.extend(self.queue.drain(..count));
+        }
+        self.running += chunk.tasks.len();
+        !chunk.tasks.is_empty()
+    }
+
+    /// Has a game go on.
+    fn push(&mut self, slot: u32) {
+        if self.is_slow[slot as usize] {
+            self.slow.push_back(slot);
+        } else {
+            self.queue.push_back(Task::Advance(slot));
+        }
+    }
+
+    /// Learns from how long a chunk took.
+    fn learn(&mut self, chunk: &Chunk, took: Duration) {
+        let slots = chunk.tasks.iter().filter_map(|task| match task {
+            Task::Advance(slot) => Some(*slot as usize),
+            Task::Write(_) => None,
+        });
+        // Which game of several it was shows when each is timed alone.
+        slots.for_each(|slot| self.is_slow[slot] = self.blocking || took > SLOW);
+        if took <= SLOW {
+            let each = took.as_nanos() as f64 / chunk.tasks.len().max(1) as f64;
+            self.cost += (each - self.cost) / 8.0;
+        }
+    }
+
+    /// Asks for the rows that games want; those that are there already become the chunk's grants.
+    pub fn claim(&mut self, chunk: &mut Chunk) {
+        for &(slot, wish) in &chunk.wishes {
+            let (Wish::Ask(groups) | Wish::Tell(groups)) = wish;
+            self.ends[slot as usize] = groups.count_ones();
+            if groups == 0 {
+                self.push(slot);
+            }
+            for group in bits(groups) {
+                match self.groups[group].claim(slot) {
+                    Some(row) => chunk.grants.push(Grant { slot, group, row }),
+                    None => self.grant(group),
+                }
+            }
+        }
+        chunk.wishes.clear();
+    }
+
+    /// Has rows written that somebody waited for.
+    fn grant(&mut self, group: usize) {
+        let queue = &mut self.queue;
+        let mut write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
+        self.groups[group].grants(&mut write);
+    }
+
+    /// Says that the chunk is done, its rows written.
+    pub fn finish(&mut self, chunk: &mut Chunk, took: Duration) {
+        self.learn(chunk, took);
+        for grant in chunk.grants.drain(..) {
+            self.groups[grant.group].commit(grant.row);
+            self.make_ready(grant.group);
+            if self.replying >> grant.group & 1 == 0 {
+                self.end(grant.slot);
+            }
+        }
+        self.running -= chunk.tasks.len();
+        chunk.tasks.clear();
+    }
+
+    /// One thing less that a game waits for.
+    fn end(&mut self, slot: u32) {
+        self.ends[slot as usize] -= 1;
+        if self.ends[slot as usize] == 0 {
+            self.push(slot);
+        }
+    }
+
+    /// The batch that has been ready longest, of one group or of any.
+    pub fn take(&mut self, only: Option<usize>) -> Option<Taken> {
+        let at = self.ready.iter().position(|&(group, _)| only.is_none_or(|only| only == group))?;
+        let (group, buffer) = self.ready.remove(at)?;
+        let (rows, serial) = self.groups[group].take(buffer);
+        Some(Taken { group, buffer, rows, serial })
+    }
+
+    /// Takes back a batch that is to be delivered again, before all others.
+    ///
+    /// # Errors
+    /// [`Error::State`] when this delivery is over.
+    pub fn put_back(&mut self, taken: Taken) -> Result<()> {
+        self.groups[taken.group].put_back(taken.buffer, taken.serial)?;
+        self.ready.push_front((taken.group, taken.buffer));
+        Ok(())
+    }
+
+    /// Lets the games of an answered batch go on, and others have its rows.
+    pub fn release(&mut self, taken: Taken, owners: Vec<u32>, full: usize) {
+        if self.replying >> taken.group & 1 == 1 {
+            for &slot in &owners {
+                self.end(slot);
+            }
+        }
+        self.groups[taken.group].release(taken.buffer, owners);
+        self.grant(taken.group);
+        let delivered = &mut self.delivered[taken.group];
+        delivered.batches += 1;
+        delivered.rows += taken.rows as u64;
+        delivered.short += u64::from(taken.rows < full);
+    }
+
+    /// Sends out short what has waited its time. Returns whether anything changed.
+    pub fn expire(&mut self) -> bool {
+        let mut changed = false;
+        for group in 0..self.groups.len() {
+            let deadline = self.groups[group].deadline();
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.shorten(group);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn shorten(&mut self, group: usize) {
+        let queue = &mut self.queue;
+        let write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
+        self.groups[group].shorten(write);
+        self.make_ready(group);
+    }
+
+    fn make_ready(&mut self, group: usize) {
+        while let Some(buffer) = self.groups[group].next_ready() {
+            self.ready.push_back((group, buffer));
+        }
+    }
+
+    /// When the next batch is to go out short.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.groups.iter().filter_map(Group::deadline).min()
+    }
+
+    /// When every game waits and nothing can wake one, sends out the oldest answering batch as it is. Returns
+    /// whether anything changed.
+    pub fn wake_from_quiescence(&mut self) -> bool {
+        if !self.is_quiescent() {
+            return false;
+        }
+        let open = bits(self.replying).filter_map(|at| Some((self.groups[at].since()?, at)));
+        let oldest = open.min();
+        if let Some((_, group)) = oldest {
+            self.shorten(group);
+        }
+        oldest.is_some()
+    }
+
+    /// Whether nothing will happen but by a batch that is not complete.
+    fn is_quiescent(&self) -> bool {
+        let busy = self.running > 0 || !self.queue.is_empty() || !self.slow.is_empty();
+        !busy
+            && self.ready.is_empty()
+            && !self.groups.iter().enumerate().any(|(at, group)| self.will_wake(at, group))
+    }
+
+    /// Whether a batch that is out will let a game go on when it comes back.
+    fn will_wake(&self, at: usize, group: &Group<u32>) -> bool {
+        let answers = self.replying >> at & 1 == 1;
+        group.holds_up() || (answers && group.out() > 0)
+    }
+
+    /// Whether whoever sleeps until a batch is there should look again.
+    pub fn is_news(&self) -> bool {
+        !self.ready.is_empty() || self.deadline() != self.alarm || self.is_quiescent()
+    }
+}
+
+/// A batch in the hands of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The collector.
+    pub group: usize,
+    /// Which of its batches.
+    pub buffer: usize,
+    /// Rows filled, from the first on.
+    pub rows: usize,
+    /// Which delivery of this batch.
+    pub serial: u64,
+}
+
+/// The positions of the bits that are set.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        next
+    })
+}

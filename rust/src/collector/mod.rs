@@ -1,0 +1,14 @@
+//! Batches of many games' states, and of many callers' questions, answered by one callback each.
+//!
+//! [`group::Group`] knows whose each row is, [`batch::Batch`] holds the bytes. A [`context::Context`] fills
+//! groups from games of its own, an [`exchange::Exchange`] one from whoever asks.
+
+pub mod batch;
+mod board;
+mod column;
+pub mod context;
+pub mod exchange;
+pub mod group;
+mod history;
+pub mod plan;
+mod slot;

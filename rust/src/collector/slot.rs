@@ -1,0 +1,284 @@
+//! One game between its collectors.
+
+use crate::collector::batch::Batch;
+use crate::collector::column::Fixed;
+use crate::collector::history::History;
+use crate::collector::plan::{Plan, Route};
+use crate::error::Result;
+use crate::games::{Action, Game, Outcome};
+
+/// What a game has got to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Point {
+    /// Nothing yet.
+    Fresh,
+    /// In a state that the answering collectors see.
+    Asking,
+    /// Answered, and shown to the listening collectors.
+    Telling,
+}
+
+/// What a game wants before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Answers of these collectors, as bits.
+    Ask(u64),
+    /// That these collectors have its history, as bits.
+    Tell(u64),
+}
+
+/// A game, its last states, and where it stands.
+pub struct Slot {
+    game: Box<dyn Game>,
+    id: u32,
+    seed: u64,
+    episode: u32,
+    seq: i32,
+    point: Point,
+    /// The state is the last of its episode.
+    over: bool,
+    histories: Vec<History>,
+    /// For each history what happened since its newest record.
+    carried: Vec<Outcome>,
+    /// The histories that the present state is in, as bits.
+    present: u64,
+    /// The collectors that have answered the present state, as bits.
+    answered: u64,
+    /// States and episodes so far.
+    counts: Counts,
+}
+
+/// What a game has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// States reached.
+    pub states: u64,
+    /// Episodes that ended.
+    pub episodes: u64,
+}
+
+impl Slot {
+    /// A game before its first state.
+    pub fn new(game: Box<dyn Game>, id: u32, seed: u64, plan: &Plan) -> Self {
+        let size = plan.columns.size();
+        Self {
+            game,
+            id,
+            seed,
+            episode: 0,
+            seq: 0,
+            point: Point::Fresh,
+            over: false,
+            histories: plan.tracks.iter().map(|track| History::new(size, track.depth)).collect(),
+            carried: vec![Outcome::default(); plan.tracks.len()],
+            present: 0,
+            answered: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Goes on to where collectors are needed next.
+    ///
+    /// # Errors
+    /// Those of the game.
+    pub fn advance(&mut self, plan: &Plan) -> Result<Wish> {
+        if self.point == Point::Asking {
+            self.point = Point::Telling;
+            let due = self.due(plan);
+            if due != 0 {
+                return Ok(Wish::Tell(due));
+            }
+        }
+        if self.point == Point::Fresh || self.over {
+            self.begin(plan);
+        } else {
+            self.step(plan)?;
+        }
+        self.point = Point::Asking;
+        Ok(Wish::Ask(plan.asked(self.game.player())))
+    }
+
+    fn due(&self, plan: &Plan) -> u64 {
+        let mut due = 0;
+        for (at, route) in plan.routes.iter().enumerate() {
+            let seen = self.present >> route.history & 1 == 1;
+            let listens = !route.collector.replying();
+            if seen && listens && route.collector.due(self.histories[route.history].count()) {
+                due |= 1 << at;
+            }
+        }
+        due
+    }
+
+    fn begin(&mut self, plan: &Plan) {
+        if self.point != Point::Fresh {
+            self.episode += 1;
+        }
+        self.game.reset(episode_seed(self.seed, self.id, self.episode));
+        self.seq = 0;
+        self.over = false;
+        self.enter(plan);
+    }
+
+    fn step(&mut self, plan: &Plan) -> Result<()> {
+        let action = Action(&self.histories[0].newest()[plan.columns.action()]);
+        let outcome = self.game.step(action)?;
+        for carried in &mut self.carried {
+            carried.reward += outcome.reward;
+            carried.terminated |= outcome.terminated;
+            carried.truncated |= outcome.truncated;
+        }
+        self.seq = self.seq.wrapping_add(1);
+        self.over = outcome.terminated || outcome.truncated;
+        self.counts.episodes += u64::from(self.over);
+        self.enter(plan);
+        Ok(())
+    }
+
+    /// Records the state that the game is in.
+    fn enter(&mut self, plan: &Plan) {
+        let player = self.game.player();
+        self.counts.states += 1;
+        self.answered = 0;
+        self.present = 0;
+        for (at, track) in plan.tracks.iter().enumerate() {
+            if track.player.is_none_or(|only| only == player) {
+                self.present |= 1 << at;
+                self.record(plan, at);
+            }
+        }
+    }
+
+    fn record(&mut self, plan: &Plan, at: usize) {
+        let columns = &plan.columns;
+        let outcome = self.carried[at];
+        let record = self.histories[at].push();
+        let mut put = |part, bytes: &[u8]| record[columns.fixed(part)].copy_from_slice(bytes);
+        put(Fixed::Id, &self.id.to_ne_bytes());
+        put(Fixed::Seq, &self.seq.to_ne_bytes());
+        put(Fixed::Episode, &self.episode.to_ne_bytes());
+        put(Fixed::LastReward, &outcome.reward.to_ne_bytes());
+        // The end of an episode is told by the first state after it, not by the last state itself.
+        let mut rest = Outcome { reward: 0.0, ..outcome };
+        if !self.over {
+            put(Fixed::LastTerminal, &[u8::from(outcome.terminated)]);
+            put(Fixed::LastTruncated, &[u8::from(outcome.truncated)]);
+            rest = Outcome::default();
+        }
+        for (key, range) in columns.game_keys().enumerate() {
+            self.game.write(key, &mut record[range]);
+        }
+        self.carried[at] = rest;
+    }
+
+    /// Takes an answer to the present state; where a later collector has answered the same key, its stays.
+    pub fn apply(&mut self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
+        let Route { collector, replies, .. } = &plan.routes[at];
+        for (reply, &(column, later)) in replies.iter().enumerate() {
+            if self.answered & later != 0 {
+                continue;
+            }
+            let range = plan.columns.at(column).range.clone();
+            let part = collector.reply_part(collector.steps - 1, reply);
+            for (history, records) in self.histories.iter_mut().enumerate() {
+                if self.present >> history & 1 == 1 {
+                    batch.read(part, row, &mut records.newest()[range.clone()]);
+                }
+            }
+        }
+        self.answered |= 1 << at;
+    }
+
+    /// Writes the row of a collector.
+    pub fn write(&self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
+        let route = &plan.routes[at];
+        let history = &self.histories[route.history];
+        for step in 0..route.collector.steps {
+            let back = route.collector.steps - 1 - step;
+            for input in 0..route.inputs.len() {
+                let target = Target { batch, part: route.collector.input_part(step, input), row };
+                write_input(plan, route, input, history, back, target);
+            }
+        }
+    }
+}
+
+/// Where an input goes.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    batch: &'a Batch,
+    part: usize,
+    row: usize,
+}
+
+impl Target<'_> {
+    #[inline]
+    fn put(self, skip: usize, bytes: &[u8]) {
+        self.batch.write(self.part, self.row, skip, bytes);
+    }
+}
+
+#[inline]
+fn write_input(
+    plan: &Plan,
+    route: &Route,
+    input: usize,
+    history: &History,
+    back: usize,
+    target: Target<'_>,
+) {
+    let spec = &route.collector.inputs[input];
+    let column = plan.columns.at(route.inputs[input]);
+    let zeros = &plan.zeros[..column.range.len()];
+    if spec.stack > 0 {
+        return write_stack(plan, route, input, history, back, target);
+    }
+    let from = if spec.shifted { back.checked_sub(1) } else { Some(back) };
+    // What others are answering just now is not there yet for who is asked the same.
+    let from = from.filter(|&from| !(column.reply && from == 0 && route.collector.replying()));
+    let bytes = match (from, from.and_then(|from| history.back(from))) {
+        (_, Some(record)) => &record[column.range.clone()],
+        (Some(_), None) if history.back(back).is_none() => route.before_the_start(input, zeros),
+        _ => zeros,
+    };
+    target.put(0, bytes);
+}
+
+/// The last states of the same episode, zeros before its start.
+fn write_stack(
+    plan: &Plan,
+    route: &Route,
+    input: usize,
+    history: &History,
+    back: usize,
+    target: Target<'_>,
+) {
+    let frames = route.collector.inputs[input].stack;
+    let range = plan.columns.at(route.inputs[input]).range.clone();
+    let episode = plan.columns.fixed(Fixed::Episode);
+    let newest = history.back(back).map(|record| &record[episode.clone()]);
+    for frame in 0..frames {
+        let record = history.back(back + frames - 1 - frame);
+        let same = record.filter(|record| Some(&record[episode.clone()]) == newest);
+        let bytes = same.map_or(&plan.zeros[..range.len()], |record| &record[range.clone()]);
+        target.put(frame * range.len(), bytes);
+    }
+}
+
+/// The seed of an episode: unlike for any two, like for the same whatever else runs.
+fn episode_seed(seed: u64, game: u32, episode: u32) -> u64 {
+    mix(mix(seed) ^ (u64::from(game) << 32 | u64::from(episode)))
+}
+
+/// The finalizer of `SplitMix64`: a bijection that leaves no trace of neighbouring inputs.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}

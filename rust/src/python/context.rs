@@ -1,0 +1,283 @@
+//! `cogrs._core.CollectorContext`.
+
+use std::time::Duration;
+
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::collector::context::{Context, Options, Taken};
+use crate::collector::plan::{Collector, Input, Reply};
+use crate::error::Error;
+use crate::games::Builtin;
+use crate::python::fork::Birthplace;
+use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::wait::{interruptible, until};
+
+/// Games and their collectors. See the stub for its contract.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CollectorContext {
+    /// Gone only while this is dropped.
+    context: Option<Context>,
+    dtypes: Vec<Dtypes>,
+    birthplace: Birthplace,
+}
+
+/// The dtypes of a collector's arrays.
+#[derive(Debug)]
+struct Dtypes {
+    inputs: Vec<Py<PyArrayDescr>>,
+    replies: Vec<Py<PyArrayDescr>>,
+}
+
+/// `cogrs.collector.description.Input`.
+#[derive(FromPyObject)]
+struct GivenInput<'py> {
+    key: String,
+    column: String,
+    shifted: bool,
+    stack: usize,
+    dtype: Bound<'py, PyAny>,
+    shape: Vec<usize>,
+}
+
+/// `cogrs.collector.description.Reply`.
+#[derive(FromPyObject)]
+struct GivenReply<'py> {
+    key: String,
+    dtype: Bound<'py, PyAny>,
+    shape: Vec<usize>,
+}
+
+/// `cogrs.collector.description.Collector`.
+#[derive(FromPyObject)]
+struct GivenCollector<'py> {
+    name: String,
+    batch_size: usize,
+    steps: usize,
+    timeout_usec: u64,
+    player: Option<usize>,
+    inputs: Vec<GivenInput<'py>>,
+    replies: Option<Vec<GivenReply<'py>>>,
+}
+
+impl GivenCollector<'_> {
+    fn resolve(self) -> PyResult<(Collector, Dtypes)> {
+        let mut dtypes = Dtypes { inputs: Vec::new(), replies: Vec::new() };
+        let mut inputs = Vec::new();
+        for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
+            let (dtype, field) = field(&key, &dtype, shape)?;
+            dtypes.inputs.push(dtype);
+            inputs.push(Input { key, column, shifted, stack, field });
+        }
+        let replying = self.replies.is_some();
+        let mut replies = Vec::new();
+        for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
+            let (dtype, field) = field(&key, &dtype, shape)?;
+            dtypes.replies.push(dtype);
+            replies.push(Reply { key, field });
+        }
+        let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
+        let Self { name, batch_size, steps, player, .. } = self;
+        let replies = replying.then_some(replies);
+        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies }, dtypes))
+    }
+}
+
+/// A batch in Python's hands. See the stub for its contract.
+///
+/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again:
+/// otherwise its games would wait for ever.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CollectorDelivery {
+    owner: Py<CollectorContext>,
+    taken: Taken,
+}
+
+#[pymethods]
+impl CollectorDelivery {
+    #[getter]
+    fn gid(&self) -> usize {
+        self.taken.group
+    }
+
+    #[getter]
+    fn buffer(&self) -> usize {
+        self.taken.buffer
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.taken.rows
+    }
+}
+
+impl Drop for CollectorDelivery {
+    fn drop(&mut self) {
+        if let Ok(context) = self.owner.get().context() {
+            // An error says that it was answered.
+            let _ = context.put_back(self.taken);
+        }
+    }
+}
+
+/// States, episodes, and for each collector batches, rows and batches short.
+type Summary = (u64, u64, Vec<(u64, u64, u64)>);
+
+impl CollectorContext {
+    fn context(&self) -> PyResult<&Context> {
+        self.birthplace.check("GameContext")?;
+        let gone = || Error::State("this context is gone".into());
+        Ok(self.context.as_ref().ok_or_else(gone)?)
+    }
+
+    /// The context, when the delivery is of this one.
+    fn owned(&self, this: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<&Context> {
+        if delivery.owner.is(this) {
+            return self.context();
+        }
+        Err(Error::State("this delivery is of another context".into()).into())
+    }
+
+    /// The arrays of a batch at one state: of its inputs, or of its replies.
+    fn arrays<'py>(
+        memory: &Bound<'py, TensorMemory>,
+        parts: impl Iterator<Item = (String, usize, Vec<usize>)>,
+        dtypes: &[Py<PyArrayDescr>],
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = PyDict::new(memory.py());
+        for ((key, part, row), dtype) in parts.zip(dtypes) {
+            arrays.set_item(key, array(memory, part, dtype, &row)?)?;
+        }
+        Ok(arrays)
+    }
+}
+
+/// Shape of a row: with an axis for frames where some are stacked.
+fn row_shape(input: &Input) -> Vec<usize> {
+    let frames = (input.stack > 0).then_some(input.stack);
+    frames.into_iter().chain(input.field.shape.iter().copied()).collect()
+}
+
+#[pymethods]
+impl CollectorContext {
+    #[new]
+    #[pyo3(signature = (game, collectors, *, max_episode_steps, num_games, num_threads, num_buffers, seed,
+                        deterministic))]
+    // The options of one constructor.
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        game: &str,
+        collectors: Vec<GivenCollector<'_>>,
+        max_episode_steps: u64,
+        num_games: usize,
+        num_threads: usize,
+        num_buffers: Option<usize>,
+        seed: u64,
+        deterministic: bool,
+    ) -> PyResult<Self> {
+        let game = Builtin::new(game, max_episode_steps)?;
+        let resolved: PyResult<Vec<_>> =
+            collectors.into_iter().map(GivenCollector::resolve).collect();
+        let (collectors, dtypes) = resolved?.into_iter().unzip();
+        let options = Options {
+            games: num_games,
+            threads: num_threads,
+            buffers: num_buffers,
+            seed,
+            deterministic,
+        };
+        let made = py.detach(|| Context::new(&game.spec(), collectors, options, |_| game.game()));
+        Ok(Self { context: Some(made?), dtypes, birthplace: Birthplace::here() })
+    }
+
+    fn start(&self) -> PyResult<()> {
+        Ok(self.context()?.start()?)
+    }
+
+    #[pyo3(signature = (gid=None, timeout=None))]
+    fn wait(
+        slf: &Bound<'_, Self>,
+        gid: Option<usize>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<CollectorDelivery>> {
+        let context = slf.get().context()?;
+        if let Some(gid) = gid.filter(|&gid| gid >= slf.get().dtypes.len()) {
+            return Err(Error::Index(format!("no collector {gid}")).into());
+        }
+        let taken = interruptible(slf.py(), until(timeout)?, |end| context.wait(gid, Some(end)))?;
+        Ok(taken.map(|taken| CollectorDelivery { owner: slf.clone().unbind(), taken }))
+    }
+
+    fn answer(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        let context = slf.get().owned(slf, delivery)?;
+        Ok(slf.py().detach(|| context.answer(delivery.taken))?)
+    }
+
+    fn put_back(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let context = self.context()?;
+        py.detach(|| context.stop());
+        Ok(())
+    }
+
+    fn num_buffers(&self) -> PyResult<Vec<usize>> {
+        let context = self.context()?;
+        Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
+    }
+
+    fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        gid: usize,
+        buffer: usize,
+    ) -> PyResult<(Bound<'py, PyList>, Option<Bound<'py, PyList>>)> {
+        let context = self.context()?;
+        let missing = || Error::Index(format!("no batch {buffer} of collector {gid}"));
+        let collector = context.collectors().nth(gid).ok_or_else(missing)?;
+        let memory = context.batches(gid).get(buffer).ok_or_else(missing)?;
+        let memory = TensorMemory::new(py, memory)?;
+        let dtypes = &self.dtypes[gid];
+        let (inputs, replies) = (PyList::empty(py), PyList::empty(py));
+        for step in 0..collector.steps {
+            let each = collector.inputs.iter().enumerate().map(|(at, input)| {
+                (input.key.clone(), collector.input_part(step, at), row_shape(input))
+            });
+            inputs.append(Self::arrays(&memory, each, &dtypes.inputs)?)?;
+            let each = collector.replies.iter().flatten().enumerate().map(|(at, reply)| {
+                (reply.key.clone(), collector.reply_part(step, at), reply.field.shape.clone())
+            });
+            replies.append(Self::arrays(&memory, each, &dtypes.replies)?)?;
+        }
+        Ok((inputs, collector.replying().then_some(replies)))
+    }
+
+    fn summary(&self, py: Python<'_>) -> PyResult<Summary> {
+        let context = self.context()?;
+        let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
+        let states = counts.iter().map(|each| each.states).sum();
+        let episodes = counts.iter().map(|each| each.episodes).sum();
+        let batches = delivered.iter().map(|each| (each.batches, each.rows, each.short));
+        Ok((states, episodes, batches.collect()))
+    }
+}
+
+impl Drop for CollectorContext {
+    fn drop(&mut self) {
+        let Some(context) = self.context.take() else { return };
+        if self.birthplace.is_here() {
+            // Threads are joined, which takes as long as the step of a game; while the interpreter shuts
+            // down there is none to attach to, and nobody to be kept waiting.
+            let _ = Python::try_attach(|py| py.detach(|| drop(context)));
+        } else {
+            // Its threads are not in this process, and its locks may be locked for ever.
+            std::mem::forget(context);
+        }
+    }
+}

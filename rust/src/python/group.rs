@@ -1,0 +1,218 @@
+//! `cogrs._core.CollectorGroup`.
+
+use std::time::Duration;
+
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::collector::exchange::{Asked, Exchange};
+use crate::error::Error;
+use crate::python::args::{integer, size};
+use crate::python::array::Given;
+use crate::python::fork::Birthplace;
+use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::wait::{interruptible, until};
+use crate::spec::FieldSpec;
+
+/// Rows of many callers, answered together. See the stub for its contract.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct CollectorGroup {
+    exchange: Exchange<Py<PyAny>>,
+    inputs: Vec<Tensor>,
+    replies: Vec<Tensor>,
+    birthplace: Birthplace,
+}
+
+/// One array of a batch.
+#[derive(Debug)]
+struct Tensor {
+    name: String,
+    dtype: Py<PyArrayDescr>,
+    spec: FieldSpec,
+}
+
+impl Tensor {
+    fn all(given: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>) -> PyResult<Vec<Self>> {
+        let tensor = |(name, dtype, shape): (String, Bound<'_, PyAny>, Vec<usize>)| {
+            let (dtype, spec) = field(&name, &dtype, shape)?;
+            Ok(Self { name, dtype, spec })
+        };
+        given.into_iter().map(tensor).collect()
+    }
+
+    /// A row's value as an array of this dtype and shape.
+    fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+        if let Ok(array) = value.cast::<PyUntypedArray>()
+            && array.shape() == self.spec.shape
+            && array.is_c_contiguous()
+            && array.dtype().is_equiv_to(self.dtype.bind(value.py()))
+        {
+            return Ok(Given::Array(array.clone()));
+        }
+        self.convert(value)
+    }
+
+    #[cold]
+    fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+        let py = value.py();
+        let module = py.import(intern!(py, "cogrs.collector.convert"))?;
+        let shape = PyTuple::new(py, &self.spec.shape)?;
+        let given = (&self.name, value, &self.dtype, shape);
+        let converted = module.call_method1(intern!(py, "convert"), given)?;
+        Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
+    }
+}
+
+/// A batch in Python's hands. See the stub for its contract.
+///
+/// When it goes away without being released, its batch is delivered again: otherwise those who asked would
+/// wait for ever.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct GroupDelivery {
+    owner: Py<CollectorGroup>,
+    asked: Asked,
+}
+
+#[pymethods]
+impl GroupDelivery {
+    #[getter]
+    fn buffer(&self) -> usize {
+        self.asked.buffer
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.asked.rows
+    }
+}
+
+impl Drop for GroupDelivery {
+    fn drop(&mut self) {
+        if let Ok(exchange) = self.owner.get().exchange() {
+            // An error says that it was released.
+            let _ = exchange.put_back(self.asked);
+        }
+    }
+}
+
+/// Has Python tell owners their answers, and once more when Ctrl-C came in between: nobody else will.
+fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
+    let owners = PyList::new(send.py(), owners)?;
+    send.call1((&owners,)).map(drop).or_else(|error| {
+        send.call1((&owners,))?;
+        Err(error)
+    })
+}
+
+impl CollectorGroup {
+    fn exchange(&self) -> PyResult<&Exchange<Py<PyAny>>> {
+        self.birthplace.check("Group")?;
+        Ok(&self.exchange)
+    }
+
+    /// The values of a row, in the order of the inputs.
+    fn row<'py>(&self, inputs: &Bound<'py, PyDict>) -> PyResult<Vec<Given<'py>>> {
+        let mut row = Vec::with_capacity(self.inputs.len());
+        for tensor in &self.inputs {
+            match inputs.get_item(&tensor.name)? {
+                Some(value) => row.push(tensor.value(&value)?),
+                None => return Err(self.misnamed(inputs)),
+            }
+        }
+        if inputs.len() == row.len() { Ok(row) } else { Err(self.misnamed(inputs)) }
+    }
+
+    #[cold]
+    fn misnamed(&self, inputs: &Bound<'_, PyDict>) -> PyErr {
+        let names: Vec<_> = self.inputs.iter().map(|tensor| &tensor.name).collect();
+        PyValueError::new_err(format!("inputs: expected {names:?}, got {}", inputs.keys()))
+    }
+
+    fn arrays<'py>(
+        memory: &Bound<'py, TensorMemory>,
+        first: usize,
+        tensors: &[Tensor],
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = PyDict::new(memory.py());
+        for (at, tensor) in tensors.iter().enumerate() {
+            let array = array(memory, first + at, &tensor.dtype, &tensor.spec.shape)?;
+            arrays.set_item(&tensor.name, array)?;
+        }
+        Ok(arrays)
+    }
+}
+
+#[pymethods]
+impl CollectorGroup {
+    #[new]
+    #[pyo3(signature = (inputs, replies, batch_size, *, timeout_usec, num_buffers))]
+    fn new(
+        inputs: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
+        replies: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
+        batch_size: &Bound<'_, PyAny>,
+        timeout_usec: &Bound<'_, PyAny>,
+        num_buffers: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let (inputs, replies) = (Tensor::all(inputs)?, Tensor::all(replies)?);
+        let sizes = |tensors: &[Tensor]| tensors.iter().map(|each| each.spec.nbytes()).collect();
+        let usec = integer("timeout_usec", timeout_usec, 0)?;
+        let answers: Vec<usize> = sizes(&replies);
+        let exchange = Exchange::new(
+            sizes(&inputs),
+            &answers,
+            size("batch_size", batch_size, 1)?,
+            size("num_buffers", num_buffers, 1)?,
+            (usec > 0).then(|| Duration::from_micros(usec)),
+        )?;
+        Ok(Self { exchange, inputs, replies, birthplace: Birthplace::here() })
+    }
+
+    fn put(&self, inputs: &Bound<'_, PyDict>, owner: Py<PyAny>) -> PyResult<()> {
+        let exchange = self.exchange()?;
+        let row = self.row(inputs)?;
+        let mut bytes = Vec::with_capacity(row.len());
+        for (given, tensor) in row.iter().zip(&self.inputs) {
+            bytes.push(given.exactly(&tensor.name, tensor.spec.nbytes())?);
+        }
+        Ok(exchange.put(owner, &bytes).map_err(|(_, error)| error)?)
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn wait(
+        slf: &Bound<'_, Self>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<GroupDelivery>> {
+        let exchange = slf.get().exchange()?;
+        let asked = interruptible(slf.py(), until(timeout)?, |end| exchange.wait(Some(end)))?;
+        Ok(asked.map(|asked| GroupDelivery { owner: slf.clone().unbind(), asked }))
+    }
+
+    fn put_back(&self, delivery: &GroupDelivery) -> PyResult<()> {
+        Ok(self.exchange()?.put_back(delivery.asked)?)
+    }
+
+    fn release(&self, delivery: &GroupDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        tell(self.exchange()?.release(delivery.asked)?, send)
+    }
+
+    fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        tell(self.exchange()?.close(), send)
+    }
+
+    fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        buffer: usize,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let missing = || Error::Index(format!("no batch {buffer}"));
+        let memory = self.exchange()?.batches().get(buffer).ok_or_else(missing)?;
+        let memory = TensorMemory::new(py, memory)?;
+        let inputs = Self::arrays(&memory, 0, &self.inputs)?;
+        Ok((inputs, Self::arrays(&memory, self.inputs.len(), &self.replies)?))
+    }
+}

@@ -1,0 +1,76 @@
+//! Arrays over the memory of a collector's batches.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::collector::batch::Batch;
+use crate::error::Error;
+use crate::python::array::over;
+use crate::spec::{FieldSpec, shape_text};
+
+/// What the arrays of one batch are made of; theirs as long as one of them lives.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct TensorMemory(Arc<Batch>);
+
+impl TensorMemory {
+    /// Holds a batch for its arrays.
+    ///
+    /// # Errors
+    /// When Python has no memory.
+    pub fn new<'py>(py: Python<'py>, batch: &Arc<Batch>) -> PyResult<Bound<'py, Self>> {
+        Bound::new(py, Self(Arc::clone(batch)))
+    }
+}
+
+/// One array of a batch, all its rows.
+///
+/// # Errors
+/// Whatever NumPy raises.
+///
+/// # Panics
+/// When the rows of this part are of another size: then this crate made the layout wrongly.
+pub fn array<'py>(
+    memory: &Bound<'py, TensorMemory>,
+    part: usize,
+    dtype: &Py<PyArrayDescr>,
+    row: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let batch = &memory.get().0;
+    let dtype = dtype.bind(memory.py());
+    let size = row.iter().try_fold(dtype.itemsize(), |size, &dim| size.checked_mul(dim));
+    assert_eq!(Some(batch.row_size(part)), size, "an array over a part of another size");
+    let shape = [&[batch.rows()], row].concat();
+    // SAFETY: the part has `rows` rows of `size` bytes from `start` on, checked above; they are aligned for
+    // every dtype and stay in place as long as `memory` holds the batch. Rust makes no reference to them.
+    unsafe { over(dtype, &shape, batch.start(part), memory.as_any()) }
+}
+
+/// A dtype, and what the core knows of it.
+///
+/// # Errors
+/// `TypeError` when it is none of fixed size without objects, `ValueError` when a row is too large.
+pub fn field(
+    name: &str,
+    dtype: &Bound<'_, PyAny>,
+    shape: Vec<usize>,
+) -> PyResult<(Py<PyArrayDescr>, FieldSpec)> {
+    let descr = PyArrayDescr::new(dtype.py(), dtype)?;
+    if descr.has_object() || descr.itemsize() == 0 {
+        let text = format!("{name}: expected a dtype of fixed size without objects, got {descr}");
+        return Err(PyTypeError::new_err(text));
+    }
+    let size = shape.iter().try_fold(descr.itemsize(), |size, &dim| size.checked_mul(dim));
+    if size.is_none_or(|size| isize::try_from(size).is_err()) {
+        return Err(
+            Error::value(name, "a size within the address space", shape_text(&shape)).into()
+        );
+    }
+    let text = descr.getattr("str")?.extract()?;
+    let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
+    Ok((descr.unbind(), spec))
+}

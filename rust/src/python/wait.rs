@@ -1,0 +1,48 @@
+//! Waiting without keeping others waiting.
+
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::python::args::number;
+
+/// How long signals may go unnoticed.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// When a wait of so many seconds ends; never, when there is no number or it is beyond all clocks.
+///
+/// # Errors
+/// `TypeError` or `ValueError` that name `timeout`.
+pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
+    let Some(timeout) = timeout else { return Ok(None) };
+    let seconds = number("timeout", timeout)?;
+    // Written so that NaN is refused too.
+    if !matches!(seconds.partial_cmp(&0.0), Some(order) if order.is_ge()) {
+        return Err(Error::value("timeout", "seconds >= 0, or None", seconds).into());
+    }
+    let length = Duration::try_from_secs_f64(seconds).ok();
+    Ok(length.and_then(|length| Instant::now().checked_add(length)))
+}
+
+/// Waits with other Python threads running, and looks for signals now and then: Ctrl-C works.
+///
+/// # Errors
+/// Those of `wait`; whatever a signal's handler raises.
+pub fn interruptible<T: Send>(
+    py: Python<'_>,
+    until: Option<Instant>,
+    wait: impl Fn(Instant) -> Result<Option<T>> + Sync,
+) -> PyResult<Option<T>> {
+    loop {
+        let slice = Instant::now() + SLICE;
+        let end = until.map_or(slice, |until| until.min(slice));
+        if let Some(found) = py.detach(|| wait(end))? {
+            return Ok(Some(found));
+        }
+        py.check_signals()?;
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return Ok(None);
+        }
+    }
+}

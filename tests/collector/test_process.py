@@ -1,0 +1,172 @@
+"""Ctrl-C, forks, and programs that end."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cogrs.collector import Group
+from tests.collector.build import actor, wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+START = """
+import sys, os, threading, time
+import cogrs
+co = cogrs.ContextOptions(num_games=2, seed=0)
+games = cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co,
+                        {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
+group = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
+games.Start()
+"""
+
+
+def start(script: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "import cogrs.collector" + START + script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "games.Run()",
+        "games.RunGroup('actor', 100)",
+        "group.run(print)",
+        "group.ask({'s': 1})",
+        "group.ask({'s': 1}, 100)",
+        "games.reg_sig_int(); print('again', flush=True); games.Run()",
+    ],
+)
+def test_ctrl_c_ends_a_wait(wait: str) -> None:
+    # Both games wait for answers, so that Run has to wait too.
+    held = "held = games.GC.Wait(), games.GC.Wait()\nprint('waits', flush=True)\n"
+    process = start(held + wait)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode != 0
+
+
+INTERRUPTED = """
+import signal
+def interrupt(*_):
+    raise KeyboardInterrupt
+asked = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 2, timeout_usec=50)
+def ask():
+    while not done:
+        asked.ask({"s": 1})
+games.reg_callback("actor", lambda *_: None)
+done = False
+threads = [threading.Thread(target=ask) for _ in range(3)]
+for thread in threads:
+    thread.start()
+signal.signal(signal.SIGALRM, interrupt)
+interrupted = 0
+while interrupted < 600:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003 + interrupted * 1e-7)
+        while True:
+            games.Run(20)
+            asked.run(lambda *_: None, 20)
+    except KeyboardInterrupt:
+        interrupted += 1
+for _ in range(100):
+    games.Run(20)
+    assert games.infos.gid == 0, "the games wait for ever"
+    assert asked.run(lambda *_: None, 20), "those who asked wait for ever"
+done = True
+while any(thread.is_alive() for thread in threads):
+    asked.run(lambda *_: None, 0.01)
+print("goes on")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+def test_interrupts_at_any_moment_leave_nobody_waiting() -> None:
+    process = start(INTERRUPTED)
+    out, err = process.communicate(timeout=100)
+    assert (out, err) == ("goes on\n", "")
+
+
+FORK = """
+call = eval("lambda: " + {call!r})
+child = os.fork()
+if child == 0:
+    try:
+        call()
+    except RuntimeError as error:
+        os.write(1, f"refused: {{error}}\\n".encode())
+    import gc
+    del games, group, call
+    gc.collect()
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0
+games.reg_callback("actor", lambda *_: None)
+for _ in range(20):
+    games.Run(20)
+os.write(1, b"parent goes on\\n")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize(
+    "call",
+    ["games.Run()", "games.Stop()", "group.ask({'s': 1})", "group.run(print)", "group.close()"],
+)
+def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
+    process = start(FORK.format(call=call))
+    out, err = process.communicate(timeout=60)
+    assert err == ""
+    child, parent = out.splitlines()
+    assert child.startswith("refused:")
+    assert "fork" in child
+    assert parent == "parent goes on"
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("games.Run(0.01)", 0), ("raise SystemExit(3)", 3), ("del games", 0), ("1 / 0", 1)],
+)
+def test_a_program_that_does_not_stop_its_games_ends_all_the_same(script: str, code: int) -> None:
+    process = start("games.reg_callback('actor', lambda *_: None)\n" + script)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert (err != "") == (code == 1)
+
+
+def test_memory_that_is_not_there_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError, match="cannot allocate"):
+        wrapper({"actor": actor(1), "optimizer": ({"s": 2**30, "_batchsize": 2**30}, None)})
+
+
+@pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", [lambda: wrapper({"a": actor(1)}).GC._core, lambda: core()])
+def test_copies_are_refused(cross: Callable[[Any], Any], make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="Collector"):
+        cross(make())
+
+
+def core() -> Any:
+    return Group({"s": ("float32", ())}, {}, 1)._core

@@ -1,0 +1,225 @@
+"""Messages as their frames, there and back."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from cogrs import ReplayMemory
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay import wire
+from cogrs.replay.wire import WireError
+from tests.replay.build import memory, vector_memory
+
+PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "<f8"], "offsets": [0, 8]})
+ODD = [
+    np.zeros((), bool),
+    np.zeros((84, 84), np.uint8),
+    np.zeros((), ">f8"),
+    np.zeros((0,), np.int16),
+    np.zeros((2, 0, 3), np.float64),
+    np.zeros((), "U7"),
+    np.zeros((3,), "S5"),
+    np.zeros((), "V9"),
+    np.zeros((), "M8[ms]"),
+    np.zeros((), "m8[ns]"),
+    np.zeros((), np.complex64),
+    np.zeros((), np.float16),
+    np.zeros((2,), [("x", "<f4", (2, 2)), ("y", "S3")]),
+    np.zeros((), [("höhe", "<i8"), ("inner", [("z", "?"), ("w", ">u2")])]),
+    np.zeros((), PADDED),
+    np.zeros((), np.dtype([("a", "u1"), ("b", "f8")], align=True)),
+]
+SETTINGS = {
+    "priority_exponent": 0.25,
+    "mix_lambda": 0.125,
+    "frame_stack": 3,
+    "multi_step": 5,
+    "cache_size": 7,
+    "max_episode": 11,
+    "reuse_cache": True,
+    "discount_factor": [0.5, 0.75],
+    "reward_coeff": [-1.0, 2.0],
+    "cache_flags": [True, False] * 7,
+}
+
+
+def there_and_back(rem: ReplayMemory) -> pb.Sizes:
+    return wire.decode(wire.encode(0, sizes=wire.sizes_of(rem, 99))).sizes
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_header_comes_back(sender: int, episodes: int, steps: int) -> None:
+    got = wire.decode(wire.encode(sender, counter=pb.Counter(episodes=episodes, steps=steps)))
+    assert (got.version, got.sender, got.WhichOneof("body")) == (1, sender, "counter")
+    assert (got.counter.episodes, got.counter.steps) == (episodes, steps)
+
+
+@pytest.mark.parametrize("template", ODD, ids=lambda each: f"{each.dtype}{each.shape}")
+def test_templates_come_back(template: np.ndarray) -> None:
+    rem = memory(s=template, a=template, i=template)
+    got = wire.templates_of(there_and_back(rem))
+    expected = [getattr(rem, f"{name}_buf") for name in wire.FIELDS]
+    assert [each.shape for each in got] == [each.shape for each in expected]
+    assert [each.dtype for each in got] == [each.dtype for each in expected]
+    assert got[0].dtype == template.dtype.newbyteorder("=")
+
+
+def test_settings_come_back() -> None:
+    rem = vector_memory(2, **SETTINGS)
+    assert wire.settings_of(there_and_back(rem)) == SETTINGS
+
+
+def test_every_setting_of_a_memory_goes_over() -> None:
+    fields = {field.name for field in pb.Settings.DESCRIPTOR.fields}
+    assert fields == set(wire.SETTINGS) == set(SETTINGS)
+
+
+def test_largest_frame_comes_back() -> None:
+    assert there_and_back(memory()).max_frame == 99
+
+
+def test_memory_made_of_sizes_has_the_same_digest() -> None:
+    rem = memory(s=ODD[-1], a=ODD[1], i=ODD[3])
+    again = ReplayMemory(*wire.templates_of(there_and_back(rem)), 0)
+    assert wire.digest_of(again) == wire.digest_of(rem)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"s": np.int32(0)},
+        {"s": np.zeros(1, np.int64)},
+        {"a": np.uint64(0)},
+        {"i": np.zeros((2, 3))},
+        {"i": np.zeros((3, 2))},
+        {"s": np.zeros((), [("x", "i8")])},
+    ],
+    ids=str,
+)
+def test_other_templates_have_another_digest(change: dict[str, Any]) -> None:
+    assert wire.digest_of(memory(**change)) != wire.digest_of(memory())
+
+
+def test_settings_do_not_change_the_digest() -> None:
+    assert wire.digest_of(memory(frame_stack=4, cache_size=7)) == wire.digest_of(memory())
+
+
+# -- garbage --
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_wire_error_or_a_header_of_this_version(garbage: bytes) -> None:
+    with contextlib.suppress(WireError):
+        assert wire.decode(garbage).version == wire.VERSION
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+def test_other_versions_are_refused_by_number(version: int) -> None:
+    frame = pb.Header(version=version, sizes_request=pb.SizesRequest()).SerializeToString()
+    with pytest.raises(WireError, match=f"version {version}, this is version 1"):
+        wire.decode(frame)
+
+
+@pytest.mark.parametrize("frame", [b"", b"\xff", b"\x00" * 9, b"GET / HTTP/1.1\r\n"], ids=repr)
+def test_what_is_no_header_is_refused(frame: bytes) -> None:
+    with pytest.raises(WireError):
+        wire.decode(frame)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pb.Template(dtype=""),
+        pb.Template(dtype="no such"),
+        pb.Template(dtype="[("),
+        pb.Template(dtype="[('a', 'f4'), ('a', 'f4')]"),
+        pb.Template(dtype="[__import__('os')]"),
+        pb.Template(dtype="[[]]"),
+        pb.Template(dtype="[" * 10_000),
+        pb.Template(dtype="f4", shape=[1] * 100),
+        pb.Template(dtype="f4", shape=[2**40, 2**40]),
+        pb.Template(dtype="f4", shape=[2**63]),
+        pb.Template(dtype="f4", shape=[2**64 - 1]),
+    ],
+    ids=lambda each: f"{each.dtype[:30]}{list(each.shape)[:2]}",
+)
+def test_templates_that_cannot_be_are_refused(template: pb.Template) -> None:
+    sizes = wire.sizes_of(memory(), 0)
+    sizes.templates[0].CopyFrom(template)
+    with pytest.raises(WireError):
+        wire.templates_of(sizes)
+
+
+@pytest.mark.parametrize("count", [0, 6, 8])
+def test_other_numbers_of_templates_are_refused(count: int) -> None:
+    sizes = pb.Sizes(templates=[pb.Template(dtype="f4")] * count)
+    with pytest.raises(WireError, match=f"{count} templates"):
+        wire.templates_of(sizes)
+
+
+# -- topics and messages --
+
+
+KEYS = st.builds(
+    lambda kind, topic, nonce: wire.Key(
+        kind, wire.digest_of_topic(topic), nonce if kind == wire.LAST else b""
+    ),
+    st.sampled_from([wire.MESSAGES, wire.ANNOUNCEMENTS, wire.LAST]),
+    st.binary(max_size=3),
+    st.binary(min_size=16, max_size=16),
+)
+
+
+@given(KEYS)
+def test_key_comes_back(key: wire.Key) -> None:
+    assert wire.Key.of(key.frame()) == key
+
+
+@given(KEYS, KEYS)
+def test_no_key_begins_with_another(one: wire.Key, other: wire.Key) -> None:
+    assert one.frame().startswith(other.frame()) == (one == other)
+
+
+@given(KEYS.map(wire.Key.frame), st.binary(max_size=60), st.integers(0, 60))
+def test_other_frames_are_no_keys(frame: bytes, garbage: bytes, length: int) -> None:
+    assume(length != len(frame))
+    for bad in (garbage, (frame + garbage)[:length]):
+        with contextlib.suppress(WireError):
+            assert wire.Key.of(bad).frame() == bad
+    with pytest.raises(WireError):
+        wire.Key.of(frame + b"x")
+    with pytest.raises(WireError):
+        wire.Key.of(frame[:-1])
+
+
+@pytest.mark.parametrize(
+    "topic", [None, 1, bytearray(b"t"), memoryview(b"t"), ["t"], np.bytes_], ids=repr
+)
+def test_topics_are_bytes_or_str(topic: Any) -> None:
+    with pytest.raises(TypeError, match=r"^topic: expected bytes or str"):
+        wire.topic_bytes(topic)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("ü", b"\xc3\xbc"),
+        (b"\x00\xff", b"\x00\xff"),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"abcd")[::2], b"ac"),
+        (memoryview(np.arange(2, dtype="<i2")), b"\x00\x00\x01\x00"),
+        ("", b""),
+    ],
+)
+def test_messages_go_as_bytes(given: Any, sent: bytes) -> None:
+    assert wire.message_bytes(given) == sent
+
+
+@pytest.mark.parametrize("message", [None, 1, [1], {"a": 1}, np.zeros(2)], ids=repr)
+def test_other_messages_are_refused(message: Any) -> None:
+    with pytest.raises(TypeError, match=r"^message: expected bytes"):
+        wire.message_bytes(message)
