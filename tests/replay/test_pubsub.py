@@ -197,6 +197,16 @@ def test_last_message_may_be_asked_for_by_who_listens_already() -> None:
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"old"
 
 
+def test_no_subscription_is_lost_when_many_come_at_once() -> None:
+    topics = [str(number) for number in range(300)]
+    with started() as server, connected(server, None, sub_hwm=1) as client:
+        for topic in topics:
+            with pytest.raises(TimeoutError):
+                client.sub_bytes(topic, timeout=0)
+        for topic in topics:
+            server.wait_subscribers(topic, timeout=SLACK)
+
+
 def test_last_message_of_one_topic_is_not_that_of_another() -> None:
     with pair() as (server, client):
         for topic in TOPICS:

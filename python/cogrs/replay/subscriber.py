@@ -161,6 +161,8 @@ class Subscriber:
     def _start(self) -> Bell:
         # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
         socket = self._transport.socket(zmq.SUB, hwm=self._hwm, linger_ms=0)
+        # Subscriptions beyond a high-water mark would be dropped, without a word.
+        socket.setsockopt(zmq.SNDHWM, 0)
         self._transport.attach(socket, "sub_endpoint", self._endpoint, Conn)
         bell = Bell(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
