@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
-    from cogrs.sdk.controller import StartedTrial, TrialController, TrialState
+    from cogrs.sdk.controller import StartedTrial, TrialController, TrialState, run_trial
     from cogrs.sdk.environment import Environment, Update
     from cogrs.sdk.gymnasium import GymnasiumEnvironment
-    from cogrs.sdk.payload import ArrayCodec, BytesCodec, Codec, Decoded, MessageCodec
-    from cogrs.sdk.serve import Endpoint, serve
+    from cogrs.sdk.payload import (
+        ArrayCodec,
+        BytesCodec,
+        Codec,
+        Codecs,
+        Decoded,
+        MessageCodec,
+    )
+    from cogrs.sdk.serve import Endpoint, local_agents, local_environments, serve
     from cogrs.sdk.tick import step_of_reward
     from cogrs.sdk.trial import (
         ENVIRONMENT,
@@ -31,6 +38,7 @@ _HOMES = {
     "ArrayCodec": "payload",
     "BytesCodec": "payload",
     "Codec": "payload",
+    "Codecs": "payload",
     "Decoded": "payload",
     "ENVIRONMENT": "trial",
     "Endpoint": "serve",
@@ -50,6 +58,9 @@ _HOMES = {
     "TrialController": "controller",
     "TrialState": "controller",
     "Update": "environment",
+    "local_agents": "serve",
+    "local_environments": "serve",
+    "run_trial": "controller",
     "serve": "serve",
     "step_of_reward": "tick",
 }
@@ -63,6 +74,7 @@ __all__ = [
     "ArrayCodec",
     "BytesCodec",
     "Codec",
+    "Codecs",
     "Decoded",
     "Endpoint",
     "Environment",
@@ -80,6 +92,9 @@ __all__ = [
     "TrialController",
     "TrialState",
     "Update",
+    "local_agents",
+    "local_environments",
+    "run_trial",
     "serve",
     "step_of_reward",
 ]
@@ -92,3 +107,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"cogrs.sdk.{home}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 
@@ -12,57 +11,50 @@ from cogrs._core import __version__
 from cogrs.api import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
-Factory = TypeVar("Factory")
-
 API_VERSION = "1.0.0-alpha6"
 
-_logger = logging.getLogger("cogrs.sdk")
+_LONGEST = 2000
+"""Characters of an error: status texts travel in headers, which have a limit of 8 KiB."""
 
 
-async def metadata_of(context: Context, *keys: str) -> tuple[str, ...]:
-    """Return the values of some metadata; a call without them is refused."""
+class CallError(Exception):
+    """A call that is refused, or failed: its status, and a text for whoever called."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        """Tell what is wrong."""
+        super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+        self.code = code
+
+
+@asynccontextmanager
+async def answering(context: Context) -> AsyncIterator[None]:
+    """End a call with the status of the `CallError` that is raised inside."""
+    try:
+        yield
+    except CallError as error:
+        await context.abort(error.code, str(error))
+
+
+def metadata_of(context: Context, *keys: str) -> tuple[str, ...]:
+    """Return the values of some metadata.
+
+    Raises:
+        CallError: Some are missing.
+    """
     given = dict(context.invocation_metadata() or ())
     missing = [key for key in keys if not given.get(key)]
     if missing:
-        await context.abort(
-            grpc.StatusCode.INVALID_ARGUMENT, f"missing metadata: {', '.join(missing)}"
-        )
+        text = f"metadata: expected {', '.join(keys)}; got none of {', '.join(missing)}"
+        raise CallError(grpc.StatusCode.INVALID_ARGUMENT, text)
     return tuple(str(given[key]) for key in keys)
 
 
-async def implementation_of(
-    context: Context, implementations: Mapping[str, Factory], name: str
-) -> Factory:
-    """Return the implementation of a name; "" stands for the first."""
-    if not name:
-        return next(iter(implementations.values()))
-    if name not in implementations:
-        known = ", ".join(implementations)
-        await context.abort(
-            grpc.StatusCode.NOT_FOUND, f"no implementation {name!r} here: there is {known}"
-        )
-    return implementations[name]
-
-
-async def settled(value: Any) -> Any:
-    """Wait for a value if it has to be waited for: methods of users may be plain or async."""
-    return await value if inspect.isawaitable(value) else value
-
-
-async def abort_for(context: Context, what: str, error: Exception) -> NoReturn:
-    """Tell the caller, and the log, that a user's code failed."""
-    _logger.error("%s failed", what, exc_info=error)
-    text = f"{what} failed: {type(error).__name__}: {error}"
-    await context.abort(grpc.StatusCode.UNKNOWN, text)
-    raise AssertionError("abort raises")
-
-
 def versions() -> common_pb2.VersionInfo:
-    """Tell the versions of a service of this package."""
+    """Return the versions of a service of this package."""
     named = {"cogrs": __version__, "cogment-api": API_VERSION, "grpc": grpc.__version__}
     return common_pb2.VersionInfo(
         versions=[

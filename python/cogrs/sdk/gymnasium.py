@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.sdk.environment import Update
+import numpy as np
+
+from cogrs.sdk.environment import Environment, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,11 +16,13 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Trial
 
 
-class GymnasiumEnvironment:
+class GymnasiumEnvironment(Environment):
     """One episode of a Gymnasium environment is one trial of one actor.
 
-    The reward of a step arrives with the observation after it, and whether that is terminal, or the
-    episode was cut short, lies in the observation's array message.
+    Observations have the dtype and shape of the observation space; a discrete one is an int64 of
+    shape `()`. Actions may be of another dtype of the same kind than the action space's. The reward
+    of a step arrives with the observation after it, and whether that is terminal, or the episode
+    was cut short, lies in the observation's array message.
     """
 
     def __init__(
@@ -28,7 +32,8 @@ class GymnasiumEnvironment:
 
         Args:
             make: Called when the trial starts.
-            seed: Seed of the episode; None leaves it to the environment.
+            seed: Seed of the episode; None leaves it to the environment. One seed for all trials
+                makes the same episode of all: `seed=next(seeds)` in the factory counts.
         """
         self._make = make
         self._seed = seed
@@ -37,26 +42,32 @@ class GymnasiumEnvironment:
         self._latest: Any = None
 
     def start(self, trial: Trial) -> Update:
-        """Reset the environment.
+        """Make and reset the environment.
 
         Raises:
             ValueError: The trial has not one actor.
         """
         if len(trial.actors) != 1:
-            raise ValueError(f"trial: expected one actor, got {len(trial.actors)}")
+            names = ", ".join(trial.actor_names) or "none"
+            raise ValueError(f"actors: expected one, got {names}")
         self._actor = trial.actors[0].name
         self._env = self._make()
         self._latest, _ = self._env.reset(seed=self._seed)
         return Update(self._latest)
 
     def step(self, actions: Mapping[str, Any]) -> Update:
-        """Step the environment with the actor's action."""
-        env = self._started()
-        action = _fitting(env.action_space, actions[self._actor])
+        """Step the environment with the actor's action.
+
+        Raises:
+            ValueError: The action is none of the action space.
+            RuntimeError: The episode has not started, or is over.
+        """
+        env = self._running()
+        action = _fitting(env.action_space, actions[self._actor], self._actor)
         self._latest, reward, terminated, truncated, _ = env.step(action)
         over = bool(terminated or truncated)
         if over:
-            env.close()
+            self._close()
         return Update(
             self._latest,
             rewards={self._actor: float(reward)},
@@ -67,21 +78,37 @@ class GymnasiumEnvironment:
 
     def end(self, actions: Mapping[str, Any]) -> Update:
         """Take the last action, if there is one; the episode is cut short there."""
-        env = self._started()
-        update = self.step(actions) if actions else Update(self._latest)
-        env.close()
+        update = self.step(actions) if self._actor in actions else Update(self._latest)
         update.truncated = not update.terminated
+        self._close()
         return update
 
-    def _started(self) -> gymnasium.Env[Any, Any]:
+    def lost(self) -> None:
+        """Close the environment."""
+        self._close()
+
+    def _running(self) -> gymnasium.Env[Any, Any]:
         if self._env is None:
-            raise RuntimeError("this environment has not started")
+            raise RuntimeError("this episode has not started, or is over")
         return self._env
 
+    def _close(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
 
-def _fitting(space: gymnasium.Space[Any], action: Any) -> Any:
-    """Return an action as its space has it: a discrete one is a number, and no array."""
-    fitting = action.item() if space.shape == () and hasattr(action, "item") else action
+
+def _fitting(space: gymnasium.Space[Any], action: Any, actor: str) -> Any:
+    """Return an action as its space has it: of its dtype, and a discrete one as a number."""
+    fitting = action
+    if isinstance(action, np.ndarray):
+        if space.dtype is not None and np.can_cast(action.dtype, space.dtype, "same_kind"):
+            fitting = action.astype(space.dtype)
+        if space.shape == () and fitting.shape == ():
+            fitting = fitting[()]
     if not space.contains(fitting):
-        raise ValueError(f"action: expected one of {space}, got {action!r}")
+        got = repr(action)
+        if isinstance(action, np.ndarray):
+            got = f"{action.dtype} {action.shape}: {np.array2string(action, threshold=10)}"
+        raise ValueError(f"action of {actor!r}: expected one of {space}, got {got}")
     return fitting

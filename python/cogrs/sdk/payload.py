@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from google.protobuf.message import Message
 
-_KINDS = "biufc"
+    from cogrs.sdk.trial import Actor
+
+_DTYPE = re.compile(r"[<>|=][biufc]\d{1,2}")
+"""Dtypes of numbers and booleans, and what NumPy may be asked to make of foreign text."""
 
 
 class Decoded(NamedTuple):
@@ -31,7 +37,10 @@ class Decoded(NamedTuple):
 
 
 class Codec(Protocol):
-    """Turns what the user works with into the bytes that trials carry, and back."""
+    """Turns what the user works with into the bytes that trials carry, and back.
+
+    Errors need not say whose value it is: that is added.
+    """
 
     def encode(self, value: Any, *, terminated: bool = False, truncated: bool = False) -> bytes:
         """Return the bytes of a value.
@@ -50,20 +59,36 @@ class Codec(Protocol):
         ...
 
 
+class Codecs(NamedTuple):
+    """What the observations and actions of an actor are.
+
+    Fields:
+        observation: The codec of its observations.
+        action: The codec of its actions.
+    """
+
+    observation: Codec
+    action: Codec
+
+
 class ArrayCodec:
     """Arrays of numbers and booleans: `cogrs.payload.Array` in protos/cogrs/api/payload.proto."""
 
     def encode(
         self, value: npt.ArrayLike, *, terminated: bool = False, truncated: bool = False
     ) -> bytes:
-        """Return the bytes of an array; anything is taken that NumPy makes one of.
+        """Return the bytes of an array.
+
+        Args:
+            value: An array, or what NumPy makes one of: booleans, integers, floats or complex
+                numbers, of any size and byte order; any shape.
+            terminated: It is of a terminal state.
+            truncated: The episode was cut short here.
 
         Raises:
-            TypeError: Not numbers or booleans.
+            TypeError: Not numbers or booleans, or rows of different lengths.
         """
-        array = np.asarray(value)
-        if array.dtype.kind not in _KINDS:
-            raise TypeError(f"value: expected numbers or booleans, got {array.dtype}")
+        array = _array(value)
         return pb.Array(
             dtype=array.dtype.str,
             shape=array.shape,
@@ -73,35 +98,45 @@ class ArrayCodec:
         ).SerializeToString()
 
     def decode(self, content: bytes) -> Decoded:
-        """Return a read-only array, with nothing copied.
+        """Return a read-only array of the dtype and shape that was encoded.
 
         Raises:
             ValueError: No array, or one whose sizes disagree.
         """
         try:
             message = pb.Array.FromString(content)
+        except DecodeError as error:
+            raise ValueError(f"expected an array message, got {error}") from None
+        if not _DTYPE.fullmatch(message.dtype):
+            raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
+        shape, data = tuple(message.shape), message.data
+        try:
             dtype = np.dtype(message.dtype)
-        except (DecodeError, TypeError) as error:
-            raise ValueError(f"content: expected an array message, got {error}") from None
-        if dtype.kind not in _KINDS or dtype.str != message.dtype:
-            raise ValueError(f"content: expected numbers or booleans, got {message.dtype!r}")
-        expected = dtype.itemsize
-        for length in message.shape:
-            expected *= length
-        if expected != len(message.data):
-            raise ValueError(
-                f"content: expected {expected} bytes for {dtype} {tuple(message.shape)}, "
-                f"got {len(message.data)}"
-            )
-        array = np.frombuffer(message.data, dtype).reshape(tuple(message.shape))
+            # The buffer may be longer than NumPy asks for, but not than the shape says.
+            if dtype.itemsize * math.prod(shape) != len(data):
+                raise ValueError(f"{len(data)} bytes")
+            array = np.ndarray(shape, dtype, data)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
         return Decoded(array, message.terminated, message.truncated)
+
+
+def _array(value: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"expected an array, got {type(value).__name__}: {error}") from None
+    if not _DTYPE.fullmatch(array.dtype.str):
+        got = f"{type(value).__name__} of dtype {array.dtype}"
+        raise TypeError(f"expected numbers or booleans, got {got}")
+    return array
 
 
 class MessageCodec:
     """Messages of one protobuf class of the user's."""
 
     def __init__(self, message_class: type[Message]) -> None:
-        """Carry messages of this class."""
+        """Carry messages of this class, from any generated module."""
         self._class = message_class
 
     def encode(self, value: Message, *, terminated: bool = False, truncated: bool = False) -> bytes:
@@ -112,7 +147,7 @@ class MessageCodec:
         """
         if not isinstance(value, self._class):
             expected = self._class.DESCRIPTOR.full_name
-            raise TypeError(f"value: expected {expected}, got {type(value).__name__}")
+            raise TypeError(f"expected {expected}, got {type(value).__name__}")
         return value.SerializeToString()
 
     def decode(self, content: bytes) -> Decoded:
@@ -125,7 +160,7 @@ class MessageCodec:
             return Decoded(self._class.FromString(content))
         except DecodeError as error:
             expected = self._class.DESCRIPTOR.full_name
-            raise ValueError(f"content: expected {expected}, got {error}") from None
+            raise ValueError(f"expected {expected}, got {error}") from None
 
 
 class BytesCodec:
@@ -138,9 +173,64 @@ class BytesCodec:
             TypeError: No bytes.
         """
         if not isinstance(value, bytes):
-            raise TypeError(f"value: expected bytes, got {type(value).__name__}")
+            raise TypeError(f"expected bytes, got {type(value).__name__}")
         return value
 
     def decode(self, content: bytes) -> Decoded:
         """Return the same bytes."""
         return Decoded(content)
+
+
+AnyCodec: TypeAlias = Codec | Codecs | Mapping[str, Codecs]
+"""One codec for everything; a pair; or a pair for each class of actors."""
+
+
+class CodecBook:
+    """Knows the codecs of every class of actors."""
+
+    def __init__(self, codec: AnyCodec | None) -> None:
+        """Take one codec for all, a pair, or pairs by class; None stands for arrays."""
+        self._by_class = dict(codec) if isinstance(codec, Mapping) else None
+        if codec is None or isinstance(codec, Mapping):
+            codec = ArrayCodec()
+        self._default = codec if isinstance(codec, Codecs) else Codecs(codec, codec)
+
+    def of(self, actor: Actor) -> Codecs:
+        """Return the codecs of an actor.
+
+        Raises:
+            ValueError: There are none for its class.
+        """
+        if self._by_class is None:
+            return self._default
+        if actor.actor_class not in self._by_class:
+            known = ", ".join(map(repr, self._by_class)) or "none"
+            raise ValueError(
+                f"actor {actor.name!r}: expected a class with codecs, of {known}; "
+                f"got {actor.actor_class!r}"
+            )
+        return self._by_class[actor.actor_class]
+
+
+def encoded(codec: Codec, value: Any, what: str, **flags: bool) -> bytes:
+    """Return the bytes of a value; errors name what it is.
+
+    Raises:
+        TypeError: The codec does not carry it.
+    """
+    try:
+        return codec.encode(value, **flags)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from error
+
+
+def decoded(codec: Codec, content: bytes, what: str) -> Decoded:
+    """Return the value of some bytes; errors name what they are.
+
+    Raises:
+        ValueError: They are none of the codec's.
+    """
+    try:
+        return codec.decode(content)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.api import common_pb2
-from cogrs.api.any import pack
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.message import Message as ProtobufMessage
 
+    from cogrs.api.common_pb2 import RewardSource
+
 ENVIRONMENT = "env"
 """The name of a trial's environment, where an actor's would stand."""
 
 NOW = -1
-"""The tick with which something is delivered."""
+"""Instead of a tick: the one with which something is delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,21 @@ class Trial:
 
     @property
     def actor_names(self) -> tuple[str, ...]:
-        """The names of all actors."""
+        """The names of all actors, in the trial's order."""
         return tuple(actor.name for actor in self.actors)
+
+    @property
+    def actor(self) -> Actor:
+        """The actor that this is told.
+
+        Raises:
+            ValueError: It is the environment, or no actor of this trial.
+        """
+        for actor in self.actors:
+            if actor.name == self.name:
+                return actor
+        expected = ", ".join(self.actor_names)
+        raise ValueError(f"actor: expected one of {expected}; got {self.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,8 @@ class Observation:
 
     Attributes:
         tick: 0 for the first observation of a trial.
-        value: The decoded content.
+        value: The decoded content: with `ArrayCodec` a read-only array, of the dtype and shape
+            that the environment gave it.
         terminated: The state is terminal: whatever follows is of no consequence.
         truncated: The episode was cut short here.
         snapshot: It is a whole observation, and not the difference from the one before.
@@ -83,10 +96,12 @@ class Reward:
     """A valuation that is sent to an actor.
 
     Attributes:
-        receiver: The actor's name.
-        value: How good it was.
+        receiver: The actor's name; "*" for all actors, "class.*" for all actors of a class.
+        value: How good it was; float32 on the wire.
         confidence: The weight of this valuation among others'; one of 0 counts for nothing.
-        tick: The tick that it is about; `NOW` for the one with which it is delivered.
+        tick: The tick that it is about: the reward for the action that answers observation k is of
+            tick k + 1. `NOW` for the tick with which it is delivered. One of the past is delivered
+            as a reward of its own, one of the future waits for its tick.
         user_data: A protobuf message for the receiver.
     """
 
@@ -95,14 +110,6 @@ class Reward:
     confidence: float = 1.0
     tick: int = NOW
     user_data: ProtobufMessage | None = None
-
-    def to_message(self) -> common_pb2.Reward:
-        """Return what goes over the wire."""
-        data = None if self.user_data is None else pack(self.user_data)
-        source = common_pb2.RewardSource(
-            value=self.value, confidence=self.confidence, user_data=data
-        )
-        return common_pb2.Reward(receiver_name=self.receiver, tick_id=self.tick, sources=[source])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +124,7 @@ class ReceivedReward:
 
     tick: int
     value: float
-    sources: tuple[common_pb2.RewardSource, ...] = ()
-
-    @classmethod
-    def from_message(cls, message: common_pb2.Reward) -> ReceivedReward:
-        """Return what came over the wire."""
-        return cls(message.tick_id, message.value, tuple(message.sources))
+    sources: tuple[RewardSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class Message:
     """User data for an actor, or for the environment.
 
     Attributes:
-        receiver: A name; `ENVIRONMENT` is the environment's.
+        receiver: A name; `ENVIRONMENT` is the environment's. "*" stands for all actors, "class.*"
+            for all actors of a class.
         payload: A protobuf message, to send.
         tick: The tick that it is about; `NOW` for the one with which it is delivered.
     """
@@ -138,12 +141,6 @@ class Message:
     receiver: str
     payload: ProtobufMessage
     tick: int = NOW
-
-    def to_message(self) -> common_pb2.Message:
-        """Return what goes over the wire."""
-        return common_pb2.Message(
-            receiver_name=self.receiver, tick_id=self.tick, payload=pack(self.payload)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +157,16 @@ class ReceivedMessage:
     payload: Any
     tick: int
 
-    @classmethod
-    def from_message(cls, message: common_pb2.Message) -> ReceivedMessage:
-        """Return what came over the wire."""
-        return cls(message.sender_name, message.payload, message.tick_id)
-
 
 @dataclass(frozen=True, slots=True)
 class Final:
     """What happened to an actor since its last observation; nothing comes after it.
 
+    Its rewards and messages are given to no other method.
+
     Attributes:
-        observation: The last observation; None when there is none, for the environment was lost.
+        observation: The last observation; None when there is none: the environment was lost, or
+            had none to give.
         rewards: Rewards that came with it.
         messages: Messages that came with it.
     """
@@ -179,8 +174,3 @@ class Final:
     observation: Observation | None = None
     rewards: Sequence[ReceivedReward] = field(default_factory=tuple)
     messages: Sequence[ReceivedMessage] = field(default_factory=tuple)
-
-
-def actors_of(actors: Sequence[common_pb2.TrialActor]) -> tuple[Actor, ...]:
-    """Return actors as they came over the wire."""
-    return tuple(Actor(actor.name, actor.actor_class) for actor in actors)
