@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
     from cogrs.sdk.controller import StartedTrial, TrialController, TrialState, run_trial
+    from cogrs.sdk.endpoint import Endpoint, local_agents, local_environments, serve
     from cogrs.sdk.environment import Environment, Update
     from cogrs.sdk.gymnasium import GymnasiumEnvironment
     from cogrs.sdk.payload import (
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         Decoded,
         MessageCodec,
     )
-    from cogrs.sdk.serve import Endpoint, local_agents, local_environments, serve
     from cogrs.sdk.tick import step_of_reward
     from cogrs.sdk.trial import (
         ENVIRONMENT,
@@ -41,7 +41,7 @@ _HOMES = {
     "Codecs": "payload",
     "Decoded": "payload",
     "ENVIRONMENT": "trial",
-    "Endpoint": "serve",
+    "Endpoint": "endpoint",
     "Environment": "environment",
     "Final": "trial",
     "FunctionAgent": "agent",
@@ -58,10 +58,10 @@ _HOMES = {
     "TrialController": "controller",
     "TrialState": "controller",
     "Update": "environment",
-    "local_agents": "serve",
-    "local_environments": "serve",
+    "local_agents": "endpoint",
+    "local_environments": "endpoint",
     "run_trial": "controller",
-    "serve": "serve",
+    "serve": "endpoint",
     "step_of_reward": "tick",
 }
 

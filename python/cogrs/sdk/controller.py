@@ -12,7 +12,7 @@ import grpc
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
-from cogrs.sdk.serve import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
 from cogrs.sdk.wire import actors_of
 
 if TYPE_CHECKING:
