@@ -18,6 +18,8 @@ ALLOWED = {
     "collector": {"_core"},
     "orchestrator": {"api"},
     "replay": {"_core", "api"},
+    "sdk": {"_core", "api"},
+    "workers": {"collector", "replay", "sdk"},
 }
 
 

@@ -1,0 +1,87 @@
+"""An agent: the interface that a user implements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cogrs.sdk.trial import (
+        Final,
+        Message,
+        Observation,
+        ReceivedMessage,
+        ReceivedReward,
+        Reward,
+        Trial,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What an actor does, with what it tells others at the same time.
+
+    Attributes:
+        value: The action itself. With `ArrayCodec` an array of numbers or booleans of any dtype
+            and shape, or what NumPy makes one of.
+        rewards: Rewards for actors; they arrive with the next observation.
+        messages: User data for actors, or the environment.
+    """
+
+    value: Any
+    rewards: Sequence[Reward] = field(default_factory=tuple)
+    messages: Sequence[Message] = field(default_factory=tuple)
+
+
+class Agent:
+    """One actor in one trial. Override what is needed; each method may be plain, or `async`.
+
+    No method is called while another one of the same agent is awaited; but when the trial ends,
+    an `act` that is awaited is cancelled, for nobody waits for its action any more. Plain methods
+    run on the event loop: what takes long, or waits, blocks all trials of the process, and belongs
+    into an `async` method. An exception of `start` or `act` ends the trial, and no other; one of
+    `reward`, `message` or `end` is logged, here and by the orchestrator.
+    """
+
+    def start(self, trial: Trial) -> Any:
+        """Begin."""
+
+    def act(self, observation: Observation) -> Any:
+        """Return what to do: a value, or an `Action`."""
+        raise NotImplementedError(f"{type(self).__name__}.act")
+
+    def reward(self, reward: ReceivedReward) -> Any:
+        """Take a reward. It comes before the observation that it arrived with.
+
+        Rewards of the last tick do not come here, but lie in the `Final` that `end` is given.
+        """
+
+    def message(self, message: ReceivedMessage) -> Any:
+        """Take user data. It comes before the observation that it arrived with.
+
+        Messages of the last tick do not come here, but lie in the `Final` that `end` is given.
+        """
+
+    def end(self, final: Final) -> Any:
+        """Take what happened last; nothing comes after it."""
+
+    def lost(self) -> Any:
+        """Give up: the trial is over, without an end that went well.
+
+        Called once if the orchestrator is gone, the server stops, or `start`, `act` or `end`
+        failed.
+        """
+
+
+class FunctionAgent(Agent):
+    """An agent that is one function of what is observed."""
+
+    def __init__(self, function: Callable[[Observation], Any]) -> None:
+        """Act by this function, plain or async; it returns a value, or an `Action`."""
+        self._function = function
+
+    def act(self, observation: Observation) -> Any:
+        """Call it."""
+        return self._function(observation)

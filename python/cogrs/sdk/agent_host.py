@@ -1,0 +1,227 @@
+"""Runs a user's agents, for any number of actors in any number of trials."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from cogrs.api import agent_pb2 as pb
+from cogrs.api import common_pb2
+from cogrs.sdk.agent import Action, Agent
+from cogrs.sdk.payload import decoded, encoded
+from cogrs.sdk.session import Session, Sessions, choose, session_name, settled
+from cogrs.sdk.trial import Final, Observation, Trial
+from cogrs.sdk.wire import (
+    actors_of,
+    messages_of,
+    received_message,
+    received_reward,
+    rewards_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+
+    from cogrs.sdk.payload import CodecBook, Codecs
+
+
+class AgentHost:
+    """What the orchestrator asks of agents; its methods are those of `local://` ones."""
+
+    def __init__(
+        self,
+        implementations: Mapping[str, Callable[[], Agent]],
+        codecs: CodecBook,
+        stream_timeout: float,
+    ) -> None:
+        """Make an agent by one of these factories for each actor of each trial."""
+        self._implementations = implementations
+        self._codecs = codecs
+        self.sessions: Sessions[_Session] = Sessions(stream_timeout)
+
+    async def on_start(
+        self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
+    ) -> pb.AgentStartReply:
+        """Start an agent for an actor.
+
+        Raises:
+            CallError: Unknown implementation, actor that is here already, failure of the user's.
+        """
+        make = choose(self._implementations, request.impl_name)
+        trial = Trial(
+            trial_id,
+            actors_of(request.actors_in_trial),
+            actor_name,
+            request.impl_name,
+            request.config.content if request.HasField("config") else None,
+        )
+        key = (trial_id, actor_name)
+        session = _Session(trial, self._codecs)
+        self.sessions.add(key, session)
+        try:
+            await session.start(make)
+        except BaseException:
+            self.sessions.free(key)
+            raise
+        self.sessions.expect_stream(key)
+        return pb.AgentStartReply()
+
+    async def on_observation(
+        self,
+        trial_id: str,
+        actor_name: str,
+        requests: AsyncIterator[pb.AgentObservationRequest],
+    ) -> AsyncGenerator[pb.AgentActionReply, None]:
+        """Have an agent act on each observation; freed when the stream is over.
+
+        Raises:
+            CallError: As the other methods.
+        """
+        key = (trial_id, actor_name)
+        session = self.sessions.open_stream(key)
+        try:
+            async for request in requests:
+                reply = await session.act(request.observation)
+                if reply is None:
+                    break
+                yield reply
+        finally:
+            # The stream of a trial that ends well is closed after OnEnd.
+            self.sessions.free(key)
+
+    async def on_reward(
+        self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
+    ) -> pb.AgentRewardReply:
+        """Give an agent a reward.
+
+        Raises:
+            CallError: Actor that is not here, failure of the user's.
+        """
+        await self.sessions.get((trial_id, actor_name)).reward(request.reward)
+        return pb.AgentRewardReply()
+
+    async def on_message(
+        self, trial_id: str, actor_name: str, request: pb.AgentMessageRequest
+    ) -> pb.AgentMessageReply:
+        """Give an agent what was sent to it.
+
+        Raises:
+            CallError: Actor that is not here, failure of the user's.
+        """
+        await self.sessions.get((trial_id, actor_name)).message(request.messages)
+        return pb.AgentMessageReply()
+
+    async def on_end(
+        self, trial_id: str, actor_name: str, request: pb.AgentEndRequest
+    ) -> pb.AgentEndReply:
+        """End an agent, and free it.
+
+        Raises:
+            CallError: Actor that is not here, failure of the user's.
+        """
+        session = self.sessions.take((trial_id, actor_name))
+        try:
+            await session.end(request.final_data)
+        finally:
+            self.sessions.lose(session)
+        return pb.AgentEndReply()
+
+    async def close(self, grace: float = 1.0) -> None:
+        """Lose all actors of trials that are under way."""
+        await self.sessions.close(grace)
+
+
+class _Session(Session[Agent]):
+    """An agent in its trial."""
+
+    def __init__(self, trial: Trial, book: CodecBook) -> None:
+        super().__init__(session_name(trial.id, trial.name))
+        self._trial = trial
+        self._book = book
+        self._codecs: Codecs
+        self._acting: asyncio.Future[Any] | None = None
+        self._ending = False
+
+    async def start(self, make: Callable[[], Agent]) -> None:
+        async def start(agent: Agent) -> None:
+            self._codecs = self._book.of(self._trial.actor)
+            await settled(agent.start(self._trial))
+
+        await self.make(make, start)
+
+    async def act(self, message: common_pb2.Observation) -> pb.AgentActionReply | None:
+        """Return an action; None if the trial ended meanwhile."""
+
+        async def act(agent: Agent) -> pb.AgentActionReply | None:
+            if self._ending:
+                return None
+            observation = self._observation(message)
+            return self._reply(await self._interruptible(agent.act(observation)))
+
+        try:
+            return await self.call("act", act)
+        except asyncio.CancelledError:
+            if self._ending:
+                return None
+            raise
+
+    async def reward(self, message: common_pb2.Reward) -> None:
+        async def reward(agent: Agent) -> None:
+            await settled(agent.reward(received_reward(message)))
+
+        await self.call("reward", reward)
+
+    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
+        async def message(agent: Agent) -> None:
+            for each in messages:
+                await settled(agent.message(received_message(each)))
+
+        await self.call("message", message)
+
+    async def end(self, data: common_pb2.ActorPeriodData) -> None:
+        async def end(agent: Agent) -> None:
+            await settled(agent.end(self._final(data)))
+
+        self._ending = True
+        if self._acting is not None:
+            self._acting.cancel()
+        await self.last(end)
+
+    async def _interruptible(self, action: Any) -> Any:
+        if not inspect.isawaitable(action):
+            return action
+        self._acting = asyncio.ensure_future(action)
+        try:
+            return await self._acting
+        finally:
+            self._acting = None
+
+    def _observation(self, message: common_pb2.Observation) -> Observation:
+        what = f"observation of {self._trial.name!r} at tick {message.tick_id}"
+        value, terminated, truncated = decoded(self._codecs.observation, message.data.content, what)
+        return Observation(
+            message.tick_id,
+            value,
+            terminated,
+            truncated,
+            message.data.snapshot,
+            message.timestamp,
+        )
+
+    def _reply(self, action: Any) -> pb.AgentActionReply:
+        done = action if isinstance(action, Action) else Action(action)
+        content = encoded(self._codecs.action, done.value, f"action of {self._trial.name!r}")
+        return pb.AgentActionReply(
+            action=common_pb2.Action(content=content),
+            rewards=rewards_of(done.rewards, self._trial.actors),
+            messages=messages_of(done.messages, self._trial.actors),
+        )
+
+    def _final(self, data: common_pb2.ActorPeriodData) -> Final:
+        last = self._observation(data.observations[-1]) if data.observations else None
+        return Final(
+            last,
+            tuple(map(received_reward, data.rewards)),
+            tuple(map(received_message, data.messages)),
+        )

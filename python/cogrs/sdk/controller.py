@@ -1,0 +1,221 @@
+"""Starting, watching and ending trials."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self
+
+import grpc
+
+from cogrs.api import common_pb2
+from cogrs.api import orchestrator_pb2 as pb
+from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
+from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.wire import actors_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from cogrs.sdk.trial import Actor
+
+
+class TrialState(IntEnum):
+    """Where a trial is between its start and its end; the states come in this order."""
+
+    UNKNOWN = 0
+    INITIALIZING = 1
+    PENDING = 2
+    RUNNING = 3
+    TERMINATING = 4
+    ENDED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTrial:
+    """A trial that was started.
+
+    Attributes:
+        id: The trial's id.
+        actors: Its actors, in the trial's order.
+    """
+
+    id: str
+    actors: tuple[Actor, ...]
+
+
+class TrialController:
+    """Talks to an orchestrator. Close it, or use it as an async context manager.
+
+    All calls raise `grpc.aio.AioRpcError`, whose `code()` and `details()` say what was wrong.
+    """
+
+    def __init__(self, endpoint: str, *, user_id: str = "") -> None:
+        """Do not connect yet.
+
+        Args:
+            endpoint: `grpc://host:port`, or `host:port`.
+            user_id: Who starts trials; kept in the data log.
+        """
+        self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
+        self._stub = TrialLifecycleStub(self._channel)
+        self._user_id = user_id
+
+    async def start_trial(self, config: bytes | None = None) -> StartedTrial:
+        """Start a trial; its components start after this returns.
+
+        Args:
+            config: The user's configuration of the trial, an empty one too; None takes the
+                orchestrator's.
+        """
+        return _started(await self._stub.StartTrial(_start_request(config, self._user_id)))
+
+    async def terminate_trial(self, trial_id: str) -> None:
+        """Ask for the end of a trial, without waiting for it."""
+        await self._stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=_of(trial_id))
+
+    async def wait_ended(self, trial_id: str) -> None:
+        """Wait until a trial has ended; not at all if it has already.
+
+        Orchestrators forget ended trials after a while. So an id that is not known is one of a
+        trial that has ended, and an id of no trial ever cannot be told from that.
+        `asyncio.timeout` limits the wait; the trial goes on.
+        """
+        watch = self._stub.WatchTrials(_ENDED)
+        try:
+            # From here on no end is missed: it was before this, or is told.
+            await watch.initial_metadata()
+            if await self._is_over(trial_id):
+                return
+            async for entry in watch:
+                if entry.trial_id == trial_id:
+                    return
+            raise _broken(trial_id)
+        finally:
+            watch.cancel()
+
+    async def _is_over(self, trial_id: str) -> bool:
+        try:
+            return await self.trial_state(trial_id) is TrialState.ENDED
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return True
+            raise
+
+    async def trial_state(self, trial_id: str) -> TrialState:
+        """Return a trial's state."""
+        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=_of(trial_id))
+        return TrialState(reply.trial[0].state)
+
+    async def trials(self) -> dict[str, TrialState]:
+        """Return the states of all trials that are listed."""
+        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest())
+        return {info.trial_id: TrialState(info.state) for info in reply.trial}
+
+    async def watch_trials(
+        self, states: Iterable[TrialState] = ()
+    ) -> AsyncIterator[tuple[str, TrialState]]:
+        """Yield the state of every trial, and then each change as it happens.
+
+        Args:
+            states: Only these; all if empty.
+        """
+        call = self._stub.WatchTrials(
+            pb.TrialListRequest(filter=[pb.TrialState.ValueType(each) for each in states])
+        )
+        try:
+            async for entry in call:
+                yield entry.trial_id, TrialState(entry.state)
+        finally:
+            call.cancel()
+
+    async def versions(self) -> dict[str, str]:
+        """Return the versions of the orchestrator and what it is made of."""
+        reply = await self._stub.Version(common_pb2.VersionRequest())
+        return {each.name: each.version for each in reply.versions}
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the controller."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Close the connection."""
+        await self.close()
+
+
+def run_trial(
+    endpoint: str,
+    config: bytes | None = None,
+    *,
+    user_id: str = "",
+    timeout: float | None = None,
+) -> StartedTrial:
+    """Start a trial, and block until it has ended: `TrialController` for scripts, in one call.
+
+    Not for the thread of an event loop on which the trial's own components run.
+
+    Args:
+        endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
+        config: The user's configuration of the trial; None takes the orchestrator's.
+        user_id: Who starts it; kept in the data log.
+        timeout: Seconds; None waits for ever.
+
+    Returns:
+        The trial, which has ended.
+
+    Raises:
+        TimeoutError: It did not end in time. It was asked to end.
+        grpc.RpcError: The orchestrator cannot be reached, or refuses.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    with grpc.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS) as channel:
+        stub = TrialLifecycleStub(channel)
+        # Watched before it is started, so that its end cannot be missed.
+        watch = stub.WatchTrials(_ENDED, timeout=timeout)
+        trial = None
+        try:
+            watch.initial_metadata()
+            trial = _started(stub.StartTrial(_start_request(config, user_id), timeout=timeout))
+            if any(entry.trial_id == trial.id for entry in watch):
+                return trial
+            raise _broken(trial.id)
+        except grpc.RpcError as error:
+            if until is None or time.monotonic() < until:
+                raise
+            if trial is None:
+                raise TimeoutError(f"{endpoint} did not answer within {timeout:g} s") from error
+            stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=_of(trial.id))
+            raise TimeoutError(_late(trial.id, timeout)) from error
+        finally:
+            watch.cancel()
+
+
+_ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
+
+
+def _of(trial_id: str) -> tuple[tuple[str, str], ...]:
+    return (("trial-id", trial_id),)
+
+
+def _start_request(config: bytes | None, user_id: str) -> pb.TrialStartRequest:
+    request = pb.TrialStartRequest(user_id=user_id)
+    if config is not None:
+        request.config.content = config
+    return request
+
+
+def _started(reply: pb.TrialStartReply) -> StartedTrial:
+    return StartedTrial(reply.trial_id, actors_of(reply.actors_in_trial))
+
+
+def _late(trial_id: str, timeout: float | None) -> str:
+    return f"trial {trial_id} did not end within {timeout:g} s"
+
+
+def _broken(trial_id: str) -> ConnectionError:
+    return ConnectionError(f"trial {trial_id}: the orchestrator stopped telling of trials")

@@ -1,0 +1,217 @@
+"""Runs a user's environments, in any number of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from cogrs.api import common_pb2
+from cogrs.api import environment_pb2 as pb
+from cogrs.sdk.environment import Environment, Update
+from cogrs.sdk.payload import decoded, encoded
+from cogrs.sdk.session import Session, Sessions, choose, session_name, settled
+from cogrs.sdk.trial import Trial
+from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+
+    from cogrs.sdk.payload import CodecBook
+
+
+class EnvironmentHost:
+    """What the orchestrator asks of environments; its methods are those of `local://` ones."""
+
+    def __init__(
+        self,
+        implementations: Mapping[str, Callable[[], Environment]],
+        codecs: CodecBook,
+        stream_timeout: float,
+    ) -> None:
+        """Make an environment by one of these factories for each trial."""
+        self._implementations = implementations
+        self._codecs = codecs
+        self.sessions: Sessions[_Session] = Sessions(stream_timeout)
+
+    async def on_start(self, trial_id: str, request: pb.EnvStartRequest) -> pb.EnvStartReply:
+        """Start an environment for a trial, and return its first observations.
+
+        Raises:
+            CallError: Unknown implementation, trial that is here already, failure of the user's.
+        """
+        make = choose(self._implementations, request.impl_name)
+        trial = Trial(
+            trial_id,
+            actors_of(request.actors_in_trial),
+            implementation=request.impl_name,
+            config=request.config.content if request.HasField("config") else None,
+        )
+        session = _Session(trial, self._codecs)
+        self.sessions.add((trial_id,), session)
+        try:
+            reply = await session.start(make)
+        except BaseException:
+            self.sessions.free((trial_id,))
+            raise
+        self.sessions.expect_stream((trial_id,))
+        return pb.EnvStartReply(observation_set=reply.observation_set)
+
+    async def on_action(
+        self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
+    ) -> AsyncGenerator[pb.EnvActionReply, None]:
+        """Step the environment for each set of actions; freed when the stream is over.
+
+        Raises:
+            CallError: As the other methods.
+        """
+        session = self.sessions.open_stream((trial_id,))
+        try:
+            async for request in requests:
+                reply = await session.step(request.action_set.actions)
+                yield reply
+                if reply.final_update:
+                    break
+        finally:
+            self.sessions.free((trial_id,))
+
+    async def on_message(self, trial_id: str, request: pb.EnvMessageRequest) -> pb.EnvMessageReply:
+        """Give the environment what was sent to it.
+
+        Raises:
+            CallError: Trial that is not here, failure of the user's.
+        """
+        await self.sessions.get((trial_id,)).message(request.messages)
+        return pb.EnvMessageReply()
+
+    async def on_end(self, trial_id: str, request: pb.EnvActionRequest) -> pb.EnvActionReply:
+        """End the environment, after the step that is under way, and free it.
+
+        Raises:
+            CallError: Trial that is not here, failure of the user's.
+        """
+        session = self.sessions.take((trial_id,))
+        try:
+            return await session.end(request.action_set.actions)
+        finally:
+            self.sessions.lose(session)
+
+    async def close(self, grace: float = 1.0) -> None:
+        """Lose all trials that are under way."""
+        await self.sessions.close(grace)
+
+
+class _Session(Session[Environment]):
+    """An environment in its trial."""
+
+    def __init__(self, trial: Trial, codecs: CodecBook) -> None:
+        super().__init__(session_name(trial.id))
+        self._trial = trial
+        self._codecs = codecs
+        self._tick = 0
+
+    async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
+        async def start(environment: Environment) -> pb.EnvActionReply:
+            update = _checked(await settled(environment.start(self._trial)))
+            if update.final or update.rewards or update.messages:
+                raise ValueError("update: expected observations and nothing else at the start")
+            return self._reply(update)
+
+        reply: pb.EnvActionReply = await self.make(make, start)
+        return reply
+
+    async def step(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
+        async def step(environment: Environment) -> pb.EnvActionReply:
+            actions = self._actions(contents)
+            update = _checked(await settled(environment.step(actions)))
+            self._tick += 1
+            reply = self._reply(update)
+            if reply.final_update:
+                self.finish()
+            return reply
+
+        return await self.call("step", step)
+
+    async def end(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
+        async def end(environment: Environment) -> pb.EnvActionReply:
+            actions = self._actions(contents, last=True)
+            update = await settled(environment.end(actions))
+            if update is None:
+                return pb.EnvActionReply(final_update=True)
+            self._tick += 1
+            reply = self._reply(_checked(update))
+            reply.final_update = True
+            return reply
+
+        return await self.last(end)
+
+    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
+        async def message(environment: Environment) -> None:
+            for each in messages:
+                await settled(environment.message(received_message(each)))
+
+        await self.call("message", message)
+
+    def _actions(self, contents: Sequence[bytes], *, last: bool = False) -> dict[str, Any]:
+        actors = self._trial.actors
+        if len(contents) != len(actors) and (contents or not last):
+            raise ValueError(f"actions: expected {len(actors)}, got {len(contents)}")
+        return {
+            actor.name: decoded(
+                self._codecs.of(actor).action, content, f"action of {actor.name!r}"
+            ).value
+            for actor, content in zip(actors, contents, strict=False)
+            if content or not last
+        }
+
+    def _reply(self, update: Update) -> pb.EnvActionReply:
+        return pb.EnvActionReply(
+            observation_set=self._observation_set(update),
+            rewards=rewards_of(update.rewards, self._trial.actors),
+            messages=messages_of(update.messages, self._trial.actors),
+            final_update=update.final,
+        )
+
+    def _observation_set(self, update: Update) -> pb.ObservationSet:
+        contents, index = self._contents(update)
+        return pb.ObservationSet(
+            tick_id=self._tick,
+            timestamp=time_ns(),
+            observations=[
+                common_pb2.ObservationData(content=content, snapshot=True) for content in contents
+            ],
+            actors_map=index,
+        )
+
+    def _contents(self, update: Update) -> tuple[list[bytes], list[int]]:
+        """Return the different observations, and which of them is each actor's."""
+        values = update.observations
+        each = isinstance(values, Mapping)
+        if each:
+            self._check_names(values)
+        contents: list[bytes] = []
+        known: dict[tuple[int, str], int] = {}
+        index = []
+        for actor in self._trial.actors:
+            codec = self._codecs.of(actor).observation
+            value = values[actor.name] if each else values
+            key = (id(codec), actor.name if each else "")
+            if key not in known:
+                known[key] = len(contents)
+                flags = {"terminated": update.terminated, "truncated": update.truncated}
+                what = f"observation of {actor.name!r}"
+                contents.append(encoded(codec, value, what, **flags))
+            index.append(known[key])
+        return contents, index
+
+    def _check_names(self, values: Mapping[str, Any]) -> None:
+        names = self._trial.actor_names
+        if set(values) != set(names):
+            expected, got = ", ".join(names), ", ".join(map(str, values)) or "none"
+            raise ValueError(f"observations: expected those of {expected}; got {got}")
+
+
+def _checked(update: Any) -> Update:
+    if not isinstance(update, Update):
+        raise TypeError(f"expected an Update to be returned, got {type(update).__name__}")
+    return update

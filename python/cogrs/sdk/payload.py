@@ -1,0 +1,236 @@
+"""What observations and actions contain, as bytes: arrays, or messages of the user's own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from cogrs.api import payload_pb2 as pb
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from google.protobuf.message import Message
+
+    from cogrs.sdk.trial import Actor
+
+_DTYPE = re.compile(r"[<>|=][biufc]\d{1,2}")
+"""Dtypes of numbers and booleans, and what NumPy may be asked to make of foreign text."""
+
+
+class Decoded(NamedTuple):
+    """A content and what came with it.
+
+    Fields:
+        value: What was encoded.
+        terminated: It is of a terminal state.
+        truncated: The episode was cut short here.
+    """
+
+    value: Any
+    terminated: bool = False
+    truncated: bool = False
+
+
+class Codec(Protocol):
+    """Turns what the user works with into the bytes that trials carry, and back.
+
+    Errors need not say whose value it is: that is added.
+    """
+
+    def encode(self, value: Any, *, terminated: bool = False, truncated: bool = False) -> bytes:
+        """Return the bytes of a value.
+
+        Raises:
+            TypeError: A value that this codec does not carry.
+        """
+        ...
+
+    def decode(self, content: bytes) -> Decoded:
+        """Return the value of some bytes.
+
+        Raises:
+            ValueError: They are none of this codec's.
+        """
+        ...
+
+
+class Codecs(NamedTuple):
+    """What the observations and actions of an actor are.
+
+    Fields:
+        observation: The codec of its observations.
+        action: The codec of its actions.
+    """
+
+    observation: Codec
+    action: Codec
+
+
+class ArrayCodec:
+    """Arrays of numbers and booleans: `cogrs.payload.Array` in protos/cogrs/api/payload.proto."""
+
+    def encode(
+        self, value: npt.ArrayLike, *, terminated: bool = False, truncated: bool = False
+    ) -> bytes:
+        """Return the bytes of an array.
+
+        Args:
+            value: An array, or what NumPy makes one of: booleans, integers, floats or complex
+                numbers, of any size and byte order; any shape.
+            terminated: It is of a terminal state.
+            truncated: The episode was cut short here.
+
+        Raises:
+            TypeError: Not numbers or booleans, or rows of different lengths.
+        """
+        array = _array(value)
+        return pb.Array(
+            dtype=array.dtype.str,
+            shape=array.shape,
+            data=array.tobytes(),
+            terminated=terminated,
+            truncated=truncated,
+        ).SerializeToString()
+
+    def decode(self, content: bytes) -> Decoded:
+        """Return a read-only array of the dtype and shape that was encoded.
+
+        Raises:
+            ValueError: No array, or one whose sizes disagree.
+        """
+        try:
+            message = pb.Array.FromString(content)
+        except DecodeError as error:
+            raise ValueError(f"expected an array message, got {error}") from None
+        if not _DTYPE.fullmatch(message.dtype):
+            raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
+        shape, data = tuple(message.shape), message.data
+        try:
+            dtype = np.dtype(message.dtype)
+            # The buffer may be longer than NumPy asks for, but not than the shape says.
+            if dtype.itemsize * math.prod(shape) != len(data):
+                raise ValueError(f"{len(data)} bytes")
+            array = np.ndarray(shape, dtype, data)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
+        return Decoded(array, message.terminated, message.truncated)
+
+
+def _array(value: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"expected an array, got {type(value).__name__}: {error}") from None
+    if not _DTYPE.fullmatch(array.dtype.str):
+        got = f"{type(value).__name__} of dtype {array.dtype}"
+        raise TypeError(f"expected numbers or booleans, got {got}")
+    return array
+
+
+class MessageCodec:
+    """Messages of one protobuf class of the user's."""
+
+    def __init__(self, message_class: type[Message]) -> None:
+        """Carry messages of this class, from any generated module."""
+        self._class = message_class
+
+    def encode(self, value: Message, *, terminated: bool = False, truncated: bool = False) -> bytes:
+        """Return the bytes of a message; it says itself whether an episode ends with it.
+
+        Raises:
+            TypeError: A value of another class.
+        """
+        if not isinstance(value, self._class):
+            expected = self._class.DESCRIPTOR.full_name
+            raise TypeError(f"expected {expected}, got {type(value).__name__}")
+        return value.SerializeToString()
+
+    def decode(self, content: bytes) -> Decoded:
+        """Return a message.
+
+        Raises:
+            ValueError: The bytes are no message of this class.
+        """
+        try:
+            return Decoded(self._class.FromString(content))
+        except DecodeError as error:
+            expected = self._class.DESCRIPTOR.full_name
+            raise ValueError(f"expected {expected}, got {error}") from None
+
+
+class BytesCodec:
+    """Bytes as they are."""
+
+    def encode(self, value: bytes, *, terminated: bool = False, truncated: bool = False) -> bytes:
+        """Return the same bytes.
+
+        Raises:
+            TypeError: No bytes.
+        """
+        if not isinstance(value, bytes):
+            raise TypeError(f"expected bytes, got {type(value).__name__}")
+        return value
+
+    def decode(self, content: bytes) -> Decoded:
+        """Return the same bytes."""
+        return Decoded(content)
+
+
+AnyCodec: TypeAlias = Codec | Codecs | Mapping[str, Codecs]
+"""One codec for everything; a pair; or a pair for each class of actors."""
+
+
+class CodecBook:
+    """Knows the codecs of every class of actors."""
+
+    def __init__(self, codec: AnyCodec | None) -> None:
+        """Take one codec for all, a pair, or pairs by class; None stands for arrays."""
+        self._by_class = dict(codec) if isinstance(codec, Mapping) else None
+        if codec is None or isinstance(codec, Mapping):
+            codec = ArrayCodec()
+        self._default = codec if isinstance(codec, Codecs) else Codecs(codec, codec)
+
+    def of(self, actor: Actor) -> Codecs:
+        """Return the codecs of an actor.
+
+        Raises:
+            ValueError: There are none for its class.
+        """
+        if self._by_class is None:
+            return self._default
+        if actor.actor_class not in self._by_class:
+            known = ", ".join(map(repr, self._by_class)) or "none"
+            raise ValueError(
+                f"actor {actor.name!r}: expected a class with codecs, of {known}; "
+                f"got {actor.actor_class!r}"
+            )
+        return self._by_class[actor.actor_class]
+
+
+def encoded(codec: Codec, value: Any, what: str, **flags: bool) -> bytes:
+    """Return the bytes of a value; errors name what it is.
+
+    Raises:
+        TypeError: The codec does not carry it.
+    """
+    try:
+        return codec.encode(value, **flags)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from error
+
+
+def decoded(codec: Codec, content: bytes, what: str) -> Decoded:
+    """Return the value of some bytes; errors name what they are.
+
+    Raises:
+        ValueError: They are none of the codec's.
+    """
+    try:
+        return codec.decode(content)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from error

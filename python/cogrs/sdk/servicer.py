@@ -1,0 +1,126 @@
+"""The gRPC services of environments and agents: they read metadata, and ask the hosts."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
+from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
+from cogrs.sdk.call import answering, metadata_of, versions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from cogrs.api import agent_pb2, common_pb2, environment_pb2
+    from cogrs.sdk.agent_host import AgentHost
+    from cogrs.sdk.call import Context
+    from cogrs.sdk.environment_host import EnvironmentHost
+
+
+class EnvironmentServicer(EnvironmentEndpointServicer):
+    """The service `EnvironmentEndpoint`."""
+
+    def __init__(self, host: EnvironmentHost) -> None:
+        """Ask this host."""
+        self._host = host
+
+    async def OnStart(
+        self, request: environment_pb2.EnvStartRequest, context: Context
+    ) -> environment_pb2.EnvStartReply:
+        """Start an environment for a trial."""
+        async with answering(context):
+            return await self._host.on_start(_trial(context), request)
+
+    async def OnAction(  # type: ignore[override]
+        self, requests: AsyncIterator[environment_pb2.EnvActionRequest], context: Context
+    ) -> None:
+        """Step the environment of a trial for each set of actions."""
+        async with answering(context):
+            replies = self._host.on_action(_trial(context), requests)
+            # Closed here, and not whenever it is collected, however the call ends.
+            async with aclosing(replies):
+                async for reply in replies:
+                    await context.write(reply)
+
+    async def OnMessage(
+        self, request: environment_pb2.EnvMessageRequest, context: Context
+    ) -> environment_pb2.EnvMessageReply:
+        """Give the environment of a trial what was sent to it."""
+        async with answering(context):
+            return await self._host.on_message(_trial(context), request)
+
+    async def OnEnd(
+        self, request: environment_pb2.EnvActionRequest, context: Context
+    ) -> environment_pb2.EnvActionReply:
+        """End the environment of a trial."""
+        async with answering(context):
+            return await self._host.on_end(_trial(context), request)
+
+    async def Version(
+        self, request: common_pb2.VersionRequest, context: Context
+    ) -> common_pb2.VersionInfo:
+        """Tell versions."""
+        return versions()
+
+
+class AgentServicer(AgentEndpointServicer):
+    """The service `AgentEndpoint`."""
+
+    def __init__(self, host: AgentHost) -> None:
+        """Ask this host."""
+        self._host = host
+
+    async def OnStart(
+        self, request: agent_pb2.AgentStartRequest, context: Context
+    ) -> agent_pb2.AgentStartReply:
+        """Start an agent for an actor."""
+        async with answering(context):
+            return await self._host.on_start(*_actor(context), request)
+
+    async def OnObservation(  # type: ignore[override]
+        self, requests: AsyncIterator[agent_pb2.AgentObservationRequest], context: Context
+    ) -> None:
+        """Have an agent act on each observation."""
+        async with answering(context):
+            replies = self._host.on_observation(*_actor(context), requests)
+            async with aclosing(replies):
+                async for reply in replies:
+                    await context.write(reply)
+
+    async def OnReward(
+        self, request: agent_pb2.AgentRewardRequest, context: Context
+    ) -> agent_pb2.AgentRewardReply:
+        """Give an agent a reward."""
+        async with answering(context):
+            return await self._host.on_reward(*_actor(context), request)
+
+    async def OnMessage(
+        self, request: agent_pb2.AgentMessageRequest, context: Context
+    ) -> agent_pb2.AgentMessageReply:
+        """Give an agent what was sent to it."""
+        async with answering(context):
+            return await self._host.on_message(*_actor(context), request)
+
+    async def OnEnd(
+        self, request: agent_pb2.AgentEndRequest, context: Context
+    ) -> agent_pb2.AgentEndReply:
+        """End an agent."""
+        async with answering(context):
+            return await self._host.on_end(*_actor(context), request)
+
+    async def Version(
+        self, request: common_pb2.VersionRequest, context: Context
+    ) -> common_pb2.VersionInfo:
+        """Tell versions."""
+        return versions()
+
+
+def _trial(context: Context) -> str:
+    (trial_id,) = metadata_of(context, "trial-id")
+    return trial_id
+
+
+def _actor(context: Context) -> tuple[str, str]:
+    trial_id, name = metadata_of(context, "trial-id", "actor-name")
+    return trial_id, name

@@ -1,0 +1,176 @@
+"""What takes part in a trial is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.protobuf.message import Message as ProtobufMessage
+
+    from cogrs.api.common_pb2 import RewardSource
+
+ENVIRONMENT = "env"
+"""The name of a trial's environment, where an actor's would stand."""
+
+NOW = -1
+"""Instead of a tick: the one with which something is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """One of a trial's actors.
+
+    Attributes:
+        name: Its name in the trial.
+        actor_class: Its class.
+    """
+
+    name: str
+    actor_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial as an environment or an actor sees it when it starts.
+
+    Attributes:
+        id: The trial's id.
+        actors: All actors, in the trial's order.
+        name: The actor that this is told; "env" for the environment.
+        implementation: Which implementation was asked for; "" left the choice.
+        config: The user's configuration; None when there is none, which is not the same as empty.
+    """
+
+    id: str
+    actors: tuple[Actor, ...]
+    name: str = ENVIRONMENT
+    implementation: str = ""
+    config: bytes | None = None
+
+    @property
+    def actor_names(self) -> tuple[str, ...]:
+        """The names of all actors, in the trial's order."""
+        return tuple(actor.name for actor in self.actors)
+
+    @property
+    def actor(self) -> Actor:
+        """The actor that this is told.
+
+        Raises:
+            ValueError: It is the environment, or no actor of this trial.
+        """
+        for actor in self.actors:
+            if actor.name == self.name:
+                return actor
+        expected = ", ".join(self.actor_names)
+        raise ValueError(f"actor: expected one of {expected}; got {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an actor observes at a tick.
+
+    Attributes:
+        tick: 0 for the first observation of a trial.
+        value: The decoded content: with `ArrayCodec` a read-only array, of the dtype and shape
+            that the environment gave it.
+        terminated: The state is terminal: whatever follows is of no consequence.
+        truncated: The episode was cut short here.
+        snapshot: It is a whole observation, and not the difference from the one before.
+        timestamp: Nanoseconds since the Unix epoch.
+    """
+
+    tick: int
+    value: Any
+    terminated: bool = False
+    truncated: bool = False
+    snapshot: bool = True
+    timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A valuation that is sent to an actor.
+
+    Attributes:
+        receiver: The actor's name; "*" for all actors, "class.*" for all actors of a class.
+        value: How good it was; float32 on the wire.
+        confidence: The weight of this valuation among others'; one of 0 counts for nothing.
+        tick: The tick that it is about: the reward for the action that answers observation k is of
+            tick k + 1. `NOW` for the tick with which it is delivered. One of the past is delivered
+            as a reward of its own, one of the future waits for its tick.
+        user_data: A protobuf message for the receiver.
+    """
+
+    receiver: str
+    value: float
+    confidence: float = 1.0
+    tick: int = NOW
+    user_data: ProtobufMessage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedReward:
+    """What came of all valuations of an actor for a tick.
+
+    Attributes:
+        tick: The tick that it is about; see `cogrs.sdk.step_of_reward`.
+        value: Mean of the sources' values, weighted by their confidences.
+        sources: The valuations, with the names of who sent them.
+    """
+
+    tick: int
+    value: float
+    sources: tuple[RewardSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """User data for an actor, or for the environment.
+
+    Attributes:
+        receiver: A name; `ENVIRONMENT` is the environment's. "*" stands for all actors, "class.*"
+            for all actors of a class.
+        payload: A protobuf message, to send.
+        tick: The tick that it is about; `NOW` for the one with which it is delivered.
+    """
+
+    receiver: str
+    payload: ProtobufMessage
+    tick: int = NOW
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """User data that somebody sent.
+
+    Attributes:
+        sender: The sender's name; "env" is the environment.
+        payload: An `Any`: `cogrs.api.any.unpack(payload, message)` reads it.
+        tick: The tick that it is about.
+    """
+
+    sender: str
+    payload: Any
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """What happened to an actor since its last observation; nothing comes after it.
+
+    Its rewards and messages are given to no other method.
+
+    Attributes:
+        observation: The last observation; None when there is none: the environment was lost, or
+            had none to give.
+        rewards: Rewards that came with it.
+        messages: Messages that came with it.
+    """
+
+    observation: Observation | None = None
+    rewards: Sequence[ReceivedReward] = field(default_factory=tuple)
+    messages: Sequence[ReceivedMessage] = field(default_factory=tuple)

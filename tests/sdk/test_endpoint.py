@@ -1,0 +1,175 @@
+"""Endpoints: addresses, ports, and servers that go away in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from cogrs import orchestrator, sdk
+from cogrs.sdk.endpoint import address_of
+from tests.orchestrator.net import on_loop
+from tests.sdk.net import LOST, Counting, Echo, calls, named, until, world
+
+
+class Endless(Counting):
+    length = -1
+
+
+@pytest.mark.parametrize("endpoint", ["h:1", "grpc://h:1", "1.2.3.4:65535", "grpc://[::1]:9000"])
+def test_addresses(endpoint: str) -> None:
+    assert address_of(endpoint) == endpoint.removeprefix("grpc://")
+
+
+@pytest.mark.parametrize("endpoint", ["", "h", ":1", "h:", "h:x", "http://h:1", "h:0", "h:65536"])
+def test_what_is_no_address_is_refused(endpoint: str) -> None:
+    with pytest.raises(ValueError, match="endpoint: expected 'grpc://host:port'"):
+        address_of(endpoint)
+
+
+@on_loop
+async def test_nothing_to_serve_is_an_error() -> None:
+    with pytest.raises(ValueError, match="expected at least one implementation"):
+        await sdk.serve()
+
+
+@on_loop
+async def test_a_port_is_taken_until_it_is_stopped() -> None:
+    agents = {"agent": sdk.Agent}
+    async with await sdk.serve(agents=agents) as first:
+        assert first.address == f"grpc://127.0.0.1:{first.port}"
+        with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{first.port}"):
+            await sdk.serve(agents=agents, port=first.port)
+    for _ in range(5):
+        async with await sdk.serve(agents=agents, port=first.port) as again:
+            assert again.port == first.port
+
+
+@on_loop
+async def test_hosts_that_are_not_there_are_errors() -> None:
+    with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1:"):
+        await sdk.serve(agents={"agent": sdk.Agent}, host="192.0.2.1")
+
+
+@on_loop
+async def test_an_endpoint_that_stops_ends_its_trials() -> None:
+    told, heard = calls(), calls()
+    async with world(lambda: Endless(told), lambda: Echo(heard)) as net:
+        trials = [await net.controller.start_trial() for _ in range(3)]
+        await until(lambda: all(len(named(told[trial.id], "step")) >= 2 for trial in trials))
+        await net.endpoint.stop(0)
+        assert net.sessions() == 0
+        for trial in trials:
+            await net.controller.wait_ended(trial.id)
+            assert told[trial.id][-1] == LOST
+            last = heard[trial.id, "a0"][-1]
+            # The orchestrator saw the environment go first, or it did not.
+            assert last == LOST or last[0] == "end"
+
+
+@on_loop
+async def test_an_orchestrator_that_stops_ends_its_trials() -> None:
+    told, heard = calls(), calls()
+    async with world(lambda: Endless(told), lambda: Echo(heard)) as net:
+        trials = [await net.controller.start_trial() for _ in range(3)]
+        await until(lambda: all(len(named(told[trial.id], "step")) >= 2 for trial in trials))
+        await net.orchestrator.stop()
+        await net.freed()
+        for trial in trials:
+            assert told[trial.id][-1][0] == "end"
+            assert heard[trial.id, "a0"][-1][0] == "end"
+
+
+@on_loop
+async def test_large_arrays_pass() -> None:
+    import numpy as np
+
+    seen = []
+
+    class Picture(sdk.Environment):
+        def start(self, trial: sdk.Trial) -> sdk.Update:
+            return sdk.Update(np.full((2048, 2048, 2), 7, np.uint8))
+
+        def step(self, actions: object) -> sdk.Update:
+            return sdk.Update([0], final=True)
+
+    def act(observation: sdk.Observation) -> int:
+        seen.append(observation.value)
+        return 0
+
+    async with world(Picture, lambda: sdk.FunctionAgent(act)) as net:
+        await net.play()
+    assert seen[0].shape == (2048, 2048, 2)
+    assert (seen[0] == 7).all()
+
+
+@on_loop
+async def test_the_same_objects_serve_without_a_socket() -> None:
+    told, heard = calls(), calls()
+    local = {
+        "env": sdk.local_environments({"env": lambda: Counting(told)}),
+        "agent": sdk.local_agents({"agent": lambda: Echo(heard)}),
+    }
+    params = {
+        "environment": {"endpoint": "local://env"},
+        "actors": [
+            {"name": name, "actor_class": "player", "endpoint": "local://agent"}
+            for name in ("a0", "a1")
+        ],
+    }
+    async with (
+        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
+        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
+    ):
+        trials = await asyncio.gather(*(controller.start_trial() for _ in range(10)))
+        for trial in trials:
+            await controller.wait_ended(trial.id)
+            assert [each.tick for each in named(heard[trial.id, "a1"], "act")] == [0, 1, 2, 3, 4]
+            assert len(named(told[trial.id], "step")) == 5
+            (final,) = named(heard[trial.id, "a0"], "end")
+            assert final.observation.terminated
+        for host in local.values():
+            await until(lambda host=host: not host.sessions)
+            await host.close()
+
+
+@on_loop
+async def test_local_environments_of_trials_that_fail_are_freed() -> None:
+    told, heard = calls(), calls()
+
+    class Broken(Echo):
+        async def act(self, observation: sdk.Observation) -> object:
+            raise RuntimeError("no")
+
+    local = {
+        "env": sdk.local_environments({"env": lambda: Counting(told)}),
+        "agent": sdk.local_agents({"agent": lambda: Broken(heard)}),
+    }
+    params = {
+        "environment": {"endpoint": "local://env"},
+        "actors": [{"name": "a0", "actor_class": "player", "endpoint": "local://agent"}],
+    }
+    async with (
+        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
+        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
+    ):
+        trial = await controller.start_trial()
+        await controller.wait_ended(trial.id)
+        for host in local.values():
+            await until(lambda host=host: not host.sessions)
+            await host.close()
+    assert told[trial.id][-1][0] == "end"
+    assert heard[trial.id, "a0"][-1] == LOST
+
+
+def test_every_public_name_is_what_it_says_in_any_order() -> None:
+    code = (
+        "import inspect; from cogrs import sdk;"
+        "names = [(name, getattr(sdk, name)) for name in {order}(sdk.__all__)];"
+        "assert set(sdk.__all__) <= set(dir(sdk));"
+        "assert not any(inspect.ismodule(getattr(sdk, name)) for name in sdk.__all__)"
+    )
+    for order in ("sorted", "reversed"):
+        subprocess.run([sys.executable, "-c", code.format(order=order)], check=True)

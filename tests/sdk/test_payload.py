@@ -1,0 +1,118 @@
+"""Codecs: what goes in comes out, and what is not theirs is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.extra.numpy as st_numpy
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cogrs.api import payload_pb2 as pb
+from cogrs.api.common_pb2 import ActorParams, TrialActor
+from cogrs.sdk import Actor, ArrayCodec, BytesCodec, Codecs, MessageCodec
+from cogrs.sdk.payload import CodecBook
+
+DTYPES = st.one_of(
+    st_numpy.boolean_dtypes(),
+    st_numpy.integer_dtypes(endianness="?"),
+    st_numpy.unsigned_integer_dtypes(endianness="?"),
+    st_numpy.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+    st_numpy.complex_number_dtypes(endianness="?", sizes=(64, 128)),
+)
+ARRAYS = st_numpy.arrays(
+    DTYPES, st_numpy.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
+)
+
+
+@given(ARRAYS, st.booleans(), st.booleans(), st.booleans())
+def test_arrays_come_back_bit_for_bit(
+    array: Any, transposed: bool, terminated: bool, truncated: bool
+) -> None:
+    array = array.T if transposed else array
+    codec = ArrayCodec()
+    content = codec.encode(array, terminated=terminated, truncated=truncated)
+    value, *flags = codec.decode(content)
+    assert value.dtype == array.dtype
+    assert value.shape == array.shape
+    assert value.tobytes() == array.tobytes()
+    assert not value.flags.writeable
+    assert flags == [terminated, truncated]
+
+
+@pytest.mark.parametrize("value", [3, 2.5, True, [1, 2], np.float32(1), 1j])
+def test_what_numpy_takes_is_taken(value: Any) -> None:
+    back = ArrayCodec().decode(ArrayCodec().encode(value)).value
+    assert back.dtype == np.asarray(value).dtype
+    np.testing.assert_array_equal(back, value)
+
+
+@pytest.mark.parametrize("value", [None, "text", b"bytes", {"a": 1}, [[1], [1, 2]], [object()]])
+def test_what_is_no_array_of_numbers_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"expected .*, got {type(value).__name__}"):
+        ArrayCodec().encode(value)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["", "O", "|O", "|O8", "V8", "<U4", "<M8[s]", "a", "f4,f4", "(2,)f4", "<f5", "f4", "?"]
+)
+def test_foreign_dtypes_are_refused(dtype: str) -> None:
+    content = pb.Array(dtype=dtype, shape=[1], data=bytes(8)).SerializeToString()
+    with pytest.raises(ValueError, match="expected"):
+        ArrayCodec().decode(content)
+
+
+@pytest.mark.parametrize(
+    ("shape", "data"), [([2], 4), ([], 8), ([2**63, 2], 0), ([0, 2**64 - 1], 0), ([1] * 100, 4)]
+)
+def test_sizes_that_disagree_are_refused(shape: list[int], data: int) -> None:
+    content = pb.Array(dtype="<f4", shape=shape, data=bytes(data)).SerializeToString()
+    with pytest.raises(ValueError, match="expected <f4"):
+        ArrayCodec().decode(content)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_array_or_a_value_error(content: bytes) -> None:
+    try:
+        value = ArrayCodec().decode(content).value
+    except ValueError:
+        return
+    assert value.dtype.kind in "biufc"
+
+
+def test_messages_come_back() -> None:
+    codec = MessageCodec(ActorParams)
+    message = ActorParams(name="a", implementation="i")
+    assert codec.decode(codec.encode(message)).value == message
+    assert codec.decode(b"").value == ActorParams()
+
+
+def test_messages_of_another_class_are_refused() -> None:
+    codec = MessageCodec(ActorParams)
+    with pytest.raises(TypeError, match=r"expected cogment\.ActorParams, got TrialActor"):
+        codec.encode(TrialActor())
+    with pytest.raises(ValueError, match=r"expected cogment\.ActorParams"):
+        codec.decode(b"\xff")
+
+
+def test_bytes_stay_as_they_are() -> None:
+    codec = BytesCodec()
+    assert codec.decode(codec.encode(b"\0x")).value == b"\0x"
+    with pytest.raises(TypeError, match="expected bytes, got str"):
+        codec.encode("text")  # type: ignore[arg-type]
+
+
+def test_each_class_of_actors_may_have_its_own_codecs() -> None:
+    one, two = Codecs(BytesCodec(), ArrayCodec()), Codecs(ArrayCodec(), BytesCodec())
+    book = CodecBook({"one": one, "two": two})
+    assert book.of(Actor("a", "two")) is two
+    assert book.of(Actor("b", "one")) is one
+    with pytest.raises(
+        ValueError, match=r"'a': expected a class with codecs, of 'one', 'two'; got 'x'"
+    ):
+        book.of(Actor("a", "x"))
+    assert CodecBook(one).of(Actor("a", "x")) is one
+    single = BytesCodec()
+    assert CodecBook(single).of(Actor("a", "x")) == Codecs(single, single)
