@@ -236,6 +236,24 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
 
 
 @on_loop
+async def test_an_agent_whose_start_is_cancelled_leaves_nothing() -> None:
+    class Hesitant(Echo):
+        async def start(self, trial: sdk.Trial) -> None:
+            super().start(trial)
+            await asyncio.Event().wait()
+
+    heard = calls()
+    async with parts(lambda: Counting(calls()), lambda: Hesitant(heard)) as net:
+        call = net.agent.OnStart(agent.AgentStartRequest(actors_in_trial=ACTORS), metadata=ACTOR)
+        sent = asyncio.ensure_future(call.code())
+        await until(lambda: kinds(heard["t", "a0"]) == ["start"])
+        call.cancel()
+        await sent
+        await until(lambda: LOST in heard["t", "a0"])
+        assert net.sessions() == 0
+
+
+@on_loop
 async def test_stopping_the_server_loses_what_is_under_way() -> None:
     told, heard = calls(), calls()
     async with parts(lambda: Stuck(told), lambda: Echo(heard)) as net:
@@ -279,6 +297,22 @@ async def test_a_start_that_nobody_follows_up_is_freed() -> None:
     await until(lambda: LOST in told["t"])
     await until(lambda: LOST in heard["t", "a0"])
     assert [len(host.sessions) for host in hosts] == [0, 0]
+
+
+@on_loop
+async def test_a_stream_that_was_opened_may_be_silent_for_long() -> None:
+    told = calls()
+    host = EnvironmentHost({"env": lambda: Counting(told)}, CodecBook(None), 0.01)
+    await host.on_start("t", environment.EnvStartRequest(actors_in_trial=ACTORS))
+
+    async def requests() -> AsyncIterator[environment.EnvActionRequest]:
+        await asyncio.sleep(0.1)
+        yield ACT
+
+    ticks = [reply.observation_set.tick_id async for reply in host.on_action("t", requests())]
+    assert ticks == [1]
+    await host.close()
+    assert kinds(told["t"]) == ["start", "step", "lost"]
 
 
 @on_loop
