@@ -35,7 +35,13 @@ class LearnerWorker:
             batch_size: Rows of a batch.
             publish_every: Updates between two publications.
             topic: Where they are published.
+
+        Raises:
+            ValueError: A number is below 1.
         """
+        for name, number in (("batch_size", batch_size), ("publish_every", publish_every)):
+            if number < 1:
+                raise ValueError(f"{name}: expected an integer >= 1, got {number}")
         self._server = server
         self._update = update
         self._parameters = parameters
@@ -43,6 +49,7 @@ class LearnerWorker:
         self._publish_every = publish_every
         self._topic = topic
         self.updates = 0
+        """Updates that were made."""
         self._publish()
 
     def step(self, wait: float) -> Mapping[str, float] | None:

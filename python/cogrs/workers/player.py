@@ -39,7 +39,8 @@ class Host(Protocol):
 class Player(Agent):
     """Stores step k when the observation k + 1 arrives: its reward came just before.
 
-    A reward for an earlier step is added to where it is stored, by `ReplayMemory.add_reward`.
+    A reward for an earlier step is added to where it is stored, by `ReplayMemory.add_reward`, in
+    an episode that is open still or closed.
     """
 
     def __init__(self, host: Host) -> None:
@@ -48,7 +49,8 @@ class Player(Agent):
         self._memory = host.memory
         self._writer = host.memory.writer()
         self._ids: list[int] = []
-        self._pending: tuple[Any, Mapping[str, Any]] | None = None
+        self._latest: Observation | None = None
+        self._decision: Mapping[str, Any] | None = None
         self._reward = 0.0
         self._total = 0.0
 
@@ -60,74 +62,77 @@ class Player(Agent):
 
     async def act(self, observation: Observation) -> Any:
         """Store the step before, and ask the policy."""
-        self._store_pending()
-        decision = await self._host.decide(observation.value)
-        self._pending = (observation.value, decision)
-        return decision["action"]
+        self._store()
+        self._latest = observation
+        self._decision = await self._host.decide(observation.value)
+        return self._decision["action"]
 
     def reward(self, reward: ReceivedReward) -> None:
         """Add a reward to its step, wherever that is."""
         step = step_of_reward(reward.tick)
-        if step is None or step > len(self._ids):
-            _logger.warning(
-                "trial %s: a reward for tick %d is of no step", self._trial.id, reward.tick
-            )
-            return
-        self._total += reward.value
-        if step == len(self._ids):
+        if step is not None and step < len(self._ids):
+            if self._memory.add_reward(self._ids[step], np.float32(reward.value)):
+                self._total += reward.value
+            else:
+                self._drop(reward, "which was evicted")
+        elif step == len(self._ids):
             self._reward += reward.value
         else:
-            self._memory.add_reward(self._ids[step], np.float32(reward.value))
+            self._drop(reward, "of which nothing is known")
 
     async def end(self, final: Final) -> None:
-        """Store the last step, and close the episode."""
-        for reward in final.rewards:
-            self.reward(reward)
-        if final.observation is None:
-            # What the last action led to is not known: the episode ends before it.
-            await self._close(None)
+        """Store the last step, and close the episode; one without a step is dropped."""
+        try:
+            for reward in final.rewards:
+                self.reward(reward)
+            if final.observation is not None:
+                self._store()
+            # Else what the last action led to is not known, and the episode ends before it.
+            closed = await self._close(final.observation or self._latest)
+        except BaseException:
+            self._writer.abort_episode()
+            raise
+        if closed:
+            self._host.closed(len(self._ids), self._total)
         else:
-            self._store_pending()
-            await self._close(final.observation)
+            self._writer.abort_episode()
 
     def lost(self) -> None:
         """Drop the episode."""
         self._writer.abort_episode()
 
-    async def _close(self, last: Observation | None) -> None:
-        if not self._ids:
-            self._writer.abort_episode()
-            return
-        state, terminated, bootstrap = await self._ending(last)
-        info = step_info(self._trial.id, self._actor, len(self._ids), terminated=terminated)
-        self._writer.close_episode(bootstrap_value=bootstrap, final_state=state, final_info=info)
-        self._host.closed(len(self._ids), self._total)
-
-    async def _ending(self, last: Observation | None) -> tuple[Any, bool, Any]:
-        """Return the final state, whether it is terminal, and its value if it is not."""
-        if last is None:
-            if self._pending is None:
-                raise RuntimeError("an end without an observation comes after an action")
-            state, decision = self._pending
-            return state, False, decision["value"]
-        if last.terminated:
-            return last.value, True, None
-        return last.value, False, (await self._host.decide(last.value))["value"]
-
-    def _store_pending(self) -> None:
-        if self._pending is None:
-            return
-        state, decision = self._pending
-        info = step_info(self._trial.id, self._actor, len(self._ids))
-        self._ids.append(
-            self._writer.add_entry(
-                state,
-                decision["action"],
-                self._reward,
-                decision["prob"],
-                decision["value"],
-                info,
-                1.0,
-            )
+    async def _close(self, last: Observation | None) -> bool:
+        if last is None or not self._ids:
+            return False
+        bootstrap = None if last.terminated else (await self._host.decide(last.value))["value"]
+        info = step_info(self._trial.id, self._actor, len(self._ids), terminated=last.terminated)
+        self._writer.close_episode(
+            bootstrap_value=bootstrap, final_state=last.value, final_info=info
         )
-        self._pending, self._reward = None, 0.0
+        return True
+
+    def _store(self) -> None:
+        """Store the step that the latest decision made, if one did."""
+        if self._latest is None or self._decision is None:
+            return
+        decision, self._decision = self._decision, None
+        entry = self._writer.add_entry(
+            self._latest.value,
+            decision["action"],
+            self._reward,
+            decision["prob"],
+            decision["value"],
+            step_info(self._trial.id, self._actor, len(self._ids)),
+            1.0,
+        )
+        self._ids.append(entry)
+        self._total += self._reward
+        self._reward = 0.0
+
+    def _drop(self, reward: ReceivedReward, why: str) -> None:
+        _logger.warning(
+            "trial %s: a reward for tick %d is dropped: it is about a step %s",
+            self._trial.id,
+            reward.tick,
+            why,
+        )
