@@ -48,7 +48,7 @@ class Policy:
         """Take over what the learner publishes."""
         while not ended.is_set():
             try:
-                message = client.sub_bytes(PARAMETERS, timeout=0.5, last=True)
+                message = client.sub_bytes(PARAMETERS, timeout=0.2, last=True)
             except TimeoutError:
                 continue
             self.parameters = unpack_arrays(message)
@@ -62,25 +62,31 @@ def run(child: Child, role: Role) -> None:
     with ReplayMemoryClient(
         publish, request, push, max_step=_MAX_STEP, seed=role.seed, timeout=10
     ) as client:
-        follower = threading.Thread(target=policy.follow, args=(client, child.ended), daemon=True)
-        follower.start()
         asyncio.run(serve(child, role, client, policy))
-        follower.join()
 
 
 async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Policy) -> None:
     """Serve agents."""
+
+    def tell(steps: int, total: float) -> None:
+        child.say(episode=steps, total_reward=total, stored=len(client.rem))
+
     worker = ActorWorker(
-        client,
-        policy,
-        batch_size=role.trials,
-        samples_per_step=16,
-        on_episode=lambda steps, total: child.say(episode=steps, total_reward=total),
+        client, policy, batch_size=role.trials, samples_per_step=16, on_episode=tell
     )
     with worker:
         async with await sdk.serve(agents={"dqn": worker.agent}) as endpoint:
             child.say(ready=endpoint.address)
-            await asyncio.to_thread(child.ended.wait)
+            ended = threading.Event()
+            following = asyncio.to_thread(policy.follow, client, ended)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(following)
+                try:
+                    while not child.ended.is_set():
+                        worker.check()
+                        await asyncio.sleep(0.05)
+                finally:
+                    ended.set()
 
 
 if __name__ == "__main__":

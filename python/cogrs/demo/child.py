@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from cogrs.demo.options import Role
@@ -17,8 +18,8 @@ from cogrs.demo.options import Role
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GRACE = 3.0
-"""Seconds for a process to end by itself."""
+_GRACE = 1.5
+"""Seconds for a process to end by itself: its parent's are a little more."""
 
 
 class Child:
@@ -27,7 +28,9 @@ class Child:
     def __init__(self) -> None:
         """Watch for the end."""
         self.ended = threading.Event()
-        self._lock = threading.Lock()
+        # What libraries print is not for the parent.
+        self._parent = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         # The terminal's Ctrl-C is the parent's affair.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.ended.set())
@@ -35,14 +38,18 @@ class Child:
 
     def say(self, **figures: Any) -> None:
         """Tell the parent something."""
-        with self._lock:
-            print(json.dumps(figures), flush=True)
+        line = json.dumps(figures) + "\n"
+        try:
+            # One write, so that lines of several threads do not mix.
+            os.write(self._parent, line.encode())
+        except BrokenPipeError:  # the parent is gone
+            self.ended.set()
 
     def _watch(self) -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(sys.stdin.fileno(), 1):
             pass
         self.ended.set()
-        threading.Event().wait(_GRACE)
+        time.sleep(_GRACE)
         os._exit(1)
 
 
@@ -51,8 +58,8 @@ def main(run: Callable[[Child, Role], None]) -> None:
     child = Child()
     try:
         run(child, Role.from_json(sys.argv[1]))
-    except BrokenPipeError:
-        os._exit(1)  # the parent is gone
     except Exception as error:
-        child.say(failed=f"{type(error).__name__}: {error}")
+        if child.ended.is_set():
+            return  # what the others no longer do is no failure by then
+        child.say(failed=" ".join(f"{type(error).__name__}: {error}".split()))
         raise

@@ -48,8 +48,10 @@ def make_server(role: Role) -> ReplayMemoryServer:
 def run(child: Child, role: Role) -> None:
     """Learn until the parent ends."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nets this small gain nothing from a GPU
-    learner = Learner(draw_parameters(role.state_size, role.num_action, role.seed))
     with make_server(role).start() as server:
+        # Actors begin with the same parameters, and need not wait for JAX.
+        child.say(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
+        learner = Learner(draw_parameters(role.state_size, role.num_action, role.seed))
 
         def update(batch: Batch) -> dict[str, float]:
             weights = importance_weights(
@@ -60,7 +62,6 @@ def run(child: Child, role: Role) -> None:
         worker = LearnerWorker(
             server, update, lambda: pack_arrays(learner.parameters), batch_size=_BATCH
         )
-        child.say(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
         report(child, server, worker)
 
 
@@ -78,7 +79,6 @@ def report(child: Child, server: ReplayMemoryServer, worker: LearnerWorker) -> N
                 updates=worker.updates,
                 loss=float(np.mean(losses)) if losses else None,
                 caches=server.total_caches,
-                steps=server.total_steps,
             )
             losses.clear()
 

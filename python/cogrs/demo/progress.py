@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections import deque
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.console import RenderableType
+    from rich.live import Live
+
     from cogrs.demo.options import Options
+
+_EVERY = 1.0
+"""Seconds between two lines."""
 
 
 @dataclass
@@ -21,14 +28,16 @@ class Progress:
 
     options: Options
     started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
     trials: int = 0
     steps: int = 0
+    stored: int = 0
     updates: int = 0
     caches: int = 0
     loss: float | None = None
-    returns: deque[float] = field(init=False)
     curve: list[tuple[int, float]] = field(default_factory=list)
-    """Steps, and the mean return at that time."""
+    """Steps, and the mean return at that time, for each trial."""
+    returns: deque[float] = field(init=False)
     _rate: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
 
     def __post_init__(self) -> None:
@@ -40,10 +49,11 @@ class Progress:
         if "episode" in said:
             self.trials += 1
             self.steps += said["episode"]
+            self.stored = said["stored"]
             self.returns.append(said["total_reward"])
             self.curve.append((self.steps, self.mean))
             self._rate.append((time.monotonic(), self.steps))
-        elif "updates" in said:
+        else:
             self.updates, self.caches = said["updates"], said["caches"]
             self.loss = self.loss if said["loss"] is None else said["loss"]
 
@@ -58,9 +68,23 @@ class Progress:
         return len(self.returns) == self.options.window and self.mean >= self.options.goal
 
     @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds >= self.options.max_seconds
+
+    @property
+    def share(self) -> float:
+        """How far it is from the first mean, which may be negative, to the goal: 0 to 1."""
+        if not self.curve:
+            return 0.0
+        first = self.curve[0][1]
+        way = self.options.goal - first
+        return 1.0 if way <= 0 else min(max((self.mean - first) / way, 0.0), 1.0)
+
+    @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Seconds since the start, until the end."""
+        return (self.ended or time.monotonic()) - self.started
 
     @property
     def rate(self) -> float:
@@ -77,20 +101,29 @@ class Progress:
             "trials": self.trials,
             "steps": self.steps,
             "steps_per_second": round(self.rate),
+            "replay_size": self.stored,
             "caches": self.caches,
             "updates": self.updates,
             "loss": self.loss,
-            "mean_return": round(self.mean, 2),
+            "mean_return": round(self.mean, 3),
         }
 
-    def line(self) -> str:
-        """Return one line that tells them."""
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what a person wants to know, and what it is called."""
         loss = "-" if self.loss is None else f"{self.loss:.3f}"
-        return (
-            f"{self.seconds:5.0f} s  trials {self.trials}  {self.rate:5.0f} steps/s  replay "
-            f"{self.steps} steps, {self.caches} caches  updates {self.updates}  loss {loss}  mean "
-            f"return {self.mean:.1f} of {self.options.goal:g}"
-        )
+        return [
+            ("seconds", f"{self.seconds:.0f}"),
+            ("trials", f"{self.trials}"),
+            ("steps", f"{self.steps}, {self.rate:.0f} a second"),
+            ("replay", f"{self.stored} entries, {self.caches} caches sent"),
+            ("updates", f"{self.updates}"),
+            ("loss", loss),
+            ("mean return", f"{self.mean:.1f} of {self.options.goal:g}"),
+        ]
+
+    def line(self) -> str:
+        """Return the same in one line."""
+        return "  ".join(f"{name} {text}" for name, text in self.rows())
 
 
 class Display:
@@ -100,42 +133,56 @@ class Display:
         """Begin to show."""
         self._progress = progress
         self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
-        self._live: Any = None
+        self._live: Live | None = None
         self._due = 0.0
 
     def __enter__(self) -> Self:
         """Take the terminal, if there is one."""
         if sys.stdout.isatty():
-            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.live import Live
 
-            self._live = Progress(BarColumn(30), TextColumn("{task.description}"))
-            self._task = self._live.add_task("starting", total=self._progress.options.goal)
+            self._live = Live(transient=True, auto_refresh=False)
             self._live.start()
         return self
 
     def show(self) -> None:
         """Show the present figures."""
-        now = time.monotonic()
         if self._live is not None:
-            mean = min(self._progress.mean, self._progress.options.goal)
-            self._live.update(self._task, description=self._progress.line(), completed=mean)
-        if now < self._due:
+            self._live.update(_drawn(self._progress), refresh=True)
+        if time.monotonic() < self._due:
             return
-        self._due = now + 1.0
-        self._metrics.write(json.dumps(self._progress.figures()) + "\n")
-        self._metrics.flush()
+        self._due = time.monotonic() + _EVERY
+        self._write()
         if self._live is None:
             print(self._progress.line(), flush=True)
 
     def __exit__(self, *_exc: object) -> None:
-        """Give the terminal back."""
+        """Give the terminal back, and write the last metrics."""
         if self._live is not None:
             self._live.stop()
-        self._metrics.close()
+        with self._metrics:
+            self._write()
+
+    def _write(self) -> None:
+        self._metrics.write(json.dumps(self._progress.figures()) + "\n")
+        self._metrics.flush()
+
+
+def _drawn(progress: Progress) -> RenderableType:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for row in progress.rows():
+        table.add_row(*row)
+    return Group(table, ProgressBar(total=1.0, completed=progress.share, width=40))
 
 
 def draw_curve(progress: Progress, path: Path) -> None:
     """Draw the learning curve."""
+    # It warns when it makes its cache of fonts, the first time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

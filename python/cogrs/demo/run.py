@@ -3,50 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
-import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.demo.options import Options, Role
-from cogrs.demo.process import Process
+from cogrs.demo.process import Process, RefusedError, ended
 from cogrs.demo.progress import Display, Progress, draw_curve
-from cogrs.orchestrator import Config, serve_orchestrator
+from cogrs.orchestrator import Config, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import threading
     from pathlib import Path
 
+_GRACE = 1.0
+"""Seconds for the trials that still run to end well."""
 
-class RefusedError(Exception):
-    """The demo cannot run so; the text says why, in one line."""
 
-
-def run(options: Options) -> tuple[Progress, Path]:
-    """Run until the goal, or the time, is reached.
+def run(options: Options, interrupted: threading.Event) -> tuple[Progress, Path]:
+    """Run until the goal, or the time, is reached, or somebody interrupts.
 
     Returns:
         What came of it, and the folder with curve and metrics.
 
     Raises:
-        RefusedError: The environment does not suit.
-        ProcessFailedError: A process ended by itself.
+        RefusedError: It cannot start so.
+        FailedError: A process ended by itself.
     """
     role = describe(options)
-    folder = options.out / time.strftime("%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
-    figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    with ExitStack() as stack:
-        processes, params = stack.enter_context(processes_of(role, figures))
-        config = Config(params=params)
-        orchestrator = stack.enter_context(serve_orchestrator(config, port=0))
-        progress = Progress(options)
-        display = stack.enter_context(Display(progress, folder))
-        stack.enter_context(playing(f"127.0.0.1:{orchestrator.port}", options.trials))
-        follow(progress, display, figures, processes)
+    folder = make_folder(options.out)
+    progress = Progress(options)
+    print(f"starting {options.env}: an environment, an actor and a learner process", flush=True)
+    with Display(progress, folder) as display:
+        asyncio.run(learn(role, display, progress, interrupted))
     draw_curve(progress, folder / "curve.png")
     return progress, folder
 
@@ -61,16 +55,19 @@ def describe(options: Options) -> Role:
 
     try:
         env = gymnasium.make(options.env)
-    except gymnasium.error.Error as error:
-        raise RefusedError(f"--env: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # whatever the environment's own code raises
+        reason = str(error) or type(error).__name__
+        raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
     states, actions = env.observation_space, env.action_space
     env.close()
     if not isinstance(states, gymnasium.spaces.Box) or len(states.shape) != 1:
         raise RefusedError(
-            f"--env: expected observations in a flat Box, {options.env} has {states}"
+            f"--env: expected observations in a flat Box, {options.env} has {_one_line(states)}"
         )
     if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
-        raise RefusedError(f"--env: expected actions 0, 1, ..., {options.env} has {actions}")
+        raise RefusedError(
+            f"--env: expected discrete actions 0, 1, ..., {options.env} has {_one_line(actions)}"
+        )
     return Role(
         env=options.env,
         seed=options.seed,
@@ -80,65 +77,79 @@ def describe(options: Options) -> Role:
     )
 
 
-@contextmanager
-def processes_of(
-    role: Role, figures: queue.SimpleQueue[dict[str, Any]]
-) -> Iterator[tuple[list[Process], TrialParams]]:
-    """Start learner, environments and actors, and end them."""
+def make_folder(out: Path) -> Path:
+    """Make a folder of its own for a run, named by the time.
+
+    Raises:
+        RefusedError: It cannot be made.
+    """
+    name = time.strftime("%Y%m%d-%H%M%S")
+    for number in count(1):
+        folder = out / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError as error:
+            if not folder.is_dir():
+                raise RefusedError(f"--out: cannot write to {out}: {error.strerror}") from None
+        except OSError as error:
+            raise RefusedError(f"--out: cannot write to {out}: {error.strerror}") from None
+    raise AssertionError("there is always another number")
+
+
+async def learn(
+    role: Role, display: Display, progress: Progress, interrupted: threading.Event
+) -> None:
+    """Start everything, follow it, and end it."""
     processes: list[Process] = []
+    figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def start(name: str, role: Role) -> Process:
         processes.append(Process(name, role, figures))
         return processes[-1]
 
-    try:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(ended(processes))
         learner, environment = start("learner", role), start("environment", role)
-        endpoints = tuple(learner.wait_ready())
-        actor = start("actor", Role(**{**vars(role), "endpoints": endpoints}))
+        endpoints = await learner.ready(interrupted)
+        if interrupted.is_set():
+            return
+        actor = start("actor", Role(**{**vars(role), "endpoints": tuple(endpoints)}))
+        acts, plays = await actor.ready(interrupted), await environment.ready(interrupted)
+        if interrupted.is_set():
+            return
         params = TrialParams(
-            environment=EnvironmentParams(endpoint=environment.wait_ready()),
-            actors=[ActorParams(name="player", actor_class="player", endpoint=actor.wait_ready())],
+            environment=EnvironmentParams(endpoint=plays),
+            actors=[ActorParams(name="player", actor_class="player", endpoint=acts)],
         )
-        yield processes, params
-    finally:
-        for process in processes:
-            process.tell_end()
-        for process in processes:
-            process.end()
+        orchestrator = await serve(Config(params=params), port=0)
+        stack.push_async_callback(orchestrator.stop, _GRACE)
+        playing = asyncio.create_task(
+            keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
+        )
+        stack.push_async_callback(cancelled, playing)
+        # Trials that are cut short in their first moment are not worth a warning.
+        stack.callback(logging.getLogger("cogrs").setLevel, logging.ERROR)
+        progress.started = time.monotonic()
+        while not (progress.reached or interrupted.is_set() or progress.late):
+            follow(progress, figures)
+            display.show()
+            for process in processes:
+                process.check()
+            if playing.done():
+                playing.result()
+            await asyncio.sleep(0.05)
+        progress.ended = time.monotonic()
 
 
-@contextmanager
-def playing(endpoint: str, trials: int) -> Iterator[None]:
-    """Keep so many trials running, on a thread."""
-    loop = asyncio.new_event_loop()
-    done = threading.Event()
-
-    def main() -> None:
-        asyncio.set_event_loop(loop)
-        task = loop.create_task(keep_playing(endpoint, trials))
-        tasks.append(task)
-        started.set()
-        try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            done.set()
-        finally:
-            loop.close()
-
-    tasks: list[asyncio.Task[None]] = []
-    started = threading.Event()
-    thread = threading.Thread(target=main, name="cogrs-playing", daemon=True)
-    thread.start()
-    started.wait()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(tasks[0].cancel)
-        thread.join()
+def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Take in the figures that have come, but none after the goal."""
+    while not (progress.reached or figures.empty()):
+        progress.take(figures.get())
 
 
 async def keep_playing(endpoint: str, trials: int) -> None:
-    """Start a trial whenever one has ended."""
+    """Keep so many trials running: start one whenever one has ended."""
     running: set[str] = set()
     async with sdk.TrialController(endpoint, user_id="demo") as controller:
         for _ in range(trials):
@@ -149,18 +160,11 @@ async def keep_playing(endpoint: str, trials: int) -> None:
                 running.add((await controller.start_trial()).id)
 
 
-def follow(
-    progress: Progress,
-    display: Display,
-    figures: queue.SimpleQueue[dict[str, Any]],
-    processes: list[Process],
-) -> None:
-    """Take in figures until the goal, or the time, is reached."""
-    progress.started = time.monotonic()
-    while not progress.reached and progress.seconds < progress.options.max_seconds:
-        try:
-            progress.take(figures.get(timeout=0.2))
-        except queue.Empty:
-            for process in processes:
-                process.check()
-        display.show()
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait for that."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())
