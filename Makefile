@@ -47,8 +47,8 @@ setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## make .venv and compile the 
 
 # -- the two commands of the README ------------------------------------------------------------------
 
-demo: setup ## learn CartPole from prioritized replay, with a learning curve at the end
-	$(BIN)/python examples/replay_local.py $(ARGS)
+demo: setup ## learn CartPole from trials, end to end, with a learning curve at the end
+	$(BIN)/cogrs demo $(ARGS)
 
 test: test-rust test-python ## all tests
 

@@ -13,13 +13,14 @@ PACKAGE = Path(cogrs.__path__[0])
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
-    "": {"_core", "collector", "orchestrator", "replay"},
+    "": {"_core", "collector", "demo", "orchestrator", "replay"},
     "api": set(),
     "collector": {"_core"},
     "orchestrator": {"api"},
     "replay": {"_core", "api"},
     "sdk": {"_core", "api"},
     "workers": {"collector", "replay", "sdk"},
+    "demo": {"api", "orchestrator", "replay", "sdk", "workers"},
 }
 
 

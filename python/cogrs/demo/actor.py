@@ -1,0 +1,93 @@
+"""The process that acts: one policy for all trials, and their steps into replay."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs import ReplayMemoryClient, sdk
+from cogrs.demo.child import Child, main
+from cogrs.demo.net import action_values, draw_parameters
+from cogrs.workers import PARAMETERS, ActorWorker, Decision, unpack_arrays
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cogrs.demo.options import Role
+
+_MAX_STEP = 50_000
+_FIRST, _LAST, _STEPS = 1.0, 0.02, 4_000
+"""The share of random actions, and the steps in which it falls from the first to the last."""
+
+
+class Policy:
+    """Takes the best action, and a random one now and then."""
+
+    def __init__(self, parameters: dict[str, Any], num_action: int, seed: int) -> None:
+        """Begin with these parameters, and at random."""
+        self.parameters = parameters
+        self.steps = 0
+        self._num_action = num_action
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, states: npt.NDArray[np.float32]) -> Decision:
+        """Decide for each of some states."""
+        self.steps += len(states)
+        epsilon = max(_LAST, _FIRST + (_LAST - _FIRST) * self.steps / _STEPS)
+        values = action_values(self.parameters, states)
+        best = values.argmax(axis=1)
+        random = self._rng.integers(self._num_action, size=len(states))
+        action = np.where(self._rng.random(len(states)) < epsilon, random, best)
+        prob = epsilon / self._num_action + (1 - epsilon) * (action == best)
+        return Decision(action, prob, values.max(axis=1))
+
+    def follow(self, client: ReplayMemoryClient, ended: threading.Event) -> None:
+        """Take over what the learner publishes."""
+        while not ended.is_set():
+            try:
+                message = client.sub_bytes(PARAMETERS, timeout=0.2, last=True)
+            except TimeoutError:
+                continue
+            self.parameters = unpack_arrays(message)
+
+
+def run(child: Child, role: Role) -> None:
+    """Act until the parent ends."""
+    parameters = draw_parameters(role.state_size, role.num_action, role.seed)
+    policy = Policy(parameters, role.num_action, role.seed)
+    publish, request, push = role.endpoints
+    with ReplayMemoryClient(
+        publish, request, push, max_step=_MAX_STEP, seed=role.seed, timeout=10
+    ) as client:
+        asyncio.run(serve(child, role, client, policy))
+
+
+async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Policy) -> None:
+    """Serve agents."""
+
+    def tell(steps: int, total: float) -> None:
+        child.say(episode=steps, total_reward=total, stored=len(client.rem))
+
+    worker = ActorWorker(
+        client, policy, batch_size=role.trials, samples_per_step=16, on_episode=tell
+    )
+    with worker:
+        async with await sdk.serve(agents={"dqn": worker.agent}) as endpoint:
+            child.say(ready=endpoint.address)
+            ended = threading.Event()
+            following = asyncio.to_thread(policy.follow, client, ended)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(following)
+                try:
+                    while not child.ended.is_set():
+                        worker.check()
+                        await asyncio.sleep(0.05)
+                finally:
+                    ended.set()
+
+
+if __name__ == "__main__":
+    main(run)

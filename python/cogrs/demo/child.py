@@ -1,0 +1,65 @@
+"""The child's side of a process of the demo: told by its arguments, heard by lines of JSON.
+
+It ends when its standard input does, and so with its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from cogrs.demo.options import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GRACE = 1.5
+"""Seconds for a process to end by itself: its parent's are a little more."""
+
+
+class Child:
+    """This process, as its parent knows it."""
+
+    def __init__(self) -> None:
+        """Watch for the end."""
+        self.ended = threading.Event()
+        # What libraries print is not for the parent.
+        self._parent = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        # The terminal's Ctrl-C is the parent's affair.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: self.ended.set())
+        threading.Thread(target=self._watch, name="cogrs-watch", daemon=True).start()
+
+    def say(self, **figures: Any) -> None:
+        """Tell the parent something."""
+        line = json.dumps(figures) + "\n"
+        try:
+            # One write, so that lines of several threads do not mix.
+            os.write(self._parent, line.encode())
+        except BrokenPipeError:  # the parent is gone
+            self.ended.set()
+
+    def _watch(self) -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            pass
+        self.ended.set()
+        time.sleep(_GRACE)
+        os._exit(1)
+
+
+def main(run: Callable[[Child, Role], None]) -> None:
+    """Run a role of the demo in this process."""
+    child = Child()
+    try:
+        run(child, Role.from_json(sys.argv[1]))
+    except Exception as error:
+        if child.ended.is_set():
+            return  # what the others no longer do is no failure by then
+        child.say(failed=" ".join(f"{type(error).__name__}: {error}".split()))
+        raise

@@ -1,0 +1,99 @@
+"""A small network of action values, and double Q-learning of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from cogrs.replay import Batch
+
+GAMMA = 0.99
+HIDDEN = (64, 64)
+_RATE = 1e-3
+_TARGET_RATE = 0.01
+"""The target net follows smoothly (Lillicrap et al. 2016, section 3)."""
+_MONTE_CARLO = 0.1
+"""A little of the return that was really seen keeps bootstrapped values from drifting: mixed Monte
+Carlo update (Bellemare et al. 2016; Ostrovski et al. 2017)."""
+
+Arrays = dict[str, Any]
+
+
+def draw_parameters(state_size: int, num_action: int, seed: int) -> Arrays:
+    """Draw parameters, scaled for ReLU (He et al. 2015, section 2.2)."""
+    draw = np.random.default_rng(seed).normal
+    parameters: Arrays = {}
+    for layer, (m, n) in enumerate(pairwise((state_size, *HIDDEN, num_action))):
+        parameters[f"weight{layer}"] = draw(0, (2 / m) ** 0.5, (m, n)).astype(np.float32)
+        parameters[f"bias{layer}"] = np.zeros(n, np.float32)
+    return parameters
+
+
+def action_values(parameters: Arrays, states: Any, maximum: Callable[..., Any] = np.maximum) -> Any:
+    """Return the value of each action, (k, num_action), by NumPy, or by whatever states are of."""
+    for layer in range(len(HIDDEN)):
+        states = maximum(states @ parameters[f"weight{layer}"] + parameters[f"bias{layer}"], 0)
+    return states @ parameters[f"weight{len(HIDDEN)}"] + parameters[f"bias{len(HIDDEN)}"]
+
+
+class Learner:
+    """Double Q-learning (van Hasselt et al. 2016) from prioritized batches."""
+
+    def __init__(self, parameters: Arrays) -> None:
+        """Begin with these parameters."""
+        import jax
+        import optax
+
+        self._optimizer = optax.adam(_RATE)
+        self._nets = (parameters, parameters, self._optimizer.init(parameters))
+        self._step = jax.jit(self._make_step())
+
+    @property
+    def parameters(self) -> Arrays:
+        """The present parameters."""
+        return self._nets[0]
+
+    def update(self, batch: Batch, weights: npt.NDArray[np.float32]) -> float:
+        """Learn from a batch whose rows weigh so much; return the loss."""
+        prev, following = batch.prev, batch.next
+        self._nets, loss = self._step(
+            self._nets,
+            (prev.state[:, 0], prev.action, prev.reward, prev.qvest),
+            (following.state[:, 0], following.info["terminated"]),
+            weights,
+        )
+        return float(loss)
+
+    def _make_step(self) -> Callable[..., Any]:
+        import jax
+        import jax.numpy as jnp
+        import optax
+
+        def step(nets: Any, prev: Any, following: Any, weights: Any) -> Any:
+            parameters, target, moments = nets
+            state, action, reward, seen = prev
+            next_state, terminated = following
+            rows = jnp.arange(len(reward))
+            best = action_values(parameters, next_state, jnp.maximum).argmax(axis=1)
+            future = action_values(target, next_state, jnp.maximum)[rows, best]
+            goal = reward + GAMMA * jnp.where(terminated, 0.0, future)
+            goal = (1 - _MONTE_CARLO) * goal + _MONTE_CARLO * seen
+
+            def loss_of(parameters: Any) -> Any:
+                errors = goal - action_values(parameters, state, jnp.maximum)[rows, action]
+                return jnp.mean(weights * optax.losses.huber_loss(errors))
+
+            loss, slope = jax.value_and_grad(loss_of)(parameters)
+            change, moments = self._optimizer.update(slope, moments)
+            parameters = optax.apply_updates(parameters, change)
+            target = optax.incremental_update(parameters, target, _TARGET_RATE)
+            return (parameters, target, moments), loss
+
+        return step

@@ -1,0 +1,61 @@
+"""What `cogrs demo` is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of a run; the fields are those of the command line.
+
+    Attributes:
+        env: Id of a Gymnasium environment with a flat Box of observations and discrete actions.
+        trials: Trials that run at the same time.
+        seed: Seed of everything that is drawn.
+        out: Folder for the learning curve and the metrics.
+        max_seconds: The run ends after so many seconds of learning.
+        goal: Mean return over the last `window` trials that ends the run.
+        window: Trials in that mean.
+    """
+
+    env: str = "CartPole-v1"
+    trials: int = 16
+    seed: int = 0
+    out: Path = Path("runs")
+    max_seconds: float = 300.0
+    goal: float = 195.0
+    window: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What a child process is told.
+
+    Attributes:
+        env: Id of the environment.
+        seed: Seed of this process.
+        state_size: Numbers in an observation.
+        num_action: Actions.
+        trials: Trials that run at the same time.
+        endpoints: The learner's, for the actor: publish, request, push.
+    """
+
+    env: str
+    seed: int
+    state_size: int
+    num_action: int
+    trials: int
+    endpoints: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return it as an argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Role:
+        """Read it."""
+        fields = json.loads(text)
+        return cls(**{**fields, "endpoints": tuple(fields["endpoints"])})

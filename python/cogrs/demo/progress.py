@@ -1,0 +1,197 @@
+"""What the demo knows of its run, and how that is shown."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from cogrs.demo.options import Options
+
+_EVERY = 1.0
+"""Seconds between two lines."""
+
+
+@dataclass
+class Progress:
+    """Figures of a run."""
+
+    options: Options
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    trials: int = 0
+    steps: int = 0
+    stored: int = 0
+    updates: int = 0
+    caches: int = 0
+    loss: float | None = None
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Steps, and the mean return at that time, for each trial."""
+    returns: deque[float] = field(init=False)
+    _rate: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
+
+    def __post_init__(self) -> None:
+        """Begin with no returns."""
+        self.returns = deque(maxlen=self.options.window)
+
+    def take(self, said: dict[str, Any]) -> None:
+        """Take in what a process said."""
+        if "episode" in said:
+            self.trials += 1
+            self.steps += said["episode"]
+            self.stored = said["stored"]
+            self.returns.append(said["total_reward"])
+            self.curve.append((self.steps, self.mean))
+            self._rate.append((time.monotonic(), self.steps))
+        else:
+            self.updates, self.caches = said["updates"], said["caches"]
+            self.loss = self.loss if said["loss"] is None else said["loss"]
+
+    @property
+    def mean(self) -> float:
+        """Mean return of the last trials; 0 before the first."""
+        return sum(self.returns) / len(self.returns) if self.returns else 0.0
+
+    @property
+    def reached(self) -> bool:
+        """Whether enough trials have the mean that is the goal."""
+        return len(self.returns) == self.options.window and self.mean >= self.options.goal
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds >= self.options.max_seconds
+
+    @property
+    def share(self) -> float:
+        """How far it is from the first mean, which may be negative, to the goal: 0 to 1."""
+        if not self.curve:
+            return 0.0
+        first = self.curve[0][1]
+        way = self.options.goal - first
+        return 1.0 if way <= 0 else min(max((self.mean - first) / way, 0.0), 1.0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, until the end."""
+        return (self.ended or time.monotonic()) - self.started
+
+    @property
+    def rate(self) -> float:
+        """Steps a second of late."""
+        if len(self._rate) < 2:
+            return 0.0
+        (first, before), (last, now) = self._rate[0], self._rate[-1]
+        return (now - before) / max(last - first, 1e-9)
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures of now."""
+        return {
+            "seconds": round(self.seconds, 2),
+            "trials": self.trials,
+            "steps": self.steps,
+            "steps_per_second": round(self.rate),
+            "replay_size": self.stored,
+            "caches": self.caches,
+            "updates": self.updates,
+            "loss": self.loss,
+            "mean_return": round(self.mean, 3),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what a person wants to know, and what it is called."""
+        loss = "-" if self.loss is None else f"{self.loss:.3f}"
+        return [
+            ("seconds", f"{self.seconds:.0f}"),
+            ("trials", f"{self.trials}"),
+            ("steps", f"{self.steps}, {self.rate:.0f} a second"),
+            ("replay", f"{self.stored} entries, {self.caches} caches sent"),
+            ("updates", f"{self.updates}"),
+            ("loss", loss),
+            ("mean return", f"{self.mean:.1f} of {self.options.goal:g}"),
+        ]
+
+    def line(self) -> str:
+        """Return the same in one line."""
+        return "  ".join(f"{name} {text}" for name, text in self.rows())
+
+
+class Display:
+    """Shows progress: live on a terminal, else as a line now and then; and keeps the metrics."""
+
+    def __init__(self, progress: Progress, folder: Path) -> None:
+        """Begin to show."""
+        self._progress = progress
+        self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
+        self._live: Live | None = None
+        self._due = 0.0
+
+    def __enter__(self) -> Self:
+        """Take the terminal, if there is one."""
+        if sys.stdout.isatty():
+            from rich.live import Live
+
+            self._live = Live(transient=True, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def show(self) -> None:
+        """Show the present figures."""
+        if self._live is not None:
+            self._live.update(_drawn(self._progress), refresh=True)
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _EVERY
+        self._write()
+        if self._live is None:
+            print(self._progress.line(), flush=True)
+
+    def __exit__(self, *_exc: object) -> None:
+        """Give the terminal back, and write the last metrics."""
+        if self._live is not None:
+            self._live.stop()
+        with self._metrics:
+            self._write()
+
+    def _write(self) -> None:
+        self._metrics.write(json.dumps(self._progress.figures()) + "\n")
+        self._metrics.flush()
+
+
+def _drawn(progress: Progress) -> RenderableType:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for row in progress.rows():
+        table.add_row(*row)
+    return Group(table, ProgressBar(total=1.0, completed=progress.share, width=40))
+
+
+def draw_curve(progress: Progress, path: Path) -> None:
+    """Draw the learning curve."""
+    # It warns when it makes its cache of fonts, the first time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    if progress.curve:
+        axes.plot(*zip(*progress.curve, strict=True))
+    axes.axhline(progress.options.goal, linestyle="--", color="grey", label="goal")
+    axes.set_xlabel("steps")
+    axes.set_ylabel(f"mean return of the last {progress.options.window} trials")
+    axes.set_title(f"{progress.options.env}, seed {progress.options.seed}")
+    axes.legend()
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,170 @@
+"""A run of the demo: its processes, its trials, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import time
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from cogrs import sdk
+from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
+from cogrs.demo.options import Options, Role
+from cogrs.demo.process import Process, RefusedError, ended
+from cogrs.demo.progress import Display, Progress, draw_curve
+from cogrs.orchestrator import Config, serve
+
+if TYPE_CHECKING:
+    import threading
+    from pathlib import Path
+
+_GRACE = 1.0
+"""Seconds for the trials that still run to end well."""
+
+
+def run(options: Options, interrupted: threading.Event) -> tuple[Progress, Path]:
+    """Run until the goal, or the time, is reached, or somebody interrupts.
+
+    Returns:
+        What came of it, and the folder with curve and metrics.
+
+    Raises:
+        RefusedError: It cannot start so.
+        FailedError: A process ended by itself.
+    """
+    role = describe(options)
+    folder = make_folder(options.out)
+    progress = Progress(options)
+    print(f"starting {options.env}: an environment, an actor and a learner process", flush=True)
+    with Display(progress, folder) as display:
+        asyncio.run(learn(role, display, progress, interrupted))
+    draw_curve(progress, folder / "curve.png")
+    return progress, folder
+
+
+def describe(options: Options) -> Role:
+    """Look at the environment.
+
+    Raises:
+        RefusedError: There is none of that id, or it does not suit.
+    """
+    import gymnasium
+
+    try:
+        env = gymnasium.make(options.env)
+    except Exception as error:  # whatever the environment's own code raises
+        reason = str(error) or type(error).__name__
+        raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
+    states, actions = env.observation_space, env.action_space
+    env.close()
+    if not isinstance(states, gymnasium.spaces.Box) or len(states.shape) != 1:
+        raise RefusedError(
+            f"--env: expected observations in a flat Box, {options.env} has {_one_line(states)}"
+        )
+    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
+        raise RefusedError(
+            f"--env: expected discrete actions 0, 1, ..., {options.env} has {_one_line(actions)}"
+        )
+    return Role(
+        env=options.env,
+        seed=options.seed,
+        state_size=states.shape[0],
+        num_action=int(actions.n),
+        trials=options.trials,
+    )
+
+
+def make_folder(out: Path) -> Path:
+    """Make a folder of its own for a run, named by the time.
+
+    Raises:
+        RefusedError: It cannot be made.
+    """
+    name = time.strftime("%Y%m%d-%H%M%S")
+    for number in count(1):
+        folder = out / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError as error:
+            if not folder.is_dir():
+                raise RefusedError(f"--out: cannot write to {out}: {error.strerror}") from None
+        except OSError as error:
+            raise RefusedError(f"--out: cannot write to {out}: {error.strerror}") from None
+    raise AssertionError("there is always another number")
+
+
+async def learn(
+    role: Role, display: Display, progress: Progress, interrupted: threading.Event
+) -> None:
+    """Start everything, follow it, and end it."""
+    processes: list[Process] = []
+    figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def start(name: str, role: Role) -> Process:
+        processes.append(Process(name, role, figures))
+        return processes[-1]
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(ended(processes))
+        learner, environment = start("learner", role), start("environment", role)
+        endpoints = await learner.ready(interrupted)
+        if interrupted.is_set():
+            return
+        actor = start("actor", Role(**{**vars(role), "endpoints": tuple(endpoints)}))
+        acts, plays = await actor.ready(interrupted), await environment.ready(interrupted)
+        if interrupted.is_set():
+            return
+        params = TrialParams(
+            environment=EnvironmentParams(endpoint=plays),
+            actors=[ActorParams(name="player", actor_class="player", endpoint=acts)],
+        )
+        orchestrator = await serve(Config(params=params), port=0)
+        stack.push_async_callback(orchestrator.stop, _GRACE)
+        playing = asyncio.create_task(
+            keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
+        )
+        stack.push_async_callback(cancelled, playing)
+        # Trials that are cut short in their first moment are not worth a warning.
+        stack.callback(logging.getLogger("cogrs").setLevel, logging.ERROR)
+        progress.started = time.monotonic()
+        while not (progress.reached or interrupted.is_set() or progress.late):
+            follow(progress, figures)
+            display.show()
+            for process in processes:
+                process.check()
+            if playing.done():
+                playing.result()
+            await asyncio.sleep(0.05)
+        progress.ended = time.monotonic()
+
+
+def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Take in the figures that have come, but none after the goal."""
+    while not (progress.reached or figures.empty()):
+        progress.take(figures.get())
+
+
+async def keep_playing(endpoint: str, trials: int) -> None:
+    """Keep so many trials running: start one whenever one has ended."""
+    running: set[str] = set()
+    async with sdk.TrialController(endpoint, user_id="demo") as controller:
+        for _ in range(trials):
+            running.add((await controller.start_trial()).id)
+        async for trial_id, _ in controller.watch_trials([sdk.TrialState.ENDED]):
+            if trial_id in running:
+                running.remove(trial_id)
+                running.add((await controller.start_trial()).id)
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait for that."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())

@@ -1,0 +1,20 @@
+"""What joins the systems: trials, batched policies, replay, learning."""
+
+from cogrs.workers.actor import ActorWorker, Decision
+from cogrs.workers.learner import PARAMETERS, LearnerWorker
+from cogrs.workers.parameters import pack_arrays, unpack_arrays
+from cogrs.workers.player import Player
+from cogrs.workers.step import STEP_INFO, step_info, trial_number
+
+__all__ = [
+    "PARAMETERS",
+    "STEP_INFO",
+    "ActorWorker",
+    "Decision",
+    "LearnerWorker",
+    "Player",
+    "pack_arrays",
+    "step_info",
+    "trial_number",
+    "unpack_arrays",
+]

@@ -1,0 +1,219 @@
+"""`ActorWorker`: one policy for all actors of all trials, and everything they did into replay."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from cogrs.collector import Group
+from cogrs.replay.convert import convert
+from cogrs.workers.player import Player
+from cogrs.workers.step import STEP_INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from cogrs.replay import ReplayMemory, ReplayMemoryClient
+
+_logger = logging.getLogger("cogrs.workers")
+
+
+class Decision(NamedTuple):
+    """What a policy says of k states.
+
+    Fields:
+        action: What to do, the action template's dtype, (k, *action).
+        prob: Probability with which it was chosen, float32 (k,).
+        value: Value of the state, float32 (k,).
+    """
+
+    action: npt.ArrayLike
+    prob: npt.ArrayLike
+    value: npt.ArrayLike
+
+
+class ActorWorker:
+    """Serves agents that answer all their observations by one call of a policy.
+
+    ::
+
+        with cogrs.workers.ActorWorker(client, policy) as worker:
+            async with await cogrs.sdk.serve(agents={"policy": worker.agent}) as endpoint:
+                ...
+
+    Each actor of each trial writes an episode of its own into the client's memory; what was closed
+    is pushed to the server. The memory's `info` is `STEP_INFO`, so that a stored step tells its
+    trial, actor and tick.
+
+    A policy that raises fails the trials whose states it was given, and no others.
+    """
+
+    def __init__(
+        self,
+        client: ReplayMemoryClient,
+        policy: Callable[[npt.NDArray[Any]], Decision],
+        *,
+        batch_size: int = 64,
+        timeout_ms: float = 1.0,
+        samples_per_step: float = 4.0,
+        on_episode: Callable[[int, float], None] | None = None,
+    ) -> None:
+        """Start the policy's thread, and the one that pushes.
+
+        Args:
+            client: Its memory, made by `sync_sizes`, gets the episodes.
+            policy: Called on a thread of its own with k states, (k, *state).
+            batch_size: States at most that the policy sees at once.
+            timeout_ms: Milliseconds that the first of them waits at most.
+            samples_per_step: Samples pushed for each step stored.
+            on_episode: Called with steps and sum of rewards of each closed episode.
+
+        Raises:
+            ValueError: The memory's templates do not suit, or a number is out of range.
+        """
+        if not 0 < timeout_ms < float("inf"):
+            raise ValueError(f"timeout_ms: expected milliseconds > 0, got {timeout_ms}")
+        if not 0 <= samples_per_step < float("inf"):
+            raise ValueError(f"samples_per_step: expected a number >= 0, got {samples_per_step}")
+        self._client = client
+        self._memory = client.rem
+        self._policy = policy
+        self._samples_per_step = samples_per_step
+        self._on_episode = on_episode
+        self._group = _group(self._memory, batch_size, timeout_ms)
+        self._failure: Exception | None = None
+        self._changed = threading.Condition()
+        self._unpushed = 0
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=target, name=f"cogrs-{target.__name__.strip('_')}", daemon=True)
+            for target in (self._answer, self._push)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def memory(self) -> ReplayMemory:
+        """The client's memory."""
+        return self._memory
+
+    def agent(self) -> Player:
+        """Return an agent for one actor of one trial: what `cogrs.sdk.serve` wants."""
+        return Player(self)
+
+    async def decide(self, state: Any) -> Mapping[str, Any]:
+        """Return the policy's `action`, `prob` and `value` for one state.
+
+        Raises:
+            ValueError, TypeError: The state is not of the memory's shape, or dtype.
+            RuntimeError: The policy failed, or the worker is closed.
+        """
+        decision = await self._group.ask_async({"state": state})
+        if not decision["decided"]:
+            raise RuntimeError("the policy failed") from self._failure
+        return decision
+
+    def closed(self, steps: int, total_reward: float) -> None:
+        """Take note of a closed episode."""
+        with self._changed:
+            self._unpushed += steps
+            self._changed.notify()
+        if self._on_episode is not None:
+            self._on_episode(steps, total_reward)
+
+    def check(self) -> None:
+        """Tell whether the policy is well.
+
+        Raises:
+            RuntimeError: It has failed, once at least; its last exception is the cause.
+        """
+        if self._failure is not None:
+            raise RuntimeError("the policy failed") from self._failure
+
+    def close(self) -> None:
+        """Stop the policy, and push what is left. Again: nothing."""
+        self._group.close()
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        for thread in self._threads:
+            thread.join()
+
+    def _answer(self) -> None:
+        while not self._closing:
+            try:
+                self._group.run(self._call_policy)
+            except RuntimeError:  # the group is closed: the policy's own are caught below
+                return
+
+    def _call_policy(
+        self, inputs: Mapping[str, npt.NDArray[Any]], replies: Mapping[str, npt.NDArray[Any]]
+    ) -> None:
+        try:
+            decision = self._policy(inputs["state"])
+            for name, given in zip(Decision._fields, decision, strict=True):
+                reply = replies[name]
+                reply[...] = convert(name, given, reply.dtype, reply.shape)
+        except Exception as error:
+            _logger.exception("the policy failed, and the trials that waited for it")
+            self._failure = error
+        else:
+            replies["decided"][...] = True
+
+    def _push(self) -> None:
+        owed = 0.0
+        while steps := self._next_unpushed():
+            owed += steps * self._samples_per_step
+            try:
+                self._client.update_counter()
+                while owed >= self._memory.cache_size and self._client.push_cache() == 0:
+                    owed -= self._memory.cache_size
+            except (TimeoutError, RuntimeError, ValueError) as error:
+                # What is owed by then is old; later episodes are pushed when the server is back.
+                _logger.warning("nothing is pushed: %s", error)
+                owed = 0.0
+
+    def _next_unpushed(self) -> int:
+        """Wait for closed episodes; return their steps, 0 when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._unpushed or self._closing)
+            steps, self._unpushed = self._unpushed, 0
+            return steps
+
+    def __enter__(self) -> Self:
+        """Return the worker."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _group(rem: ReplayMemory, batch_size: int, timeout_ms: float) -> Group:
+    """Return a group for the fields of a memory.
+
+    Raises:
+        ValueError: The memory is not one for actors.
+    """
+    if rem.info_buf.dtype != STEP_INFO or rem.info_buf.shape != ():
+        raise ValueError(f"info_buf: expected one STEP_INFO, got {_described(rem.info_buf)}")
+    for name, each in (("reward_buf", rem.reward_buf), ("value_buf", rem.value_buf)):
+        if np.shape(each) != ():
+            raise ValueError(f"{name}: expected one number, got {_described(each)}")
+    fields = {"action": rem.action_buf, "prob": rem.prob_buf, "value": rem.value_buf}
+    replies = {name: (each.dtype, each.shape) for name, each in fields.items()}
+    return Group(
+        {"state": (rem.state_buf.dtype, rem.state_buf.shape)},
+        {**replies, "decided": (np.dtype(bool), ())},
+        batch_size,
+        timeout_usec=max(1, round(timeout_ms * 1000)),
+    )
+
+
+def _described(array: npt.NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape}"

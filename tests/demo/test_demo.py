@@ -1,0 +1,178 @@
+"""The demo, end to end: what it says, what it leaves, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+import pytest
+
+from tests.demo.process import DEADLINE, MISSING, Demo, folder_of, metrics_of
+
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"no extra 'demo': {', '.join(MISSING)}"),
+    pytest.mark.timeout(3 * DEADLINE),
+]
+
+# Seconds after the first line, which comes before the first process; demos of a row run at once.
+MOMENTS = [(0.4, 1.8, 4.0), (0.0, 2.4, 3.2, 6.0), (0.8, 1.3, 9.0)]
+if os.environ.get("HYPOTHESIS_PROFILE") != "soak":
+    MOMENTS = MOMENTS[:1]
+ENDLESS = ("--goal", "1000", "--trials", "4")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start the demo; it is ended with the test at the latest."""
+    started = []
+
+    def start(*arguments, **options):
+        started.append(Demo("--out", str(tmp_path), *arguments, **options))
+        return started[-1]
+
+    yield start
+    for demo in started:
+        demo.kill()
+
+
+def test_goal_reached_by_two_at_once(start, tmp_path):
+    demos = [start("--goal", "12", "--trials", "8", "--seed", seed) for seed in "12"]
+    for demo in demos:
+        demo.line(r"trials \d")
+    sockets = set().union(*(demo.sockets() for demo in demos))
+    for demo in demos:
+        code, out, err = demo.finish()
+        assert (code, err) == (0, "")
+        assert "goal reached" in out
+        assert len(out.splitlines()) < 24
+        demo.assert_gone(sockets)
+    folders = list(tmp_path.iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        rows = metrics_of(folder)
+        seconds = [row["seconds"] for row in rows]
+        assert seconds == sorted(seconds)
+        last = rows[-1]
+        assert last["mean_return"] >= 12
+        # A step of CartPole is a reward of 1, and each trial stores its final state too.
+        assert last["trials"] >= 20
+        assert last["replay_size"] >= last["steps"] + last["trials"]
+        assert last["seconds"] > 0
+
+
+def test_out_of_time_with_and_without_a_terminal(start, tmp_path):
+    arguments = ("--goal", "1000", "--max-seconds", "1.5")
+    plain = start(*arguments)
+    ours, theirs = os.openpty()
+    live = start(*arguments, stdout=theirs, TERM="xterm", COLUMNS="80")
+    os.close(theirs)
+    drawn = b""
+    # Linux answers with an error, not with an end of file, when the other side is closed.
+    with contextlib.suppress(OSError):
+        while piece := os.read(ours, 4096):
+            drawn += piece
+    os.close(ours)
+    code, out, err = plain.finish()
+    assert (code, err) == (1, "")
+    assert "goal not reached" in out
+    code, _, err = live.finish()
+    assert (code, err) == (1, "")
+    assert b"\x1b[2K" in drawn, "no line was drawn over another"
+    assert b"goal not reached" in drawn
+    for folder in tmp_path.iterdir():
+        assert metrics_of(folder)[-1]["seconds"] >= 1.5
+
+
+def test_it_learns_until_ctrl_c(start, tmp_path):
+    demo = start(*ENDLESS)
+    demo.line(r"updates [1-9]")
+    sockets = demo.sockets()
+    # The orchestrator's, the environment's, the actor's, and the learner's three.
+    assert len(sockets) == 6
+    assert set(demo.children()) == {"actor", "environment", "learner"}
+    demo.ctrl_c()
+    code, out, err = demo.finish()
+    assert (code, err) == (130, "")
+    assert "goal not reached" in out
+    demo.assert_gone(sockets)
+    last = metrics_of(folder_of(tmp_path))[-1]
+    assert last["caches"] > 0
+    assert last["updates"] > 0
+    assert last["loss"] > 0
+
+
+@pytest.mark.parametrize("moments", MOMENTS, ids=str)
+def test_ctrl_c_leaves_nothing(start, moments):
+    demos = [start(*ENDLESS) for _ in moments]
+    for demo in demos:
+        demo.line("starting")
+    begin = time.monotonic()
+    sockets = []
+    for demo, moment in zip(demos, moments, strict=True):
+        time.sleep(max(0.0, begin + moment - time.monotonic()))
+        sockets.append(demo.sockets())
+        demo.ctrl_c()
+    for demo, had in zip(demos, sockets, strict=True):
+        code, _, err = demo.finish()
+        assert (code, err) == (130, "")
+        demo.assert_gone(had)
+
+
+def test_ctrl_c_again_and_again(start):
+    demo = start(*ENDLESS)
+    demo.line(r"trials \d")
+    sockets = demo.sockets()
+    while demo.process.poll() is None:
+        demo.ctrl_c()
+        time.sleep(0.02)
+    code, _, err = demo.finish()
+    assert code in (130, -signal.SIGINT)  # the interpreter's own end may meet one
+    assert "cogrs" not in err
+    demo.assert_gone(sockets)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_is_killed_takes_its_children_along(start, kind):
+    demos = {line: start(*ENDLESS) for line in ("starting", r"trials [1-9]")}
+    for line, demo in demos.items():
+        demo.line(line)
+        sockets = demo.sockets()
+        demo.process.send_signal(kind)
+        code, _, err = demo.finish()
+        assert code == -kind
+        assert "Traceback" not in err
+        demo.assert_gone(sockets)
+
+
+def test_a_child_that_dies_ends_all(start):
+    demos = {role: start(*ENDLESS) for role in ("learner", "environment", "actor")}
+    for role, demo in demos.items():
+        demo.line(r"trials [1-9]")
+        sockets = demo.sockets()
+        os.kill(demo.children()[role], signal.SIGKILL)
+        code, _, err = demo.finish()
+        assert code == 1
+        line = f"cogrs demo: the {role} process ended by itself: exit code -9"
+        assert err.splitlines()[-1] == line
+        demo.assert_gone(sockets)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        pytest.param(["--env", "Nowhere-v0"], "Nowhere", id="unknown"),
+        pytest.param(["--env", "Pendulum-v1"], "discrete actions", id="continuous actions"),
+        pytest.param(["--env", "FrozenLake-v1"], "flat Box", id="discrete observations"),
+        pytest.param(["--out", "/proc/version"], "--out", id="out is a file"),
+        pytest.param(["--out", "/proc/nowhere/runs"], "--out", id="out cannot be made"),
+    ],
+)
+def test_refused(start, arguments, reason):
+    demo = start(*arguments)
+    code, out, err = demo.finish()
+    assert (code, out) == (2, "")
+    assert err.startswith("cogrs demo: ")
+    assert reason in err
+    assert len(err.splitlines()) == 1

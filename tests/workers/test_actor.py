@@ -1,0 +1,414 @@
+"""What agents of an `ActorWorker` do in trials, and what of it is in replay, over real gRPC."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+
+import grpc.aio
+import numpy as np
+import pytest
+
+from cogrs import sdk
+from cogrs.api import agent_pb2 as agent
+from cogrs.api import common_pb2 as common
+from cogrs.api.agent_pb2_grpc import AgentEndpointStub
+from cogrs.workers import STEP_INFO, ActorWorker, Decision, trial_number
+from tests.orchestrator.net import on_loop
+from tests.replay import network
+from tests.workers import world
+from tests.workers.world import stage
+
+
+def assert_happened(episode, trial, actor, environment, steps, *, terminated):
+    """An episode is what an actor saw and did in its first steps."""
+    entries = episode.entries
+    states = np.array([[environment.number, actor, k] for k in range(steps + 1)], np.float32)
+    np.testing.assert_array_equal(entries.state, states)
+    info = [(trial_number(trial), actor, k, False) for k in range(steps)]
+    info.append((trial_number(trial), actor, steps, terminated))
+    assert entries.info.tolist() == info
+    done = states[:-1]
+    actions = [each[f"a{actor}"] for each in environment.actions[:steps]]
+    np.testing.assert_array_equal(entries.action[:-1], world.action_of(done))
+    np.testing.assert_array_equal(entries.action[:-1], actions)
+    np.testing.assert_array_equal(entries.reward[:-1], [world.reward_of(s) for s in done])
+    np.testing.assert_array_equal(entries.prob[:-1], world.prob_of(done))
+    np.testing.assert_array_equal(entries.value[:-1], world.value_of(done))
+    bootstrap = 0.0 if terminated else world.value_of(states)[-1]
+    assert (entries.reward[-1], entries.value[-1]) == (0.0, bootstrap)
+    assert episode.has_final_state
+    assert episode.truncated is not terminated
+    qvest = [bootstrap]
+    for reward in entries.reward[-2::-1]:
+        qvest.insert(0, reward + world.GAMMA * qvest[0])
+    np.testing.assert_allclose(entries.qvest, qvest, rtol=1e-6)
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+@pytest.mark.parametrize("actors", [1, 3])
+@on_loop
+async def test_what_is_stored_is_what_happened(actors, terminated):
+    told = []
+    async with stage(
+        length=5,
+        actors=actors,
+        terminates=terminated,
+        on_episode=lambda steps, total: told.append((steps, total)),
+    ) as on:
+        (trial,) = await on.play()
+        episodes = sorted(on.episodes(), key=lambda each: each.entries.info["actor"][0])
+        assert len(episodes) == actors
+        for actor, episode in enumerate(episodes):
+            assert_happened(episode, trial, actor, on.environments[0], 5, terminated=terminated)
+        returns = [float(episode.entries.reward.sum()) for episode in episodes]
+        assert sorted(told) == sorted((5, total) for total in returns)
+
+
+@on_loop
+async def test_an_episode_of_one_step():
+    async with stage(length=1) as on:
+        (trial,) = await on.play()
+        (episode,) = on.episodes()
+        assert_happened(episode, trial, 0, on.environments[0], 1, terminated=True)
+
+
+@on_loop
+async def test_trials_at_once_never_mix():
+    sizes = []
+
+    def policy(states):
+        sizes.append(len(states))
+        return world.decide(states)
+
+    async with stage(
+        policy, length=lambda number: 3 + number % 7, actors=2, batch_size=16, timeout_ms=20
+    ) as on:
+        trials = await on.play(24)
+        episodes = on.episodes()
+        assert len(episodes) == 48
+        environments = {each.number: each for each in on.environments}
+        pairs = set()
+        for episode in episodes:
+            number, actor, _ = (int(each) for each in episode.entries.state[0])
+            info = episode.entries.info
+            (mine,) = {t for t in trials if trial_number(t) == info["trial"][0]}
+            pairs.add((mine, actor))
+            length = environments[number].length
+            assert_happened(episode, mine, actor, environments[number], length, terminated=True)
+        assert len(pairs) == 48
+        steps = sum(len(episode.entries.state) - 1 for episode in episodes)
+        assert sum(sizes) == steps
+        assert len(sizes) < steps
+        assert 1 < max(sizes) <= 16
+
+
+@on_loop
+async def test_an_end_that_was_asked_for():
+    waits = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def hook(environment, update):
+        if environment.tick == 3:
+            asked.set()
+            await waits.wait()
+
+    async with stage(length=100, hook=hook) as on:
+        trial = (await on.controller.start_trial()).id
+        await asked.wait()
+        await on.controller.terminate_trial(trial)
+        waits.set()
+        await on.ended([trial])
+        (episode,) = on.episodes()
+        assert episode.truncated
+        assert episode.has_final_state
+        entries = episode.entries
+        # Step 2 was taken, and rewarded; what comes after it is the end's affair.
+        assert len(entries.state) >= 4
+        np.testing.assert_array_equal(
+            entries.reward[:3], [world.reward_of(each) for each in entries.state[:3]]
+        )
+        assert set(entries.info["trial"]) == {trial_number(trial)}
+        np.testing.assert_array_equal(entries.info["tick"], np.arange(len(entries.state)))
+
+
+@pytest.mark.parametrize("at", [4, 5], ids=["step", "last step"])
+@on_loop
+async def test_late_rewards_reach_their_step(at):
+    """Rewards for tick 1 are of step 0; those that come with the last step, too."""
+
+    async def hook(environment, update):
+        if environment.tick == at:
+            update.rewards = [*update.rewards, sdk.Reward("a0", 2.0, tick=1)]
+
+    async with stage(length=5, hook=hook) as on:
+        await on.play()
+        (episode,) = on.episodes()
+        expected = [world.reward_of((1, 0, k)) for k in range(5)]
+        expected[0] += 2.0
+        np.testing.assert_array_equal(episode.entries.reward[:-1], expected)
+        qvest = 0.0
+        for reward in reversed(expected):
+            qvest = reward + world.GAMMA * qvest
+        assert episode.entries.qvest[0] == pytest.approx(qvest)
+
+
+@on_loop
+async def test_late_rewards_reach_closed_episodes(caplog):
+    with world.made_server() as server, network.connected(server, 12) as client:
+        async with played(client) as (player, memory):
+            before = memory.episode(0)
+            player.reward(sdk.ReceivedReward(tick=1, value=2.0))
+            after = memory.episode(0)
+            assert after.entries.reward[0] == before.entries.reward[0] + 2.0
+            assert after.entries.qvest[0] == pytest.approx(before.entries.qvest[0] + 2.0)
+            assert after.weight[0] > before.weight[0]
+            np.testing.assert_array_equal(after.entries.reward[1:], before.entries.reward[1:])
+            assert not caplog.records
+            for tick in (0, 5):  # no step is before tick 0, and there were 3
+                player.reward(sdk.ReceivedReward(tick=tick, value=2.0))
+            memory.clear()
+            player.reward(sdk.ReceivedReward(tick=1, value=2.0))
+            dropped = [record.getMessage() for record in caplog.records]
+            assert len(dropped) == 3
+            assert "evicted" in dropped[-1]
+
+
+@asynccontextmanager
+async def played(client):
+    """A player that has played three steps, called as the service would, and its memory."""
+    with ActorWorker(client, world.decide) as worker:
+        player = worker.agent()
+        player.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
+        for tick in range(3):
+            if tick:
+                player.reward(sdk.ReceivedReward(tick, 1.0))
+            await player.act(sdk.Observation(tick, np.array([1, 0, tick], np.float32)))
+        last = sdk.Observation(3, np.array([1, 0, 3], np.float32), terminated=True)
+        await player.end(sdk.Final(last, [sdk.ReceivedReward(3, 1.0)]))
+        yield player, worker.memory
+
+
+@on_loop
+async def test_a_lost_environment_ends_the_episode_before_the_last_action():
+    async def hook(environment, update):
+        if environment.tick == 4:
+            raise ArithmeticError("the world is over")
+
+    async with stage(length=9, hook=hook, actors=2) as on:
+        (trial,) = await on.play()
+        episodes = sorted(on.episodes(), key=lambda each: each.entries.info["actor"][0])
+        assert len(episodes) == 2
+        for actor, episode in enumerate(episodes):
+            assert_happened(episode, trial, actor, on.environments[0], 3, terminated=False)
+
+
+@on_loop
+async def test_an_environment_that_is_lost_before_any_step_leaves_nothing():
+    async def hook(environment, update):
+        raise ArithmeticError("the world never was")
+
+    async with stage(hook=hook) as on:
+        await on.play()
+        assert on.episodes() == []
+        assert on.worker.memory.total_episodes == 0
+
+
+@on_loop
+async def test_a_lost_orchestrator_leaves_no_half_episode():
+    async with (
+        stage() as on,
+        await sdk.serve(agents={"policy": on.worker.agent}) as endpoint,
+        grpc.aio.insecure_channel(f"127.0.0.1:{endpoint.port}") as channel,
+    ):
+        stub = AgentEndpointStub(channel)
+        about = (("trial-id", "t"), ("actor-name", "a0"))
+        actors = [common.TrialActor(name="a0", actor_class="player")]
+        await stub.OnStart(
+            agent.AgentStartRequest(impl_name="policy", actors_in_trial=actors), metadata=about
+        )
+        stream = stub.OnObservation(metadata=about)
+        for tick in range(3):
+            content = sdk.ArrayCodec().encode(np.array([1, 0, tick], np.float32))
+            data = common.ObservationData(content=content, snapshot=True)
+            observation = common.Observation(tick_id=tick, data=data)
+            await stream.write(agent.AgentObservationRequest(observation=observation))
+            await stream.read()
+        assert on.worker.memory.num_entry == 2
+        stream.cancel()
+        await until(lambda: on.worker.memory.num_entry == 0)
+        await on.play()
+        assert len(on.episodes()) == 1
+
+
+@on_loop
+async def test_a_policy_that_raises_fails_its_trials_and_no_others(caplog):
+    def policy(states):
+        if (states[:, 0] == 3).any() and (states[:, 2] == 2).any():
+            raise ArithmeticError("cannot decide")
+        return world.decide(states)
+
+    async with stage(policy, batch_size=1) as on:
+        trials = await on.play(6)
+        episodes = on.episodes()
+        assert sorted(int(each.entries.state[0, 0]) for each in episodes) == [1, 2, 4, 5, 6]
+        assert len(set(trials)) == 6
+        with pytest.raises(RuntimeError, match="the policy failed") as caught:
+            on.worker.check()
+        assert isinstance(caught.value.__cause__, ArithmeticError)
+        await on.play()
+        assert len(on.episodes()) == 6
+    assert "the policy failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda d: d._replace(action=d.action[:0]), id="too few actions"),
+        pytest.param(lambda d: d._replace(action=d.action[:1]), id="an action for all"),
+        pytest.param(lambda d: d._replace(action=d.action + 0.5), id="no integers"),
+        pytest.param(lambda d: d._replace(value=d.value[:, None]), id="a column"),
+        pytest.param(lambda d: d[:2], id="no value"),
+        pytest.param(lambda _: None, id="nothing"),
+    ],
+)
+@on_loop
+async def test_a_wrong_decision_is_a_failure(wrong, caplog):
+    async with stage(lambda s: wrong(world.decide(s)), actors=2, timeout_ms=50) as on:
+        await on.play()
+        assert on.episodes() == []
+        with pytest.raises(RuntimeError):
+            on.worker.check()
+
+
+@on_loop
+async def test_a_state_that_does_not_fit_fails_its_trial(caplog):
+    async def hook(environment, update):
+        if environment.number == 1:
+            update.observations = np.zeros(4, np.float32)
+
+    async with stage(hook=hook) as on:
+        await on.play(2)
+        (episode,) = on.episodes()
+        assert episode.entries.state[0, 0] == 2
+        on.worker.check()
+
+
+@on_loop
+async def test_a_reward_that_is_not_finite_leaves_no_half_episode(caplog):
+    async def hook(environment, update):
+        if environment.number == 1:
+            update.rewards = {"a0": float("nan")}
+
+    async with stage(hook=hook) as on:
+        await on.play(2)
+        (episode,) = on.episodes()
+        assert episode.entries.state[0, 0] == 2
+
+
+@on_loop
+async def test_what_was_closed_is_pushed_and_counted():
+    async with stage(length=6, samples_per_step=4, server={"cache_size": 8}) as on:
+        await on.play(5)
+        await on.play(5)
+        # 60 steps make 240 samples, which are 30 caches; none waits for the end.
+        await asyncio.to_thread(network.arrived, on.server, 30)
+        rem = on.worker.memory
+        await until(lambda: on.server.total_steps == rem.total_steps == 60)
+        assert (on.server.total_episodes, on.server.total_caches) == (10, 30)
+        batch = on.server.get_batch(16)
+        for name in ("trial", "actor"):
+            np.testing.assert_array_equal(batch.prev.info[name], batch.next.info[name])
+        np.testing.assert_array_equal(batch.prev.info["tick"] + 1, batch.next.info["tick"])
+        np.testing.assert_array_equal(batch.prev.info["tick"], batch.prev.state[:, 0, 2])
+        np.testing.assert_array_equal(batch.next.info["terminated"], batch.next.info["tick"] == 6)
+
+
+@on_loop
+async def test_close_pushes_what_is_left():
+    async with stage(length=8, samples_per_step=1, server={"cache_size": 8}) as on:
+        await on.play(3)
+        on.worker.close()
+        assert on.server.total_steps == 24
+        await asyncio.to_thread(network.arrived, on.server, 3)
+
+
+@on_loop
+async def test_a_server_that_is_away_stops_no_trial(caplog):
+    async with stage() as on:
+        lost = network.connected(on.server, 64, timeout=0.05)
+        with lost, ActorWorker(lost, world.decide) as worker:
+            on.server.close()
+            await on.play(4)
+            assert len(on.episodes()) == 4
+            worker.closed(8, 0.0)
+            await until(lambda: "nothing is pushed" in caplog.text)
+        # The client of the stage waits ten seconds for its server, at the end too.
+        on.client.close()
+
+
+def threads():
+    return Counter(
+        each.name for each in threading.enumerate() if each.name in ("cogrs-answer", "cogrs-push")
+    )
+
+
+@on_loop
+async def test_close_ends_all_threads_and_waits():
+    before = threads()
+    held = threading.Event()
+
+    def policy(states):
+        held.wait(network.SLACK)
+        return world.decide(states)
+
+    with world.made_server() as server, network.connected(server) as client:
+        worker = ActorWorker(client, policy)
+        assert threads() == before + Counter(["cogrs-answer", "cogrs-push"])
+        waiting = asyncio.create_task(worker.decide(np.zeros(3, np.float32)))
+        await asyncio.sleep(0.02)
+        closing = asyncio.create_task(asyncio.to_thread(worker.close))
+        with pytest.raises(RuntimeError, match="closed"):
+            await waiting
+        held.set()
+        await closing
+        assert threads() == before
+        worker.close()
+        worker.check()
+        with pytest.raises(RuntimeError, match="closed"):
+            await worker.decide(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "text"),
+    [
+        pytest.param({"i": np.int64(0)}, {}, "info_buf", id="other info"),
+        pytest.param({"i": np.zeros(2, STEP_INFO)}, {}, "info_buf", id="two infos"),
+        pytest.param(
+            dict.fromkeys("rvq", np.zeros(2, np.float32)), {}, "reward_buf", id="two rewards"
+        ),
+        pytest.param({}, {"batch_size": 0}, "batch_size", id="batch_size"),
+        pytest.param({}, {"timeout_ms": 0}, "timeout_ms", id="no timeout"),
+        pytest.param({}, {"timeout_ms": float("nan")}, "timeout_ms", id="nan"),
+        pytest.param({}, {"samples_per_step": -1}, "samples_per_step", id="negative"),
+    ],
+)
+def test_refused(changes, options, text):
+    before = threads()
+    fields = {"i": np.zeros((), STEP_INFO), **changes}
+    with (
+        network.started(**fields) as server,
+        network.connected(server) as client,
+        pytest.raises(ValueError, match=text),
+    ):
+        ActorWorker(client, lambda states: Decision([], [], []), **options)
+    assert threads() == before
+
+
+async def until(holds):
+    """Wait until something holds, and fail when it never does."""
+    end = time.monotonic() + network.SLACK
+    while not holds():
+        assert time.monotonic() < end, "it never held"
+        await asyncio.sleep(0.005)
