@@ -86,12 +86,17 @@ impl<O> Group<O> {
 
     /// A row for `owner`, or none now: then it waits its turn, and [`Self::grants`] will name it.
     pub fn claim(&mut self, owner: O) -> Option<Row> {
-        if self.rules.order.is_none() && self.waiting.is_empty() && self.has_row() {
+        if self.gives_at_once() {
             return Some(self.allot(owner));
         }
         self.since.get_or_insert_with(Instant::now);
         self.waiting.push_back(owner);
         None
+    }
+
+    /// Whether [`Self::claim`] would give a row.
+    pub fn gives_at_once(&self) -> bool {
+        self.rules.order.is_none() && self.waiting.is_empty() && self.has_row()
     }
 
     fn has_row(&self) -> bool {
@@ -219,7 +224,11 @@ impl<O> Group<O> {
         (buffer.owners.len(), buffer.serial)
     }
 
-    fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
+    /// Whether a batch is still with the consumer of this delivery.
+    ///
+    /// # Errors
+    /// [`Error::State`] when this delivery is over.
+    pub fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
         let held = self.buffers.get(buffer);
         if held.is_some_and(|held| held.phase == Phase::Out && held.serial == serial) {
             return Ok(());

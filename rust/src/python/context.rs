@@ -13,6 +13,7 @@ use crate::games::Builtin;
 use crate::python::fork::Birthplace;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
+use crate::replay::column::available_memory;
 
 /// Games and their collectors. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]
@@ -187,6 +188,7 @@ impl CollectorContext {
             games: num_games,
             threads: num_threads,
             buffers: num_buffers,
+            memory: available_memory(),
             seed,
             deterministic,
         };
