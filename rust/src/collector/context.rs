@@ -33,7 +33,8 @@ pub struct Options {
     pub memory: u64,
     /// Together with a game's number and the episode's it determines an episode's seed.
     pub seed: u64,
-    /// Batches of as many rows as there are games are sorted by game.
+    /// Batches of as many rows as there are games are sorted by game, and batches are delivered in the order
+    /// in which their rows were given away, whichever is written first.
     pub deterministic: bool,
 }
 
@@ -94,7 +95,8 @@ impl Context {
         check_memory(&plan, options, buffers)?;
         let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
         let replying = plan.select(Collector::replying);
-        let board = Board::new(groups, replying, options.games, spec.blocking);
+        let mut board = Board::new(groups, replying, options.games, spec.blocking);
+        board.in_turn = options.deterministic;
         let slots = |at| Mutex::new(Slot::new(game(at), at as u32, options.seed, &plan));
         let shared = Shared {
             slots: (0..options.games).map(slots).collect(),

@@ -62,6 +62,8 @@ pub struct Group<O> {
     open: Option<usize>,
     /// Batches without room that are still being written, oldest first.
     sealed: VecDeque<usize>,
+    /// How many of them nobody has asked about.
+    news: usize,
     waiting: VecDeque<O>,
     /// When the first row of the batch being filled was asked for.
     since: Option<Instant>,
@@ -77,6 +79,7 @@ impl<O> Group<O> {
             free: (0..rules.buffers).collect(),
             open: None,
             sealed: VecDeque::new(),
+            news: 0,
             waiting: VecDeque::new(),
             since: None,
             out: 0,
@@ -124,7 +127,13 @@ impl<O> Group<O> {
             self.since = (!self.waiting.is_empty()).then(Instant::now);
             self.buffers[at].phase = Phase::Sealed;
             self.sealed.push_back(at);
+            self.news += 1;
         }
+    }
+
+    /// How many batches have got all their rows since this was asked last.
+    pub fn sealed(&mut self) -> usize {
+        std::mem::take(&mut self.news)
     }
 
     /// The next batch that is ready to be delivered: all its rows are written, and so are those of the batches
