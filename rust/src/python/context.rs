@@ -223,7 +223,15 @@ impl CollectorContext {
         Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
     }
 
+    fn check_out(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        Ok(slf.get().owned(slf, delivery)?.check_out(delivery.taken)?)
+    }
+
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        // A forked child has none of the threads, and may be on its way out with an exception of its own.
+        if !self.birthplace.is_here() {
+            return Ok(());
+        }
         let context = self.context()?;
         py.detach(|| context.stop());
         Ok(())

@@ -203,6 +203,10 @@ impl CollectorGroup {
     }
 
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
+        if !self.birthplace.is_here() {
+            return Ok(());
+        }
         tell(self.exchange()?.close(), send)
     }
 
