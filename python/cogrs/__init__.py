@@ -6,6 +6,7 @@ Names are imported when they are first used, so that a process pays only for the
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,14 +66,21 @@ __all__ = [
 ]
 
 
+_PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "workers")
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None:
+    if home is not None:
+        value = getattr(importlib.import_module(home), name)
+    elif name in _PARTS and importlib.util.find_spec(f"cogrs.{name}") is not None:
+        value = importlib.import_module(f"cogrs.{name}")
+    else:
         raise AttributeError(f"module 'cogrs' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    parts = (name for name in _PARTS if importlib.util.find_spec(f"cogrs.{name}") is not None)
+    return sorted({*globals(), *_HOMES, *parts})

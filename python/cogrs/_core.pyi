@@ -603,14 +603,15 @@ class CollectorContext:
         max_episode_steps: Actions after which an episode is truncated, >= 1.
         num_games: Games, >= 1.
         num_threads: Threads beside those that wait, >= 1.
-        num_buffers: Batches of each collector, at least two; None for max(2, num_games / the sum of
-            all batch sizes).
+        num_buffers: Batches of each collector, at least two; None for num_games / the sum of all
+            batch sizes, but at least two and at most 256.
         seed: An episode starts as (seed, game, episode) determine; 0 <= seed < 2**64.
-        deterministic: Sort batches of `num_games` rows by game.
+        deterministic: Sort batches of `num_games` rows by game, and deliver batches in the order in
+            which their rows were given away, whichever is written first.
 
     Raises:
         ValueError: An option is out of range, or collectors do not fit the game or each other.
-        MemoryError: The system refuses the memory of the batches.
+        MemoryError: Games, histories and batches take more memory than there is.
     """
 
     def __new__(
@@ -650,6 +651,12 @@ class CollectorContext:
         Raises:
             RuntimeError: This delivery is over.
         """
+    def check_out(self, delivery: CollectorDelivery) -> None:
+        """Whether a batch is still in the hands of whoever waited for it.
+
+        Raises:
+            RuntimeError: This delivery is over.
+        """
     def put_back(self, delivery: CollectorDelivery) -> None:
         """Have a batch delivered again, before all others.
 
@@ -657,7 +664,10 @@ class CollectorContext:
             RuntimeError: This delivery is over.
         """
     def stop(self) -> None:
-        """Wake who waits with a RuntimeError, join all threads, drop what was not delivered."""
+        """Wake who waits with a RuntimeError, join all threads, drop what was not delivered.
+
+        Nothing in a forked child.
+        """
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""
     def batch(self, gid: int, buffer: int) -> tuple[list[_Arrays], list[_Arrays] | None]:
@@ -705,8 +715,8 @@ class CollectorGroup:
 
     Raises:
         ValueError: A number or a shape is out of range.
-        TypeError: A dtype has no fixed size, or holds objects.
-        MemoryError: The system refuses the memory of the batches.
+        TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own.
+        MemoryError: The batches take more memory than there is.
     """
 
     def __new__(
@@ -722,13 +732,16 @@ class CollectorGroup:
         """Put a row, by value, without waiting: where no batch has room, it is kept until one has.
 
         Args:
-            inputs: A value for each input; other dtypes are converted by the 'same_kind' rule.
+            inputs: A value for each input; other dtypes are converted by the 'same_kind' rule, and
+                refused where a value does not fit.
             owner: What `release` will send this row's answer to.
 
         Raises:
-            ValueError: A name is missing or unknown, or a shape differs. Nothing is put.
+            ValueError: A name is missing or unknown, a shape differs, or a value does not fit.
+                Nothing is put.
             TypeError: A dtype cannot be converted. Nothing is put.
             RuntimeError: The group is closed.
+            MemoryError: No batch has room, and there is no memory to keep the row in.
         """
     def wait(self, timeout: float | None = None) -> GroupDelivery | None:
         """Wait for a batch.
@@ -765,7 +778,8 @@ class CollectorGroup:
         """Wake who waits with a RuntimeError.
 
         Args:
-            send: Called as by `release`, with the owners of all rows that have no answer.
+            send: Called as by `release`, with the owners of all rows that have no answer; not in a
+                forked child.
         """
     def batch(self, buffer: int) -> tuple[_Arrays, _Arrays]:
         """The arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).

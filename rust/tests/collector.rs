@@ -11,6 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cogrs::collector::context::Options;
+use cogrs::collector::plan::Reply;
+use cogrs::error::Error;
+use cogrs::spec::FieldSpec;
 use game::{actor, collector, optimizer};
 use proptest::prelude::*;
 use run::{Run, options};
@@ -513,4 +517,22 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_refused_before_it_is_made() {
+    let refused = |collectors, options| {
+        let error = Run::new(collectors, options, 5, |_| {}).err().unwrap();
+        assert!(matches!(&error, Error::Memory(text) if text.contains("bytes")), "{error}");
+    };
+    let mut reply = actor(1);
+    reply.replies.as_mut().unwrap()[0] = Reply {
+        key: "pi".into(),
+        field: FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: vec![1 << 40] },
+    };
+    refused(vec![reply], options(1, 1));
+    refused(vec![optimizer(1, 1 << 38)], options(1, 1));
+    refused(vec![optimizer(1 << 50, 1)], options(1, 1));
+    refused(vec![actor(1)], Options { buffers: Some(1 << 50), ..options(1, 1) });
+    refused(vec![actor(1)], Options { memory: 100, ..options(1, 1) });
 }

@@ -14,7 +14,7 @@ type Desk = Exchange<Sender<u64>>;
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn desk(batch_size: usize, buffers: usize, timeout: Option<Duration>) -> Arc<Desk> {
-    Arc::new(Desk::new(vec![8, 4], &[8], batch_size, buffers, timeout).unwrap())
+    Arc::new(Desk::new(vec![8, 4], &[8], batch_size, buffers, timeout, u64::MAX).unwrap())
 }
 
 fn ask(desk: &Desk, number: u64) -> Receiver<u64> {

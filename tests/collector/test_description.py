@@ -116,6 +116,9 @@ GOOD = {"s": "", "_batchsize": "4"}
         ({**GOOD, "r": "2"}, None, ["r has one value", "'2'"]),
         ({**GOOD, "_batchsize": "many"}, None, ["_batchsize", "'many'"]),
         ({**GOOD, "_batchsize": 0}, None, ["_batchsize", "0"]),
+        ({**GOOD, "_batchsize": "9" * 5000}, None, ["_batchsize", "999..."]),
+        ({**GOOD, "_batchsize": 10**5000}, None, ["_batchsize", "bits"]),
+        ({"s": ""}, {"a": "", "_batchsize": 4}, ["_batchsize is missing", "input"]),
         ({**GOOD, "_T": "0"}, None, ["_T", "'0'"]),
         ({**GOOD, "_timeout_usec": -5}, None, ["_timeout_usec", "-5"]),
         ({**GOOD, "_size": 1}, None, ["'_size'", "_batchsize"]),
@@ -137,10 +140,20 @@ def test_what_is_wrong_is_named(given: Any, reply: Any, words: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], None, {"one": GOOD}, {"one": (GOOD,)}, {"one": (None, None)}, {1: (GOOD, None)}]
+    "wrong",
+    [
+        [],
+        None,
+        {"one": GOOD},
+        {"one": (GOOD,)},
+        {"one": (None, None)},
+        {1: (GOOD, None)},
+        {"one": ({**GOOD, 1: ""}, None)},
+        {"one": (GOOD, {b"a": ""})},
+    ],
 )
 def test_what_is_no_description_is_a_type_error(wrong: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"descriptions|'one'"):
         wrapper(wrong)
 
 

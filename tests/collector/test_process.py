@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import cogrs
 from cogrs.collector import Group
 from tests.collector.build import actor, wrapper
 
@@ -32,7 +34,7 @@ games.Start()
 
 def start(script: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "import cogrs.collector" + START + script],
+        [sys.executable, "-c", START + script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -132,7 +134,7 @@ os.write(1, b"parent goes on\\n")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     "call",
-    ["games.Run()", "games.Stop()", "group.ask({'s': 1})", "group.run(print)", "group.close()"],
+    ["games.Run()", "games.Start()", "group.ask({'s': 1})", "group.run(print)"],
 )
 def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     process = start(FORK.format(call=call))
@@ -170,3 +172,89 @@ def test_copies_are_refused(cross: Callable[[Any], Any], make: Callable[[], Any]
 
 def core() -> Any:
     return Group({"s": ("float32", ())}, {}, 1)._core
+
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+def wrapped(given, reply, **options):
+    co = cogrs.ContextOptions(**{"num_games": 4, "num_threads": 1, **options})
+    return cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co, {"one": (given, reply)})
+try:
+    CALL
+except MemoryError as error:
+    print("refused:", error)
+"""
+LARGE = [
+    "wrapped({'_batchsize': 1}, {'pi': 2**30})",
+    "wrapped({'_batchsize': 1}, {'pi': 2**38})",
+    "wrapped({'_batchsize': 1, 's': 2**38}, None)",
+    "wrapped({'_batchsize': 1, 'id': '', '_T': 2**28}, None)",
+    "wrapped({'_batchsize': 1, 'id': '', '_T': 2**39}, None)",
+    "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_collectors=2**40)",
+    "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_games=2**24)",
+    "cogrs.collector.Group({'s': ('u1', (2**40,))}, {}, 1)",
+    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**40)",
+    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**24)",
+    "cogrs.collector.Group({'s': ('u1', ())}, {}, 2**50)",
+]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit that Linux keeps to")
+@pytest.mark.parametrize("call", LARGE)
+def test_more_memory_than_there_is_ends_in_an_error(call: str) -> None:
+    process = start(LIMITED.replace("CALL", call))
+    out, err = process.communicate(timeout=60)
+    assert (err, process.returncode) == ("", 0)
+    assert out.startswith("refused: ")
+    assert "bytes" in out
+
+
+@pytest.mark.parametrize("name", ["api", "collector", "replay"])
+def test_parts_are_imported_when_they_are_used(name: str) -> None:
+    code = f"import cogrs; assert {name!r} in dir(cogrs); assert cogrs.{name}.__file__"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_parts_that_are_not_there_are_attribute_errors() -> None:
+    assert not hasattr(cogrs, "nothing")
+    for name in ("orchestrator", "sdk", "workers"):
+        there = (Path(cogrs.__path__[0]) / name / "__init__.py").exists()
+        assert hasattr(cogrs, name) == there == (name in dir(cogrs))
+
+
+@pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "Group"])
+def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_name: str) -> None:
+    games = wrapper({"a": actor(1)})
+    made = {"GCWrapper": games, "GameContext": games.GC, "Group": Group({"s": ("f4", ())}, {}, 1)}
+    with pytest.raises(TypeError, match=f"{class_name}.*make another"):
+        cross(made[class_name])
+
+
+CHILD = """
+child = os.fork()
+if child == 0:
+    try:
+        with WHAT:
+            raise KeyError("of the user")
+    except KeyError as error:
+        os.write(1, f"child: {error}\\n".encode())
+    games.Stop()
+    group.close()
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0
+games.reg_callback("actor", lambda *_: None)
+for _ in range(20):
+    games.Run(20)
+os.write(1, b"parent goes on\\n")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("what", ["games", "group"])
+def test_leaving_in_a_forked_child_hides_no_exception(what: str) -> None:
+    process = start(CHILD.replace("WHAT", what))
+    out, err = process.communicate(timeout=60)
+    assert (out, err) == ("child: 'of the user'\nparent goes on\n", "")

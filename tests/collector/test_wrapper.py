@@ -347,6 +347,16 @@ def test_not_supported_yet_says_which() -> None:
         ({"seed": -1}, ValueError),
         ({"seed": 2**64}, ValueError),
         ({"T": 0}, ValueError),
+        ({"num_games": 2**70}, ValueError),
+        ({"num_games": -(10**5000)}, ValueError),
+        ({"num_threads": 2**70}, ValueError),
+        ({"num_collectors": 2**70}, ValueError),
+        ({"T": 2**70}, ValueError),
+        ({"seed": 10**5000}, ValueError),
+        ({"deterministic": "no"}, TypeError),
+        ({"deterministic": 2}, ValueError),
+        ({"wait_per_group": 3}, ValueError),
+        ({"verbose_comm": None}, TypeError),
     ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], error: type[Exception]) -> None:
@@ -361,8 +371,9 @@ def test_a_context_takes_its_options_in_any_order() -> None:
         assert GameContext(*args).options.max_episode_steps == (9 if options in args else 500)
     with pytest.raises(TypeError, match="GameOptions"):
         GameContext({"max_episode_steps": 9})
-    with pytest.raises(ValueError, match="max_episode_steps"):
-        GameContext(GameOptions(max_episode_steps=0))
+    for steps in (0, 2**64, 10**5000):
+        with pytest.raises(ValueError, match="max_episode_steps"):
+            GameContext(GameOptions(max_episode_steps=steps))
     with pytest.raises(ValueError, match="other ContextOptions"):
         cogrs.GCWrapper(GameContext(co), ContextOptions(num_games=5), {"actor": actor(1)})
     with pytest.raises(ValueError, match="'chess'"):
@@ -389,3 +400,225 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "num_games: 2" in out
     assert out.count("answered Infos(name='actor', gid=0, batchsize=2)") == 2
     assert games.GC.Version() == cogrs.__version__
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "reply[0].update(a=1)",
+        "reply[0].update({'a': 1})",
+        "reply[0].update([('a', 1)])",
+        "reply[0] |= {'a': 1}",
+        "reply[-1] |= [('a', [1, 1, 1, 1])]",
+        "reply[0].setdefault('a', 1)",
+        "reply[0].setdefault('a').fill(1)",
+        "reply[0]['a'] += 1",
+    ],
+)
+def test_every_way_to_write_a_reply_counts(write: str) -> None:
+    listener = ({"a": "", "_batchsize": 4}, None)
+    seen = []
+    with running({"actor": actor(4), "optimizer": listener}) as games:
+        games.reg_callback("actor", lambda _batch, _gpu, reply: exec(write, {"reply": reply}))
+        games.reg_callback("optimizer", lambda batch, *_: seen.append(batch[0]["a"].tolist()))
+        while not seen:
+            run(games)
+    assert seen[0] == [1] * 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda reply: reply[0].pop("a"),
+        lambda reply: reply[0].popitem(),
+        lambda reply: reply[0].clear(),
+        lambda reply: reply[0].__delitem__("a"),
+        lambda reply: reply.__setitem__(0, {"a": 1}),
+        lambda reply: reply.__delitem__(0),
+        lambda reply: reply.__iadd__([{"a": 1}]),
+        lambda reply: reply.append({"a": 1}),
+        lambda reply: reply.insert(0, {"a": 1}),
+        lambda reply: reply.extend([{"a": 1}]),
+        lambda reply: reply.pop(),
+        lambda reply: reply.clear(),
+    ],
+)
+def test_what_would_not_be_a_reply_is_refused(change: Any) -> None:
+    with running({"actor": actor(4)}) as games:
+
+        def act(_batch: Any, _gpu: Any, reply: Any) -> str:
+            with pytest.raises(TypeError, match="in place"):
+                change(reply)
+            assert (len(reply), list(reply[0])) == (1, ["a"])
+            kept = reply.copy()
+            change(kept)
+            return "refused"
+
+        games.reg_callback("actor", act)
+        assert run(games) == "refused"
+
+
+def test_infos_are_those_of_the_thread_s_own_batch() -> None:
+    with running(BOTH, 16) as games:
+        wrong = []
+
+        def check(name: str) -> Any:
+            def callback(batch: Any, *_: Any) -> None:
+                time.sleep(0.0005)
+                infos = games.infos
+                if (infos.name, infos.batchsize) != (name, len(batch[0]["id"])):
+                    wrong.append((name, infos))
+
+            return callback
+
+        for name in BOTH:
+            games.reg_callback(name, check(name))
+
+        def work() -> None:
+            for _ in range(100):
+                games.Run(LIMIT)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(2 * LIMIT)
+            assert not thread.is_alive()
+    assert not wrong
+
+
+def test_infos_come_back_after_a_nested_run() -> None:
+    with running(BOTH) as games:
+        games.reg_callback("optimizer", lambda *_: games.infos)
+
+        def act(*_: Any) -> tuple[Any, Any, Any]:
+            before = games.infos
+            inner = games.RunGroup("optimizer", 0.01)
+            with pytest.raises(ValueError, match="no collector"):
+                games.RunGroup("nobody")
+            return before, inner, games.infos
+
+        games.reg_callback("actor", act)
+        inners = []
+        for _ in range(40):
+            before, inner, after = games.RunGroup("actor", LIMIT)
+            assert before == after == games.infos
+            assert before.name == "actor"
+            inners += [inner] if inner else []
+        assert {inner.name for inner in inners} == {"optimizer"}
+
+
+def test_a_second_interrupt_loses_no_batch() -> None:
+    with running({"actor": actor(4)}) as games:
+        put_back = games.GC.put_back
+
+        def interrupt(_infos: Any) -> None:
+            raise KeyboardInterrupt
+
+        games.reg_callback("actor", lambda *_: 1 / 0)
+        games.GC.put_back = interrupt  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            games.Run(LIMIT)
+        games.GC.put_back = put_back  # type: ignore[method-assign]
+        games.reg_callback("actor", lambda *_: "again")
+        assert games.Run(LIMIT) == "again"
+
+
+def test_a_batch_that_was_given_back_has_no_arrays() -> None:
+    with running({"actor": actor(2)}) as games:
+        infos = games.GC.Wait()
+        assert games.GC.batch(infos)[0][0]["id"].shape == (2,)
+        games.GC.Steps(infos)
+        with pytest.raises(RuntimeError, match="before"):
+            games.GC.batch(infos)
+        infos = games.GC.Wait()
+        games.GC.put_back(infos)
+        with pytest.raises(RuntimeError, match="before"):
+            games.GC.batch(infos)
+        for call in (games.GC.Steps, games.GC.batch, games.GC.put_back):
+            with pytest.raises(TypeError, match="infos: expected Infos, got NoneType"):
+                call(None)  # type: ignore[operator]
+
+
+def test_a_wrapper_that_fails_leaves_the_context_as_it_was() -> None:
+    context, co = GameContext(), ContextOptions(num_games=4)
+    wrong = [
+        {"act": actor(8)},
+        {"act": actor(4, _T=9, speed="")},
+        {"act": actor(4, _T=9), "learner": ({"s": 2**38, "_batchsize": 4}, None)},
+    ]
+    for descriptions in wrong:
+        with pytest.raises((ValueError, MemoryError)):
+            cogrs.GCWrapper(context, co, descriptions)
+        assert (context.co, context.collectors, len(context), co.T) == (None, [], 0, 1)
+    with pytest.raises(TypeError, match="params: expected a mapping, got int"):
+        cogrs.GCWrapper(context, co, {"act": actor(4)}, params=5)  # type: ignore[arg-type]
+    other = ContextOptions(num_games=2)
+    games = cogrs.GCWrapper(context, other, {"actor": actor(2, _T=3)})
+    assert (games.name2idx, other.T, len(context)) == ({"actor": 0}, 3, 2)
+
+
+def test_what_is_no_context_and_no_options_is_named() -> None:
+    co = ContextOptions(num_games=4)
+    with pytest.raises(TypeError, match="GC: expected a GameContext, got str"):
+        cogrs.GCWrapper("cartpole", co, {"a": actor(1)})  # type: ignore[arg-type]
+    for wrong in ("x", None):
+        with pytest.raises(TypeError, match="co: expected ContextOptions, got "):
+            cogrs.GCWrapper(GameContext(), wrong, {"a": actor(1)})  # type: ignore[arg-type]
+
+
+def test_changes_of_an_array_s_form_do_not_stay() -> None:
+    with running({"actor": actor(4)}) as games:
+
+        def act(batch: Any, _gpu: Any, reply: Any) -> None:
+            assert (batch[0]["s"].shape, reply[0]["a"].dtype) == ((4, 4), np.int64)
+            assert batch[0]["id"].flags.writeable
+            batch[0]["s"].shape = (16,)
+            batch[0]["id"].flags.writeable = False
+            reply[0]["a"].shape = (2, 2)
+
+        games.reg_callback("actor", act)
+        for _ in range(6):
+            run(games)
+        games.inputs[0][0][0]["s"].shape = (16,)
+        assert games.inputs[0][0][0]["s"].shape == (4, 4)
+
+
+def test_buffers_are_as_many_as_are_of_use_and_arrays_are_made_when_looked_at() -> None:
+    games = wrapper({"actor": actor(1), "learner": ({"s": "", "_batchsize": 1}, None)}, 100_000)
+    assert {len(batches) for batches in games.inputs} == {256}
+    assert not games.GC._arrays
+    assert [len(batch) for batch in games.inputs[0][-2:]] == [1, 1]
+    with pytest.raises(IndexError):
+        games.inputs[0][256]
+    assert games.replies[0] is not None
+    assert games.replies[0][3][0]["a"].shape == (1,)
+    assert games.replies[1] is None
+    assert len(wrapper({"actor": actor(1)}, 100_000, num_collectors=300).inputs[0]) == 300
+
+
+def test_several_collectors_that_reply_can_be_repeated_exactly() -> None:
+    def trace(threads: int) -> list[tuple[str, Any]]:
+        pair = {"first": {"a": ""}, "second": {"V": ""}}
+        given = {"id": "", "s": "", "seq": "", "_batchsize": 32}
+        listeners = {"early": ({**given, "_T": 2}, None), "late": (given, None)}
+        descriptions = {name: (given, reply) for name, reply in pair.items()} | listeners
+        found = []
+        options = {"deterministic": True, "seed": 3, "num_threads": threads}
+        with running(descriptions, 32, **options) as games:
+
+            def note(name: str) -> Any:
+                def callback(batch: Any, _gpu: Any, _reply: Any) -> None:
+                    found.append((name, batch[0]["s"].tobytes()))
+
+                return callback
+
+            for name in descriptions:
+                games.reg_callback(name, note(name))
+            for _ in range(300):
+                run(games)
+        return found
+
+    first = trace(1)
+    for threads in (2, 4, 8, 2, 4, 8):
+        assert trace(threads) == first

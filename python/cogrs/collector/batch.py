@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
     Arrays = dict[str, npt.NDArray[Any]]
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError(
+        "a reply is written in place: reply[0][key][:] = value, or reply[0][key] = value"
+    )
 
 
 class Fields(dict[str, "npt.NDArray[Any]"]):
@@ -18,6 +25,24 @@ class Fields(dict[str, "npt.NDArray[Any]"]):
     def __setitem__(self, key: str, value: npt.ArrayLike) -> None:
         """`self[key][:] = value`; a key that is not in the description is a KeyError."""
         self[key][...] = value
+
+    def update(self, *args: Any, **values: Any) -> None:
+        """Set several keys."""
+        for key, value in dict(*args, **values).items():
+            self[key] = value
+
+    def __ior__(self, values: Any) -> Self:  # type: ignore[override,misc]
+        """Set several keys."""
+        self.update(values)
+        return self
+
+    def setdefault(self, key: str, default: Any = None) -> npt.NDArray[Any]:
+        """Set a key, which is zero before, and return its array."""
+        if default is not None:
+            self[key] = default
+        return self[key]
+
+    __delitem__ = pop = popitem = clear = _refuse
 
 
 class Batch(list["Arrays"]):
@@ -28,12 +53,52 @@ class Batch(list["Arrays"]):
     """
 
     @classmethod
-    def of(cls, arrays: Sequence[Arrays], rows: int, kind: type[Arrays]) -> Self:
-        """The first rows of all arrays."""
-        if rows == next((len(array) for array in arrays[0].values()), rows):
-            return cls(kind(each) for each in arrays)
-        return cls(kind({key: array[:rows] for key, array in each.items()}) for each in arrays)
+    def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
+        """The first rows of all arrays, in views of their own."""
+        return cls({key: array[:rows] for key, array in each.items()} for each in arrays)
 
-    def copy(self) -> Self:
+    def copy(self) -> Batch:
         """The same values in memory of their own."""
-        return type(self)({key: array.copy() for key, array in each.items()} for each in self)
+        return Batch({key: array.copy() for key, array in each.items()} for each in self)
+
+
+class Reply(Batch):
+    """A batch of arrays that are written in place, and cannot be replaced by others."""
+
+    @classmethod
+    def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
+        """The first rows of all arrays, in views of their own."""
+        return cls(Fields({key: array[:rows] for key, array in each.items()}) for each in arrays)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        """Only what `reply[0] |= {...}` does: put back what is there, which was written to."""
+        if self[at] is not value:
+            _refuse()
+
+    __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+
+class Buffers(Sequence[Batch]):
+    """The batches that a collector fills in turn, each made when it is looked at."""
+
+    def __init__(self, count: int, make: Callable[[int], Batch]) -> None:
+        """`make(number)` makes one."""
+        self._range = range(count)
+        self._make = make
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, at: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Batch]: ...
+
+    def __getitem__(self, at: int | slice) -> Batch | list[Batch]:
+        """One of them, or several."""
+        if isinstance(at, slice):
+            return [self._make(number) for number in self._range[at]]
+        return self._make(self._range[at])

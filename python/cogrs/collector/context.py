@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
 from cogrs.collector import description
-from cogrs.collector.batch import Batch, Fields
-from cogrs.collector.options import ContextOptions, integer
+from cogrs.collector.batch import Batch, Reply
+from cogrs.collector.options import ContextOptions, OfOneProcess, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from cogrs.collector.batch import Arrays
     from cogrs.collector.description import Collector, Description, Value
@@ -57,7 +59,7 @@ class TensorSpec:
     T: int
 
 
-class GameContext:
+class GameContext(OfOneProcess):
     """Games and the batches that are made of them; `GCWrapper` is the convenient way to use one.
 
     `GameContext(options)`, `GameContext(co)` and `GameContext(co, options)` make one; GCWrapper
@@ -93,11 +95,24 @@ class GameContext:
         """Take the options; those given before must be the same.
 
         Raises:
+            TypeError: They are none.
             ValueError: Others were given before.
         """
+        if not isinstance(co, ContextOptions):
+            raise TypeError(f"co: expected ContextOptions, got {type(co).__name__}")
         if self.co is not None and self.co != co:
             raise ValueError("co: this game context was made with other ContextOptions")
         self.co = co
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Have everything as it was when what is done here raises."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.update(before)
+            raise
 
     # Describing what is collected.
 
@@ -111,8 +126,12 @@ class GameContext:
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
+            TypeError: It is no mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
+        if not isinstance(descriptions, Mapping):
+            got = type(descriptions).__name__
+            raise TypeError(f"descriptions: expected a mapping, got {got}")
         self._describe({**self._descriptions, **descriptions})
         return self.gids()
 
@@ -187,7 +206,6 @@ class GameContext:
         if not self.collectors:
             raise RuntimeError("no collectors were added")
         self.co.check()
-        self.co.T = max(self.co.T, *(collector.steps for collector in self.collectors))
         self._core = _core.CollectorContext(
             self._game,
             self.collectors,
@@ -196,8 +214,9 @@ class GameContext:
             num_threads=self.co.threads(),
             num_buffers=self.co.num_collectors or None,
             seed=self.co.drawn_seed(),
-            deterministic=self.co.deterministic,
+            deterministic=bool(self.co.deterministic),
         )
+        self.co.T = max(self.co.T, *(collector.steps for collector in self.collectors))
 
     # Running.
 
@@ -225,11 +244,11 @@ class GameContext:
         Raises:
             RuntimeError: Not started, stopped, or a game failed.
         """
-        return self.wait(None, timeout_usec / 1e6 or None)
+        return self.wait(None, _seconds(timeout_usec))
 
     def WaitGroup(self, collector: int | str, timeout_usec: float = 0) -> Infos:  # noqa: N802
         """As `Wait`, for the batches of one collector."""
-        return self.wait(self.gid(collector), timeout_usec / 1e6 or None)
+        return self.wait(self.gid(collector), _seconds(timeout_usec))
 
     def wait(self, gid: int | None, timeout: float | None) -> Infos:
         """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
@@ -246,19 +265,21 @@ class GameContext:
         """The arrays of a batch: its input, and its reply if it takes one.
 
         Raises:
+            RuntimeError: This batch was given back before.
             ValueError: These infos are those of a wait that timed out.
         """
         delivery = self._delivery(infos)
-        inputs, replies = self.buffer(delivery.gid, delivery.buffer)
-        batch = Batch.of(inputs, delivery.rows, dict)
-        return batch, None if replies is None else Batch.of(replies, delivery.rows, Fields)
+        self._running().check_out(delivery)
+        return self.buffer(delivery.gid, delivery.buffer, delivery.rows)
 
-    def buffer(self, gid: int, buffer: int) -> tuple[list[Arrays], list[Arrays] | None]:
-        """The whole arrays of one of the batches that a collector fills in turn."""
+    def buffer(self, gid: int, buffer: int, rows: int) -> tuple[Batch, Reply | None]:
+        """The first rows of one of the batches that a collector fills in turn."""
         arrays = self._arrays.get((gid, buffer))
         if arrays is None:
             arrays = self._arrays[gid, buffer] = self._running().batch(gid, buffer)
-        return arrays
+        # The arrays that are kept are never handed out: what is done to their form would stay.
+        inputs, replies = arrays
+        return Batch.of(inputs, rows), None if replies is None else Reply.of(replies, rows)
 
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""
@@ -289,7 +310,8 @@ class GameContext:
     def Stop(self) -> None:  # noqa: N802
         """End everything: who waits gets an error, all threads are joined.
 
-        It may be called from any thread, from a callback, and again. Arrays stay valid.
+        It may be called from any thread, from a callback, and again. Arrays stay valid. In a forked
+        child there is nothing to end.
         """
         self._stopped = True
         if self._core is not None:
@@ -339,6 +361,20 @@ class GameContext:
 
     @staticmethod
     def _delivery(infos: Infos) -> _core.CollectorDelivery:
-        if infos._delivery is None:
+        if not isinstance(infos, Infos):
+            raise TypeError(f"infos: expected Infos, got {type(infos).__name__}")
+        if infos.gid < 0:
             raise ValueError("infos: these are of a wait that timed out, so there is no batch")
+        if infos._delivery is None:
+            raise ValueError(
+                "infos: these only tell what a batch was, Run has given it back itself"
+            )
         return infos._delivery
+
+
+def _seconds(usec: float) -> float | None:
+    try:
+        return usec / 1e6 or None
+    except (TypeError, OverflowError):
+        got = type(usec).__name__
+        raise TypeError(f"timeout_usec: expected a number of microseconds, got {got}") from None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+import numpy.typing as npt
 
 
 def convert(
@@ -15,20 +13,56 @@ def convert(
 ) -> npt.NDArray[Any]:
     """A C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
 
-    A Python number is taken for any dtype that holds it.
+    Python numbers are taken for any dtype that holds them, Python integers in sequences for any of
+    integers.
 
     Raises:
-        ValueError: The shape differs, or a number does not fit.
+        ValueError: The shape differs, or the dtype does not hold a value.
         TypeError: The dtype cannot be converted.
     """
-    array = np.asarray(value)
+    array = _as_array(name, value, dtype, shape)
     if array.shape != shape:
         raise ValueError(f"{name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     if isinstance(value, (bool, int, float)):
         return _number(name, value, dtype)
-    if not np.can_cast(array.dtype, dtype, "same_kind"):
+    if (
+        array.dtype == object
+        and dtype.kind in "iu"
+        and all(type(each) is int for each in array.flat)
+    ):
+        raise ValueError(f"{name}: expected values that fit {dtype}, got larger integers")
+    listed = not hasattr(value, "dtype") and array.dtype.kind in "iu" and dtype.kind in "iu"
+    if not listed and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
-    return np.ascontiguousarray(array, dtype).reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = array.astype(dtype, order="C", casting="unsafe")
+    _refuse_loss(name, array, made)
+    return made
+
+
+def _as_array(
+    name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (OverflowError, ValueError) as error:
+        got = type(value).__name__
+        raise ValueError(f"{name}: expected {dtype} {shape}, got {got}: {error}") from None
+
+
+def _refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
+    """Refuse what 'same_kind' lets through and yet changes the value beyond rounding."""
+    if made.dtype.kind in "iuSU":
+        lost = made != given
+    elif made.dtype.kind in "mM":
+        lost = (made.astype(given.dtype) != given) & ~np.isnat(given)
+    elif made.dtype.kind in "fc":
+        lost = np.isfinite(given) & ~np.isfinite(made)
+    else:
+        return
+    if np.any(lost):
+        first = given[lost].flat[0]
+        raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
 
 
 def _number(name: str, value: float, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

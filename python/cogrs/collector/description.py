@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from cogrs.collector.options import shown
+
 if TYPE_CHECKING:
     Value = str | int
     Description = tuple[Mapping[str, Value], Mapping[str, Value] | None]
@@ -110,6 +112,8 @@ _FIXED = {
 }
 _SHIFTED = ("r", "terminal", "truncated")
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
+_DIGITS = 100
+"""Characters of a number at most: Python takes long for very many, and then refuses them."""
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
 
 
@@ -148,10 +152,16 @@ def _pair(name: str, pair: Any) -> Description:
     if not isinstance(name, str):
         raise TypeError(f"descriptions: expected names as keys, got {name!r}")
     if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-        raise TypeError(f"{name!r}: expected a pair (input, reply), got {pair!r}")
+        raise TypeError(f"{name!r}: expected a pair (input, reply), got {shown(pair)}")
     given, reply = pair
     if not isinstance(given, Mapping) or not (reply is None or isinstance(reply, Mapping)):
-        raise TypeError(f"{name!r}: expected a dict and a dict or None, got {pair!r}")
+        raise TypeError(f"{name!r}: expected a dict and a dict or None, got {shown(pair)}")
+    for key in (*given, *(reply or ())):
+        if not isinstance(key, str):
+            raise TypeError(f"{name!r}: expected text as keys, got {shown(key)}")
+    if "_batchsize" not in given:
+        where = ", the reply alone has it" if "_batchsize" in (reply or ()) else ""
+        raise ValueError(f"{name!r}: _batchsize is missing in the input{where}")
     return given, reply
 
 
@@ -169,7 +179,7 @@ def _replies(
         if parser.number(setting, reply[setting]) != inherited:
             raise ValueError(
                 f"{name!r}: {setting} of the reply is the input's, {inherited}, "
-                f"got {reply[setting]!r}"
+                f"got {shown(reply[setting])}"
             )
     tensors = {key: value for key, value in reply.items() if not key.startswith("_")}
     return tuple(parser.reply(key, value) for key, value in tensors.items())
@@ -188,8 +198,6 @@ class _Parser:
         for setting in (key for key in given if key.startswith("_")):
             if setting not in _SETTINGS:
                 self.unknown(setting, _SETTINGS)
-        if "_batchsize" not in given:
-            raise ValueError(f"{self.name!r}: _batchsize is missing")
         if given.get("_block", "") not in ("", "0", 0):
             raise ValueError(f"{self.name!r}: _block is not supported yet")
         tensors = {key: value for key, value in given.items() if not key.startswith("_")}
@@ -270,13 +278,16 @@ class _Parser:
         return None if value == "" else self.number(key, value)
 
     def number(self, key: str, value: Value, least: int = 1) -> int:
+        text = isinstance(value, str) and len(value) < _DIGITS and value.isascii()
         number = -1
-        if (isinstance(value, str) and value.isascii() and value.strip().isdigit()) or (
+        if (text and str(value).strip().isdigit()) or (
             isinstance(value, Integral) and not isinstance(value, bool)
         ):
             number = int(value)
         if not least <= number < 2**40:
-            raise ValueError(f"{self.name!r}: {key}: expected an integer >= {least}, got {value!r}")
+            raise ValueError(
+                f"{self.name!r}: {key}: expected an integer in [{least}, 2**40), got {shown(value)}"
+            )
         return number
 
     def unknown(self, key: str, known: Sequence[str]) -> None:

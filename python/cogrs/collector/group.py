@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
 from cogrs.collector.batch import Fields
+from cogrs.collector.options import OfOneProcess, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
     import numpy.typing as npt
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _CLOSED = "this group is closed"
 
 
-class Group:
+class Group(OfOneProcess):
     """One policy for many askers: each puts one row, the policy sees the whole batch.
 
     ::
@@ -49,7 +52,8 @@ class Group:
 
     Raises:
         ValueError: A number or a shape is out of range.
-        TypeError: A dtype has no fixed size, or holds objects.
+        TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own; inputs or
+            replies are no mappings.
         MemoryError: The system refuses the memory.
     """
 
@@ -64,11 +68,11 @@ class Group:
     ) -> None:
         """Reserve the memory; see the class."""
         self._core = _core.CollectorGroup(
-            [(name, dtype, tuple(shape)) for name, (dtype, shape) in inputs.items()],
-            [(name, dtype, tuple(shape)) for name, (dtype, shape) in replies.items()],
-            batch_size,
-            timeout_usec=timeout_usec,
-            num_buffers=num_buffers,
+            _tensors("inputs", inputs),
+            _tensors("replies", replies),
+            integer("batch_size", batch_size, 1),
+            timeout_usec=integer("timeout_usec", timeout_usec, 0),
+            num_buffers=integer("num_buffers", num_buffers, 1),
         )
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
 
@@ -76,7 +80,8 @@ class Group:
         """Put a row and wait for its answer.
 
         Args:
-            inputs: A value for each name; other dtypes are converted by the 'same_kind' rule.
+            inputs: A value for each name; other dtypes are converted by the 'same_kind' rule, and
+                refused where a value does not fit.
             timeout: Seconds to wait at most. Who gives up disturbs nobody: its row is answered with
                 the others, and the answer dropped.
 
@@ -84,19 +89,21 @@ class Group:
             An array for each name of the reply, in memory of the caller's own.
 
         Raises:
-            ValueError: A name is missing or unknown, or a shape differs. Nothing is put.
-            TypeError: A dtype cannot be converted. Nothing is put.
+            ValueError: A name is missing or unknown, a shape differs, a value does not fit, or the
+                timeout is negative or NaN. Nothing is put.
+            TypeError: A dtype cannot be converted, or inputs are no mapping. Nothing is put.
             TimeoutError: No answer in time.
             RuntimeError: The group is closed.
         """
+        seconds = _bounded(timeout)
         call = _Call()
-        self._core.put(dict(inputs), call)
-        return call.wait(timeout)
+        self._core.put(_mapping("inputs", inputs), call)
+        return call.wait(seconds)
 
     async def ask_async(self, inputs: Question) -> Arrays:
         """As `ask`, for a task; a task that is cancelled disturbs nobody."""
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
-        self._core.put(dict(inputs), answer)
+        self._core.put(_mapping("inputs", inputs), answer)
         return await answer
 
     def run(self, callback: Policy, timeout: float | None = None) -> int:
@@ -121,7 +128,7 @@ class Group:
         try:
             inputs, replies = self._views(delivery.buffer, delivery.rows)
             callback(inputs, Fields(replies))
-            answers = {name: array.copy() for name, array in replies.items()}
+            answers = [_row(replies, row) for row in range(delivery.rows)]
             self._core.release(delivery, lambda owners: _send(owners, answers))
         except BaseException:
             # The exception holds on to the batch. It is over when Ctrl-C came after the release.
@@ -141,7 +148,10 @@ class Group:
         )
 
     def close(self) -> None:
-        """Wake everybody with a RuntimeError; it may be called again, and from any thread."""
+        """Wake everybody with a RuntimeError; it may be called again, and from any thread.
+
+        In a forked child there is nobody to wake.
+        """
         self._core.close(lambda owners: _send(owners, None))
 
     def __enter__(self) -> Self:
@@ -168,9 +178,9 @@ class _Call:
         self._opens.acquire()
         self._answer: Arrays | None = None
 
-    def wait(self, timeout: float | None) -> Arrays:
-        if not self._opens.acquire(timeout=_bounded(timeout)):
-            raise TimeoutError(f"no answer within {timeout} s")
+    def wait(self, seconds: float) -> Arrays:
+        if not self._opens.acquire(timeout=seconds):
+            raise TimeoutError(f"no answer within {seconds} s")
         if self._answer is None:
             raise RuntimeError(_CLOSED)
         return self._answer
@@ -183,37 +193,65 @@ class _Call:
 
 
 def _bounded(timeout: float | None) -> float:
+    """Seconds as a lock takes them: -1 is without a limit."""
     if timeout is None:
         return -1
-    if not timeout >= 0:
-        raise ValueError(f"timeout: expected seconds >= 0, or None, got {timeout}")
-    return min(timeout, threading.TIMEOUT_MAX)
+    try:
+        bounded = min(timeout, threading.TIMEOUT_MAX)
+        wrong = not bounded >= 0
+        seconds = float(bounded)
+    except (TypeError, ValueError):
+        got = type(timeout).__name__
+        raise TypeError(f"timeout: expected seconds >= 0, or None, got {got}") from None
+    if wrong:
+        raise ValueError(f"timeout: expected seconds >= 0, or None, got {seconds}")
+    return seconds
 
 
-def _row(answers: Arrays | None, row: int) -> Arrays | None:
+def _mapping(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name}: expected a mapping, got {type(given).__name__}")
+    return dict(given)
+
+
+def _tensors(argument: str, given: Tensors) -> list[tuple[str, npt.DTypeLike, tuple[int, ...]]]:
+    tensors = []
+    for name, pair in _mapping(argument, given).items():
+        if not isinstance(name, str):
+            raise TypeError(f"{argument}: expected names as keys, got {name!r}")
+        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            raise TypeError(f"{name}: expected a pair (dtype, shape), got {pair!r}")
+        dtype, shape = pair
+        if not isinstance(shape, Iterable):
+            raise TypeError(f"{name}: expected a shape, got {shape!r}")
+        tensors.append((name, dtype, tuple(integer(name, length, 0) for length in shape)))
+    return tensors
+
+
+def _row(replies: Arrays, row: int) -> Arrays:
+    """A row in memory of its own: a view would keep the whole batch."""
     # The dots make an array of what would else be a scalar.
-    return answers and {name: array[row, ...] for name, array in answers.items()}
+    return {name: array[row, ...].copy() for name, array in replies.items()}
 
 
-def _send(owners: Sequence[Any], answers: Arrays | None) -> None:
-    """Give each owner its row of the answers, or none; may be repeated. Wakes each loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Arrays], int]]] = {}
-    for row, owner in enumerate(owners):
+def _send(owners: Sequence[Any], answers: Sequence[Arrays] | None) -> None:
+    """Give each owner its answer, or none; may be repeated. Wakes each loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Arrays], Arrays | None]]] = {}
+    for owner, answer in zip(owners, answers or repeat(None)):  # noqa: B905
         if isinstance(owner, _Call):
-            owner.answer(_row(answers, row))
+            owner.answer(answer)
         else:
-            loops.setdefault(owner.get_loop(), []).append((owner, row))
+            loops.setdefault(owner.get_loop(), []).append((owner, answer))
     for loop, futures in loops.items():
         # A loop that is closed has nobody left who waits.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, futures, answers)
+            loop.call_soon_threadsafe(_settle, futures)
 
 
-def _settle(futures: list[tuple[asyncio.Future[Arrays], int]], answers: Arrays | None) -> None:
-    for future, row in futures:
+def _settle(futures: list[tuple[asyncio.Future[Arrays], Arrays | None]]) -> None:
+    for future, answer in futures:
         if future.done():
             continue
-        answer = _row(answers, row)
         if answer is None:
             future.set_exception(RuntimeError(_CLOSED))
         else:

@@ -6,6 +6,9 @@ import operator
 import os
 import secrets
 from dataclasses import dataclass, fields
+from typing import NoReturn
+
+import numpy as np
 
 
 @dataclass
@@ -19,14 +22,15 @@ class ContextOptions:
             number of games runs on any number of threads.
         max_num_threads: Extra queries of games that search in parallel; only 0 is supported yet.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
-            many as suit the games.
+            many as suit the games, 256 at most.
         wait_per_group: Kept for the interface: `RunGroup` works either way.
         verbose_comm: Print a line for each batch that is answered.
         verbose_collector: Print a line for each batch that is delivered.
         seed: Together with the numbers of game and episode it determines each episode's start, and
             nothing else does; drawn from the system if None.
-        deterministic: Rows of a batch that has one for each game are sorted by `id`, so that a run
-            whose batches are all of that size can be repeated exactly.
+        deterministic: Rows of a batch that has one for each game are sorted by `id`, and batches
+            come in the order in which games asked for them, so that a run whose batches are all of
+            that size, answered by one thread, can be repeated exactly.
     """
 
     num_games: int = 1
@@ -50,15 +54,17 @@ class ContextOptions:
 
         Raises:
             ValueError: An option is out of range, or not supported yet.
-            TypeError: An option is no integer.
+            TypeError: An option is no integer, or no truth value.
         """
         least = {"num_games": 1, "T": 1, "num_threads": 0, "num_collectors": 0}
         for name, bound in least.items():
             integer(name, getattr(self, name), bound)
+        for name in ("wait_per_group", "verbose_comm", "verbose_collector", "deterministic"):
+            flag(name, getattr(self, name))
         if integer("max_num_threads", self.max_num_threads, 0) > 0:
             raise ValueError("max_num_threads: not supported yet, only 0 is")
-        if self.seed is not None and integer("seed", self.seed, 0) >= 2**64:
-            raise ValueError(f"seed: expected an integer below 2**64, got {self.seed}")
+        if self.seed is not None:
+            integer("seed", self.seed, 0, 64)
 
     def threads(self) -> int:
         """`num_threads`, or the cores that this process may use."""
@@ -73,17 +79,54 @@ class ContextOptions:
         return secrets.randbits(64) if self.seed is None else operator.index(self.seed)
 
 
-def integer(name: str, value: object, least: int) -> int:
-    """An integer of at least `least`.
+def integer(name: str, value: object, least: int, bits: int = 63) -> int:
+    """An integer of at least `least` that so many bits hold.
 
     Raises:
         TypeError: It is none.
-        ValueError: It is less.
+        ValueError: It is less, or more.
     """
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
     if number < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {number}")
+        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(number)}")
+    if number.bit_length() > bits:
+        raise ValueError(f"{name}: expected an integer below 2**{bits}, got {shown(number)}")
     return number
+
+
+def flag(name: str, value: object) -> bool:
+    """A truth value: a bool, or the number 0 or 1.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is another number.
+    """
+    try:
+        number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}") from None
+    if number not in (0, 1):
+        raise ValueError(f"{name}: expected True or False, got {shown(number)}")
+    return bool(number)
+
+
+class OfOneProcess:
+    """What copies and pickles would share with another cannot be shared: memory, threads, locks."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, its memory and threads are this "
+            "process's: make another with the same arguments"
+        )
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: short, also where Python refuses to print so many digits."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs.collector import description
-from cogrs.collector.batch import Batch, Fields
-from cogrs.collector.context import Infos
+from cogrs.collector.batch import Buffers
+from cogrs.collector.context import GameContext, Infos
+from cogrs.collector.options import OfOneProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import FrameType, TracebackType
 
-    from cogrs.collector.context import GameContext
+    from cogrs.collector.batch import Batch
     from cogrs.collector.description import Description
     from cogrs.collector.options import ContextOptions
 
     Callback = Callable[[Batch, Batch, Batch | None], Any]
 
 
-class GCWrapper:
+class _Here(threading.local):
+    """What a thread is doing."""
+
+    infos: Infos | None = None
+    """What the batch of its last Run was, or the one in its callback's hands."""
+    depth = 0
+    """Runs that are going on, one within the other."""
+
+
+class GCWrapper(OfOneProcess):
     """Runs many games and gives their states to callbacks, batch by batch.
 
     ::
@@ -63,12 +77,14 @@ class GCWrapper:
         params: Anything a model has to know, beside what the game says.
 
     Attributes:
-        inputs: For each collector the inputs of the batches that it fills in turn.
+        inputs: For each collector the inputs of the batches that it fills in turn, made when they
+            are looked at.
         replies: Likewise the replies, or None.
         name2idx: The number of each collector.
         idx2name: The name of each number.
         params: `GC.GetParams()` and `params`.
-        infos: What the batch of the last Run was.
+        infos: What the batch of the last Run of this thread was; in a callback, what its batch is,
+            also after a Run within it.
 
     Raises:
         ValueError: A description is wrong, an option out of range or not supported yet, or a
@@ -88,34 +104,48 @@ class GCWrapper:
         """Check the descriptions and reserve the memory; see the class."""
         if not use_numpy:
             raise ValueError("use_numpy=False is not supported yet: use use_numpy=True")
+        if not isinstance(GC, GameContext):
+            raise TypeError(f"GC: expected a GameContext, got {type(GC).__name__}")
+        if not isinstance(params, Mapping | None):
+            raise TypeError(f"params: expected a mapping, got {type(params).__name__}")
         self.gpu: int | None = None
         self.setup_gpu(gpu)
         self.GC = GC
         self.co = co
-        GC.bind(co)
-        self.name2idx = GC.AddCollectors(descriptions)
+        with GC.all_or_nothing():
+            GC.bind(co)
+            self.name2idx = GC.AddCollectors(descriptions)
+            overlap = description.overlaps(GC.collectors)
+            if overlap:
+                text = f"several collectors reply {sorted(overlap)}: the last described one counts"
+                warnings.warn(text, stacklevel=2)
+            GC.make_batches()
         self.idx2name = {gid: name for name, gid in self.name2idx.items()}
-        overlap = description.overlaps(GC.collectors)
-        if overlap:
-            text = f"several collectors reply {sorted(overlap)}: the last described one counts"
-            warnings.warn(text, stacklevel=2)
-        GC.make_batches()
         self.inputs, self.replies = self._buffers()
         self.params = {**GC.GetParams(), **(params or {})}
-        self.infos: Infos | None = None
         self._callbacks: dict[int, Callback] = {}
         self._warned: set[int] = set()
+        self._here = _Here()
 
-    def _buffers(self) -> tuple[list[list[Batch]], list[list[Batch] | None]]:
-        inputs: list[list[Batch]] = []
-        replies: list[list[Batch] | None] = []
+    def _buffers(self) -> tuple[list[Buffers], list[Buffers | None]]:
+        inputs: list[Buffers] = []
+        replies: list[Buffers | None] = []
         for gid, count in enumerate(self.GC.num_buffers()):
-            rows = self.GC.collectors[gid].batch_size
-            pairs = [self.GC.buffer(gid, buffer) for buffer in range(count)]
-            inputs.append([Batch.of(given, rows, dict) for given, _ in pairs])
-            answers = [Batch.of(reply, rows, Fields) for _, reply in pairs if reply is not None]
-            replies.append(answers or None)
+            collector = self.GC.collectors[gid]
+            make = partial(self._buffer, self.GC, gid, collector.batch_size)
+            inputs.append(Buffers(count, partial(make, 0)))
+            replying = collector.replies is not None
+            replies.append(Buffers(count, partial(make, 1)) if replying else None)
         return inputs, replies
+
+    @staticmethod
+    def _buffer(context: GameContext, gid: int, rows: int, which: int, buffer: int) -> Any:
+        return context.buffer(gid, buffer, rows)[which]
+
+    @property
+    def infos(self) -> Infos | None:
+        """What the batch of this thread's last Run was; in a callback, what its batch is."""
+        return self._here.infos
 
     def setup_gpu(self, gpu: int | None) -> None:
         """Choose the device of `input_batch_gpu`.
@@ -199,9 +229,14 @@ class GCWrapper:
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:
+        here = self._here
+        outer, nested = here.infos, here.depth > 0
         infos = Infos()
+        here.depth += 1
         try:
-            self.infos = infos = self.GC.wait(gid, timeout)
+            infos = self.GC.wait(gid, timeout)
+            # Without the batch itself: when it is lost all the same, it comes again.
+            here.infos = replace(infos, _delivery=None)
             if infos.gid < 0:
                 return None
             value = self._call(infos)
@@ -211,6 +246,10 @@ class GCWrapper:
             with contextlib.suppress(RuntimeError, ValueError):
                 self.GC.put_back(infos)
             raise
+        finally:
+            here.depth -= 1
+            if nested:
+                here.infos = outer
         return value
 
     def _call(self, infos: Infos) -> Any:
@@ -225,7 +264,10 @@ class GCWrapper:
         return None
 
     def Stop(self) -> None:  # noqa: N802
-        """End the games: from any thread, from a callback, and as often as one likes."""
+        """End the games: from any thread, from a callback, and as often as one likes.
+
+        In a forked child there is nothing to end.
+        """
         self.GC.Stop()
 
     def PrintSummary(self) -> None:  # noqa: N802

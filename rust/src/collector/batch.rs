@@ -29,13 +29,17 @@ impl Layout {
     /// Arrays of `rows` rows, whose rows have these sizes.
     ///
     /// # Errors
-    /// [`Error::Memory`] when they exceed the address space.
+    /// [`Error::Memory`] when they exceed the address space, or there are too many.
     pub fn new(rows: usize, sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut layout = Self { rows, ..Self::default() };
         for row in sizes {
             let end = row.checked_mul(rows).and_then(|size| layout.size.checked_add(size));
             let end = end.and_then(|end| end.checked_next_multiple_of(ALIGN));
             let end = end.filter(|&end| isize::try_from(end).is_ok());
+            layout.parts.try_reserve(1).map_err(|error| {
+                let count = layout.parts.len();
+                Error::Memory(format!("cannot describe more than {count} arrays: {error}"))
+            })?;
             layout.parts.push(Part { offset: layout.size, row });
             layout.size = end.ok_or_else(|| {
                 Error::Memory(format!("a batch of {rows} rows exceeds the address space"))
@@ -62,6 +66,22 @@ pub struct Batch {
 
 /// Batches of a kind at most.
 const MOST: usize = 1 << 24;
+
+/// Refuses what the machine does not have, and what the allocator would not give, before any of it is made: a
+/// vector that cannot be ends the process. `kept` are the bytes of vectors, `needed` all of them.
+///
+/// # Errors
+/// [`Error::Memory`] for more than `available` bytes, or more than one allocation can be.
+pub fn check_memory(what: &str, needed: u128, kept: u128, available: u64) -> Result<()> {
+    if needed > u128::from(available) {
+        let text = format!("cannot allocate {needed} bytes for {what}: {available} are available");
+        return Err(Error::Memory(text));
+    }
+    let mut probe: Vec<u8> = Vec::new();
+    let reserved = probe.try_reserve_exact(usize::try_from(kept).unwrap_or(usize::MAX));
+    reserved
+        .map_err(|error| Error::Memory(format!("cannot allocate {kept} bytes for {what}: {error}")))
+}
 
 impl Batch {
     /// Reserves the memory of several batches, all zero.
@@ -137,6 +157,17 @@ impl Batch {
             let from = self.memory.as_ptr().add(at);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
+    }
+
+    /// Zeroes bytes of a row, `skip` bytes from its start.
+    ///
+    /// # Panics
+    /// When they do not fit there.
+    #[inline]
+    pub fn clear(&self, part: usize, row: usize, skip: usize, len: usize) {
+        let at = self.place(part, row, skip, len);
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::write_bytes(self.memory.as_mut_ptr().add(at), 0, len) }
     }
 
     /// Zeroes the first rows of an array.

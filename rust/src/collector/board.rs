@@ -119,6 +119,10 @@ pub struct Board {
     /// All games are to be taken for slow.
     blocking: bool,
     ready: VecDeque<(usize, usize)>,
+    /// Batches are delivered in the order in which their rows were given away, whichever is written first.
+    pub in_turn: bool,
+    /// Then: the groups of those that are being written, in that order.
+    turns: VecDeque<usize>,
     /// Tasks in the hands of threads.
     running: usize,
     /// Nanoseconds that a task of a quick game takes, smoothed.
@@ -147,6 +151,8 @@ impl Board {
             is_slow: vec![true; games],
             blocking,
             ready: VecDeque::new(),
+            in_turn: false,
+            turns: VecDeque::new(),
             running: 0,
             cost: 0.0,
             idle: 0,
@@ -216,7 +222,10 @@ impl Board {
             }
             for group in bits(groups) {
                 match self.groups[group].claim(slot) {
-                    Some(row) => chunk.grants.push(Grant { slot, group, row }),
+                    Some(row) => {
+                        chunk.grants.push(Grant { slot, group, row });
+                        self.note(group);
+                    }
                     None => self.grant(group),
                 }
             }
@@ -229,6 +238,15 @@ impl Board {
         let queue = &mut self.queue;
         let mut write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
         self.groups[group].grants(&mut write);
+        self.note(group);
+    }
+
+    /// Remembers whose turn it is after a group has given rows away.
+    fn note(&mut self, group: usize) {
+        let sealed = self.groups[group].sealed();
+        if self.in_turn {
+            self.turns.extend(std::iter::repeat_n(group, sealed));
+        }
     }
 
     /// Says that the chunk is done, its rows written.
@@ -303,11 +321,25 @@ impl Board {
         let queue = &mut self.queue;
         let write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
         self.groups[group].shorten(write);
+        self.note(group);
         self.make_ready(group);
     }
 
+    /// Has batches delivered whose rows, of this group, were written.
     fn make_ready(&mut self, group: usize) {
+        if self.in_turn {
+            return self.make_ready_in_turn();
+        }
         while let Some(buffer) = self.groups[group].next_ready() {
+            self.ready.push_back((group, buffer));
+        }
+    }
+
+    fn make_ready_in_turn(&mut self) {
+        while let Some(&group) = self.turns.front()
+            && let Some(buffer) = self.groups[group].next_ready()
+        {
+            self.turns.pop_front();
             self.ready.push_back((group, buffer));
         }
     }
@@ -371,4 +403,41 @@ fn bits(mut set: u64) -> impl Iterator<Item = usize> {
         set &= set.wrapping_sub(1);
         next
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::group::Rules;
+
+    /// Two answering collectors whose batches have a row for each of two games.
+    fn board(in_turn: bool) -> Board {
+        let order: fn(&u32, &u32) -> std::cmp::Ordering = u32::cmp;
+        let rules = Rules { batch_size: 2, buffers: 2, timeout: None, order: Some(order) };
+        let mut board = Board::new(vec![Group::new(rules), Group::new(rules)], 0b11, 2, false);
+        board.in_turn = in_turn;
+        board
+    }
+
+    /// Has both games ask both, and the rows written, those of the group that answers last first.
+    fn written_the_other_way_round(board: &mut Board) -> Vec<usize> {
+        let wishes = vec![(1, Wish::Ask(0b11)), (0, Wish::Ask(0b11))];
+        board.claim(&mut Chunk { wishes, ..Chunk::default() });
+        let mut writes: Vec<_> = board.queue.drain(..).collect();
+        writes.reverse();
+        let mut order = Vec::new();
+        for write in writes {
+            let Task::Write(grant) = write else { continue };
+            let mut chunk = Chunk { grants: vec![grant], ..Chunk::default() };
+            board.finish(&mut chunk, Duration::ZERO);
+            order.extend(std::iter::from_fn(|| board.take(None)).map(|taken| taken.group));
+        }
+        order
+    }
+
+    #[test]
+    fn batches_are_delivered_in_turn_whichever_is_written_first() {
+        assert_eq!(written_the_other_way_round(&mut board(false)), [1, 0]);
+        assert_eq!(written_the_other_way_round(&mut board(true)), [0, 1]);
+    }
 }

@@ -67,7 +67,8 @@ impl Columns {
     /// The columns of a game that these collectors look at.
     ///
     /// # Errors
-    /// [`Error::Value`] when two collectors see one key differently.
+    /// [`Error::Value`] when two collectors see one key differently, [`Error::Memory`] for a record larger than
+    /// the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
         let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
         for (key, dtype, itemsize) in FIXED {
@@ -102,7 +103,10 @@ impl Columns {
                 .map(|field| format!("{} {}", field.dtype, shape_text(&field.shape)));
             return Err(Error::value(key, format!("{expected} as elsewhere"), got));
         }
-        let range = self.size..self.size + field.nbytes();
+        let end = self.size.checked_add(field.nbytes()).ok_or_else(|| {
+            Error::Memory(format!("a record with {key:?} exceeds the address space"))
+        })?;
+        let range = self.size..end;
         self.size = range.end;
         self.all.push(Column { key: key.into(), field: field.clone(), range, reply });
         Ok(self.all.len() - 1)
@@ -121,11 +125,6 @@ impl Columns {
     /// Bytes of a record.
     pub fn size(&self) -> usize {
         self.size
-    }
-
-    /// Bytes of the largest column.
-    pub fn largest(&self) -> usize {
-        self.all.iter().map(|column| column.range.len()).max().unwrap_or(0)
     }
 
     /// Where a part that every record has lies.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 pub use crate::collector::board::{Delivered, Taken};
 pub use crate::collector::slot::Counts;
 
-use crate::collector::batch::Batch;
+use crate::collector::batch::{self, Batch};
 use crate::collector::board::{Board, Chunk, Life, Role, Task};
 use crate::collector::group::{Group, Rules};
-use crate::collector::plan::{Collector, Plan, Route};
+use crate::collector::plan::{Collector, Plan, Route, Track};
 use crate::collector::slot::Slot;
 use crate::error::{Error, Result};
 use crate::games::{Game, GameSpec};
@@ -27,11 +27,14 @@ pub struct Options {
     pub games: usize,
     /// Threads beside those that wait for batches; at least one.
     pub threads: usize,
-    /// Batches of each collector; none for as many as suit the games, at least two.
+    /// Batches of each collector; none for as many as suit the games, at least two and at most 256.
     pub buffers: Option<usize>,
+    /// Bytes that it may take.
+    pub memory: u64,
     /// Together with a game's number and the episode's it determines an episode's seed.
     pub seed: u64,
-    /// Batches of as many rows as there are games are sorted by game.
+    /// Batches of as many rows as there are games are sorted by game, and batches are delivered in the order
+    /// in which their rows were given away, whichever is written first.
     pub deterministic: bool,
 }
 
@@ -87,11 +90,13 @@ impl Context {
         let plan = Plan::new(spec, collectors)?;
         let collectors = || plan.routes.iter().map(|route| &route.collector);
         collectors().try_for_each(|each| check_fill(each, options.games))?;
-        let buffers = buffers(options, collectors().map(|each| each.batch_size).sum());
+        let rows = collectors().map(|each| each.batch_size).fold(0, usize::saturating_add);
+        let buffers = buffers(options, rows);
+        check_memory(&plan, options, buffers)?;
         let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
-        check_memory(&plan, options.games)?;
         let replying = plan.select(Collector::replying);
-        let board = Board::new(groups, replying, options.games, spec.blocking);
+        let mut board = Board::new(groups, replying, options.games, spec.blocking);
+        board.in_turn = options.deterministic;
         let slots = |at| Mutex::new(Slot::new(game(at), at as u32, options.seed, &plan));
         let shared = Shared {
             slots: (0..options.games).map(slots).collect(),
@@ -102,7 +107,8 @@ impl Context {
             news: Condvar::new(),
         };
         let threads = Mutex::default();
-        Ok(Self { shared: Arc::new(shared), threads, count: options.threads.max(1) })
+        let count = options.threads.clamp(1, options.games);
+        Ok(Self { shared: Arc::new(shared), threads, count })
     }
 
     /// Lets the games go.
@@ -207,6 +213,14 @@ impl Context {
         Ok(())
     }
 
+    /// Whether a batch is still out.
+    ///
+    /// # Errors
+    /// [`Error::State`] when this delivery is over.
+    pub fn check_out(&self, taken: Taken) -> Result<()> {
+        lock(&self.shared.board).groups[taken.group].check_out(taken.buffer, taken.serial)
+    }
+
     /// Ends everything: who waits gets an error, threads are joined, what was not delivered is dropped.
     pub fn stop(&self) {
         let mut board = lock(&self.shared.board);
@@ -266,22 +280,35 @@ fn check_fill(collector: &Collector, games: usize) -> Result<()> {
     Err(Error::value(name, expected, collector.batch_size))
 }
 
-/// Asks for the memory of the games' histories before it is made: a vector that cannot be ends the process.
-fn check_memory(plan: &Plan, games: usize) -> Result<()> {
-    let slot = plan.tracks.iter().try_fold(size_of::<Slot>(), |sum, track| {
-        sum.checked_add(track.depth.checked_mul(plan.columns.size())?)
-    });
-    let size = slot.and_then(|slot| slot.checked_mul(games)).unwrap_or(usize::MAX);
-    let mut probe: Vec<u8> = Vec::new();
-    let reserved = probe.try_reserve_exact(size);
-    reserved.map_err(|error| {
-        let text = format!("cannot allocate {size} bytes for the histories of the games: {error}");
-        Error::Memory(text)
-    })
+/// Bytes that a game takes beside its histories, about.
+const GAME: usize = size_of::<Mutex<Slot>>() + 256;
+
+/// Bytes that a batch takes beside its memory, about.
+const BATCH: usize = 256;
+
+/// Compares what the context will take with what there is.
+fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Result<()> {
+    let collectors = || plan.routes.iter().map(|route| &route.collector);
+    let history = |track: &Track| (track.depth as u128).saturating_mul(plan.columns.size() as u128);
+    let histories = plan.tracks.iter().map(|track| history(track).saturating_add(64));
+    let game = histories.fold(GAME as u128, u128::saturating_add);
+    let arrays: u128 = collectors().map(Collector::arrays).sum();
+    let books = BATCH as u128 * buffers as u128 * plan.routes.len() as u128;
+    let kept = game.saturating_mul(options.games as u128);
+    let kept = kept.saturating_add(books).saturating_add(arrays.saturating_mul(16));
+    let batch = |each: &Collector| each.row_size().saturating_mul(each.batch_size as u128);
+    let batches = collectors().map(batch).fold(0, u128::saturating_add);
+    let needed = batches.saturating_mul(buffers as u128).saturating_add(kept);
+    batch::check_memory("games, histories and batches", needed, kept, options.memory)
 }
 
+/// Batches of a collector at most, unless more are asked for: a few are enough for those who answer, and
+/// games without a row wait as well in the line as in a batch.
+const MOST_BUFFERS: usize = 256;
+
 fn buffers(options: Options, rows: usize) -> usize {
-    options.buffers.unwrap_or(options.games / rows.max(1)).max(2)
+    let fitting = (options.games / rows.max(1)).min(MOST_BUFFERS);
+    options.buffers.unwrap_or(fitting).max(2)
 }
 
 fn rules(collector: &Collector, options: Options, buffers: usize) -> Rules<u32> {

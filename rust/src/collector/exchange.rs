@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::collector::batch::{Batch, Layout};
+use crate::collector::batch::{self, Batch, Layout};
 use crate::collector::group::{Group, Row, Rules};
 use crate::error::{Error, Result};
 
@@ -21,6 +21,9 @@ pub struct Exchange<O> {
     desk: Mutex<Desk<O>>,
     news: Condvar,
 }
+
+/// Bytes that a batch takes beside its memory, about.
+const BATCH: usize = 256;
 
 #[derive(Debug)]
 struct Desk<O> {
@@ -54,7 +57,7 @@ pub struct Asked {
 }
 
 impl<O> Exchange<O> {
-    /// An exchange whose rows have these sizes.
+    /// An exchange whose rows have these sizes, and that takes at most `memory` bytes.
     ///
     /// # Errors
     /// [`Error::Value`] for a size of 0, [`Error::Memory`] when the system refuses.
@@ -64,12 +67,17 @@ impl<O> Exchange<O> {
         batch_size: usize,
         buffers: usize,
         timeout: Option<Duration>,
+        memory: u64,
     ) -> Result<Self> {
         for (name, number) in [("batch_size", batch_size), ("num_buffers", buffers)] {
             if number == 0 {
                 return Err(Error::value(name, "an integer >= 1", number));
             }
         }
+        let row: u128 = inputs.iter().chain(replies).map(|&size| size as u128).sum();
+        let kept = BATCH as u128 * buffers as u128;
+        let needed = row.saturating_mul(batch_size as u128).saturating_mul(buffers as u128);
+        batch::check_memory("batches", needed.saturating_add(kept), kept, memory)?;
         let layout = Layout::new(batch_size, inputs.iter().chain(replies).copied())?;
         let batches = Batch::several(layout, buffers)?;
         let group = Group::new(Rules { batch_size, buffers, timeout, order: None });
@@ -86,16 +94,20 @@ impl<O> Exchange<O> {
     /// Puts a row: for each input its bytes. When no batch has room, they are kept until one has.
     ///
     /// # Errors
-    /// [`Error::State`] when it is closed: the owner comes back.
+    /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in: the owner
+    /// comes back.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
         let mut desk = self.desk();
         if desk.closed {
             return Err((owner, closed()));
         }
-        let Some(row) = desk.group.claim(owner) else {
-            desk.late.push_back(inputs.concat());
-            return Ok(());
-        };
+        if !desk.group.gives_at_once() {
+            match kept(inputs) {
+                Ok(bytes) => desk.late.push_back(bytes),
+                Err(error) => return Err((owner, error)),
+            }
+        }
+        let Some(row) = desk.group.claim(owner) else { return Ok(()) };
         drop(desk);
         for (part, bytes) in inputs.iter().enumerate() {
             self.batches[row.buffer].write(part, row.row, 0, bytes);
@@ -221,6 +233,18 @@ impl<O> Exchange<O> {
     pub fn batches(&self) -> &[Arc<Batch>] {
         &self.batches
     }
+}
+
+/// A row's bytes in one piece.
+fn kept(inputs: &[&[u8]]) -> Result<Vec<u8>> {
+    let size = inputs.iter().map(|bytes| bytes.len()).sum();
+    let mut row = Vec::new();
+    row.try_reserve_exact(size)
+        .map_err(|error| Error::Memory(format!("cannot keep a row of {size} bytes: {error}")))?;
+    for bytes in inputs {
+        row.extend_from_slice(bytes);
+    }
+    Ok(row)
 }
 
 fn closed() -> Error {

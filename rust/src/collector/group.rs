@@ -62,6 +62,8 @@ pub struct Group<O> {
     open: Option<usize>,
     /// Batches without room that are still being written, oldest first.
     sealed: VecDeque<usize>,
+    /// How many of them nobody has asked about.
+    news: usize,
     waiting: VecDeque<O>,
     /// When the first row of the batch being filled was asked for.
     since: Option<Instant>,
@@ -77,6 +79,7 @@ impl<O> Group<O> {
             free: (0..rules.buffers).collect(),
             open: None,
             sealed: VecDeque::new(),
+            news: 0,
             waiting: VecDeque::new(),
             since: None,
             out: 0,
@@ -86,12 +89,17 @@ impl<O> Group<O> {
 
     /// A row for `owner`, or none now: then it waits its turn, and [`Self::grants`] will name it.
     pub fn claim(&mut self, owner: O) -> Option<Row> {
-        if self.rules.order.is_none() && self.waiting.is_empty() && self.has_row() {
+        if self.gives_at_once() {
             return Some(self.allot(owner));
         }
         self.since.get_or_insert_with(Instant::now);
         self.waiting.push_back(owner);
         None
+    }
+
+    /// Whether [`Self::claim`] would give a row.
+    pub fn gives_at_once(&self) -> bool {
+        self.rules.order.is_none() && self.waiting.is_empty() && self.has_row()
     }
 
     fn has_row(&self) -> bool {
@@ -119,7 +127,13 @@ impl<O> Group<O> {
             self.since = (!self.waiting.is_empty()).then(Instant::now);
             self.buffers[at].phase = Phase::Sealed;
             self.sealed.push_back(at);
+            self.news += 1;
         }
+    }
+
+    /// How many batches have got all their rows since this was asked last.
+    pub fn sealed(&mut self) -> usize {
+        std::mem::take(&mut self.news)
     }
 
     /// The next batch that is ready to be delivered: all its rows are written, and so are those of the batches
@@ -219,7 +233,11 @@ impl<O> Group<O> {
         (buffer.owners.len(), buffer.serial)
     }
 
-    fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
+    /// Whether a batch is still with the consumer of this delivery.
+    ///
+    /// # Errors
+    /// [`Error::State`] when this delivery is over.
+    pub fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
         let held = self.buffers.get(buffer);
         if held.is_some_and(|held| held.phase == Phase::Out && held.serial == serial) {
             return Ok(());

@@ -61,15 +61,29 @@ impl Collector {
     /// # Errors
     /// [`Error::Memory`] when they exceed the address space.
     pub fn layout(&self) -> Result<Layout> {
-        let inputs: Vec<_> = self
-            .inputs
-            .iter()
-            .map(|each| each.field.nbytes().saturating_mul(each.stack.max(1)))
-            .collect();
-        let replies = self.replies.iter().flatten().map(|each| each.field.nbytes());
-        let replies: Vec<_> = replies.collect();
-        let sizes = inputs.repeat(self.steps).into_iter().chain(replies.repeat(self.steps));
-        Layout::new(self.batch_size, sizes)
+        let steps = 0..self.steps;
+        let inputs = steps.clone().flat_map(|_| self.input_sizes());
+        Layout::new(self.batch_size, inputs.chain(steps.flat_map(|_| self.reply_sizes())))
+    }
+
+    fn input_sizes(&self) -> impl Iterator<Item = usize> {
+        self.inputs.iter().map(|each| each.field.nbytes().saturating_mul(each.stack.max(1)))
+    }
+
+    fn reply_sizes(&self) -> impl Iterator<Item = usize> {
+        self.replies.iter().flatten().map(|each| each.field.nbytes())
+    }
+
+    /// Arrays of a batch.
+    pub fn arrays(&self) -> u128 {
+        let keys = self.input_sizes().chain(self.reply_sizes()).count();
+        self.steps as u128 * keys as u128
+    }
+
+    /// Bytes of a row in all arrays together; as good as infinite beyond what numbers hold.
+    pub fn row_size(&self) -> u128 {
+        let state = self.input_sizes().chain(self.reply_sizes()).map(|size| size as u128);
+        (self.steps as u128).saturating_mul(state.sum())
     }
 
     /// The array of an input at a state, 0 the oldest.
@@ -145,8 +159,6 @@ pub struct Plan {
     pub routes: Vec<Route>,
     /// The histories of a game; the first is of all states.
     pub tracks: Vec<Track>,
-    /// As many zeros as the largest column has bytes.
-    pub zeros: Vec<u8>,
 }
 
 impl Plan {
@@ -168,8 +180,7 @@ impl Plan {
             .zip(later)
             .map(|(collector, later)| Route::new(collector, &later, &columns, &mut tracks))
             .collect();
-        let zeros = vec![0; columns.largest()];
-        Ok(Self { columns, routes: routes?, tracks, zeros })
+        Ok(Self { columns, routes: routes?, tracks })
     }
 
     /// The collectors that answer, or only listen, to a player.
@@ -218,10 +229,10 @@ impl Route {
         Ok(Self { history, inputs: inputs?, replies: replies?, collector })
     }
 
-    /// What an input shows where there was no state yet.
-    pub fn before_the_start<'a>(&self, input: usize, zeros: &'a [u8]) -> &'a [u8] {
+    /// What an input shows where there was no state yet, if not zeros.
+    pub fn before_the_start(&self, input: usize) -> Option<&'static [u8]> {
         const NO_SEQ: [u8; 4] = (-1_i32).to_ne_bytes();
-        if self.inputs[input] == Fixed::Seq as usize { &NO_SEQ } else { zeros }
+        (self.inputs[input] == Fixed::Seq as usize).then_some(&NO_SEQ)
     }
 }
 

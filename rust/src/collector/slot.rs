@@ -221,6 +221,11 @@ impl Target<'_> {
     fn put(self, skip: usize, bytes: &[u8]) {
         self.batch.write(self.part, self.row, skip, bytes);
     }
+
+    #[inline]
+    fn clear(self, skip: usize, len: usize) {
+        self.batch.clear(self.part, self.row, skip, len);
+    }
 }
 
 #[inline]
@@ -234,7 +239,6 @@ fn write_input(
 ) {
     let spec = &route.collector.inputs[input];
     let column = plan.columns.at(route.inputs[input]);
-    let zeros = &plan.zeros[..column.range.len()];
     if spec.stack > 0 {
         return write_stack(plan, route, input, history, back, target);
     }
@@ -242,11 +246,14 @@ fn write_input(
     // What others are answering just now is not there yet for who is asked the same.
     let from = from.filter(|&from| !(column.reply && from == 0 && route.collector.replying()));
     let bytes = match (from, from.and_then(|from| history.back(from))) {
-        (_, Some(record)) => &record[column.range.clone()],
-        (Some(_), None) if history.back(back).is_none() => route.before_the_start(input, zeros),
-        _ => zeros,
+        (_, Some(record)) => Some(&record[column.range.clone()]),
+        (Some(_), None) if history.back(back).is_none() => route.before_the_start(input),
+        _ => None,
     };
-    target.put(0, bytes);
+    match bytes {
+        Some(bytes) => target.put(0, bytes),
+        None => target.clear(0, column.range.len()),
+    }
 }
 
 /// The last states of the same episode, zeros before its start.
@@ -265,8 +272,11 @@ fn write_stack(
     for frame in 0..frames {
         let record = history.back(back + frames - 1 - frame);
         let same = record.filter(|record| Some(&record[episode.clone()]) == newest);
-        let bytes = same.map_or(&plan.zeros[..range.len()], |record| &record[range.clone()]);
-        target.put(frame * range.len(), bytes);
+        let skip = frame * range.len();
+        match same {
+            Some(record) => target.put(skip, &record[range.clone()]),
+            None => target.clear(skip, range.len()),
+        }
     }
 }
 

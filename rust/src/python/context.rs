@@ -13,6 +13,7 @@ use crate::games::Builtin;
 use crate::python::fork::Birthplace;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
+use crate::replay::column::available_memory;
 
 /// Games and their collectors. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]
@@ -187,6 +188,7 @@ impl CollectorContext {
             games: num_games,
             threads: num_threads,
             buffers: num_buffers,
+            memory: available_memory(),
             seed,
             deterministic,
         };
@@ -221,7 +223,15 @@ impl CollectorContext {
         Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
     }
 
+    fn check_out(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
+        Ok(slf.get().owned(slf, delivery)?.check_out(delivery.taken)?)
+    }
+
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        // A forked child has none of the threads, and may be on its way out with an exception of its own.
+        if !self.birthplace.is_here() {
+            return Ok(());
+        }
         let context = self.context()?;
         py.detach(|| context.stop());
         Ok(())

@@ -15,6 +15,7 @@ use crate::python::array::Given;
 use crate::python::fork::Birthplace;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
+use crate::replay::column::available_memory;
 use crate::spec::FieldSpec;
 
 /// Rows of many callers, answered together. See the stub for its contract.
@@ -168,6 +169,7 @@ impl CollectorGroup {
             size("batch_size", batch_size, 1)?,
             size("num_buffers", num_buffers, 1)?,
             (usec > 0).then(|| Duration::from_micros(usec)),
+            available_memory(),
         )?;
         Ok(Self { exchange, inputs, replies, birthplace: Birthplace::here() })
     }
@@ -201,6 +203,10 @@ impl CollectorGroup {
     }
 
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
+        if !self.birthplace.is_here() {
+            return Ok(());
+        }
         tell(self.exchange()?.close(), send)
     }
 

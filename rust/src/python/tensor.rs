@@ -50,10 +50,14 @@ pub fn array<'py>(
     unsafe { over(dtype, &shape, batch.start(part), memory.as_any()) }
 }
 
+/// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
+const MAX_DIMS: usize = 31;
+
 /// A dtype, and what the core knows of it.
 ///
 /// # Errors
-/// `TypeError` when it is none of fixed size without objects, `ValueError` when a row is too large.
+/// `TypeError` when it is none of fixed size without objects, or brings a shape; `ValueError` when a row is too
+/// large.
 pub fn field(
     name: &str,
     dtype: &Bound<'_, PyAny>,
@@ -63,6 +67,14 @@ pub fn field(
     if descr.has_object() || descr.itemsize() == 0 {
         let text = format!("{name}: expected a dtype of fixed size without objects, got {descr}");
         return Err(PyTypeError::new_err(text));
+    }
+    if descr.has_subarray() {
+        let text = format!("{name}: expected a dtype and its shape beside it, got {descr}");
+        return Err(PyTypeError::new_err(text));
+    }
+    if shape.len() > MAX_DIMS {
+        let expected = format!("at most {MAX_DIMS} dimensions");
+        return Err(Error::value(name, expected, shape.len()).into());
     }
     let size = shape.iter().try_fold(descr.itemsize(), |size, &dim| size.checked_mul(dim));
     if size.is_none_or(|size| isize::try_from(size).is_err()) {

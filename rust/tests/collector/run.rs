@@ -14,7 +14,7 @@ use crate::game::{self, Log, Script};
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn options(games: usize, threads: usize) -> Options {
-    Options { games, threads, buffers: None, seed: 1, deterministic: false }
+    Options { games, threads, buffers: None, memory: u64::MAX, seed: 1, deterministic: false }
 }
 
 /// One row of a batch: for each key its values, oldest first.
