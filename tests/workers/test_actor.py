@@ -316,10 +316,12 @@ async def test_an_end_that_fails_drops_the_episode_at_once():
     ):
         player = worker.agent()
         player.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
-        await player.act(sdk.Observation(0, np.array([1, 0, 0], np.float32)))
-        last = sdk.Observation(1, np.array([1, 0, 1], np.float32), terminated=True)
+        for tick in range(2):
+            await player.act(sdk.Observation(tick, np.array([1, 0, tick], np.float32)))
+        assert worker.memory.num_entry == 1
+        last = sdk.Observation(2, np.array([1, 0, 2], np.float32), terminated=True)
         with pytest.raises(ValueError, match="finite"):
-            await player.end(sdk.Final(last, [sdk.ReceivedReward(1, float("inf"))]))
+            await player.end(sdk.Final(last, [sdk.ReceivedReward(2, float("inf"))]))
         assert (worker.memory.num_entry, worker.memory.num_episode()) == (0, 0)
 
 
