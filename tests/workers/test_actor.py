@@ -308,6 +308,24 @@ async def test_a_reward_that_is_not_finite_leaves_no_half_episode(caplog):
 
 
 @on_loop
+async def test_an_end_that_fails_drops_the_episode_at_once():
+    with (
+        world.made_server() as server,
+        network.connected(server) as client,
+        ActorWorker(client, world.decide) as worker,
+    ):
+        player = worker.agent()
+        player.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
+        for tick in range(2):
+            await player.act(sdk.Observation(tick, np.array([1, 0, tick], np.float32)))
+        assert worker.memory.num_entry == 1
+        last = sdk.Observation(2, np.array([1, 0, 2], np.float32), terminated=True)
+        with pytest.raises(ValueError, match="finite"):
+            await player.end(sdk.Final(last, [sdk.ReceivedReward(2, float("inf"))]))
+        assert (worker.memory.num_entry, worker.memory.num_episode()) == (0, 0)
+
+
+@on_loop
 async def test_what_was_closed_is_pushed_and_counted():
     async with stage(length=6, samples_per_step=4, server={"cache_size": 8}) as on:
         await on.play(5)
