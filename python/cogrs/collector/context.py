@@ -206,6 +206,7 @@ class GameContext(OfOneProcess):
         if not self.collectors:
             raise RuntimeError("no collectors were added")
         self.co.check()
+        integer("max_episode_steps", self.options.max_episode_steps, 1)
         self._core = _core.CollectorContext(
             self._game,
             self.collectors,
