@@ -72,7 +72,7 @@ async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Po
         child.say(episode=steps, total_reward=total, stored=len(client.rem))
 
     worker = ActorWorker(
-        client, policy, batch_size=role.trials, samples_per_step=16, on_episode=tell
+        client, policy, batch_size=role.trials, samples_per_step=32, on_episode=tell
     )
     with worker:
         async with await sdk.serve(agents={"dqn": worker.agent}) as endpoint:

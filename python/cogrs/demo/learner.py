@@ -36,7 +36,8 @@ def make_server(role: Role) -> ReplayMemoryServer:
         info,
         0,
         "tcp://127.0.0.1:*",
-        n_caches=4,
+        # Caches come in bursts, when trials end: with few, most would be replaced unused.
+        n_caches=32,
         seed=role.seed,
     )
     server.rem.discount_factor = GAMMA

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import queue
 import time
 from contextlib import AsyncExitStack
@@ -128,8 +127,6 @@ async def learn(
             keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
         )
         stack.push_async_callback(cancelled, playing)
-        # Trials that are cut short in their first moment are not worth a warning.
-        stack.callback(logging.getLogger("cogrs").setLevel, logging.ERROR)
         progress.started = time.monotonic()
         while not (progress.reached or interrupted.is_set() or progress.late):
             follow(progress, figures)

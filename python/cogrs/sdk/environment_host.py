@@ -138,9 +138,10 @@ class _Session(Session[Environment]):
             update = await settled(environment.end(actions))
             if update is None:
                 return pb.EnvActionReply(final_update=True)
-            self._tick += 1
             reply = self._reply(_checked(update))
             reply.final_update = True
+            # The orchestrator counts: it may not have passed on the first observations yet.
+            reply.observation_set.tick_id = 0
             return reply
 
         return await self.last(end)
