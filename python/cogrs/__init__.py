@@ -6,7 +6,6 @@ Names are imported when they are first used, so that a process pays only for the
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is not None:
         value = getattr(importlib.import_module(home), name)
-    elif name in _PARTS and importlib.util.find_spec(f"cogrs.{name}") is not None:
+    elif name in _PARTS:
         value = importlib.import_module(f"cogrs.{name}")
     else:
         raise AttributeError(f"module 'cogrs' has no attribute {name!r}")
@@ -82,5 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    parts = (name for name in _PARTS if importlib.util.find_spec(f"cogrs.{name}") is not None)
-    return sorted({*globals(), *_HOMES, *parts})
+    return sorted({*globals(), *_HOMES, *_PARTS})
