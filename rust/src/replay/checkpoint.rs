@@ -21,8 +21,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::replay::episode::Ending;
-use crate::replay::memory::{Memory, Totals};
+use crate::replay::episode::{Ending, Totals};
+use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 

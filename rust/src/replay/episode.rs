@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::replay::ring::Run;
@@ -109,4 +110,13 @@ impl Episode {
         let Some(ending) = &self.ending else { return false };
         ending.final_state && ending.bootstrap.is_none() && step + 1 == self.len
     }
+}
+
+/// Counts of what was ever closed in a memory, evicted since or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Episodes.
+    pub episodes: u64,
+    /// Their entries, final states left out: the steps that were taken.
+    pub steps: u64,
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 use slab::Slab;
 
 use crate::error::{Error, Result};
 use crate::replay::column::{Column, available_memory};
-use crate::replay::episode::{Ending, Episode};
+use crate::replay::episode::{Ending, Episode, Totals};
 use crate::replay::ring::{Ring, Run};
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -61,15 +60,6 @@ pub struct Memory {
     pub(super) totals: Totals,
     step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
-}
-
-/// Counts of what was ever closed in a memory, evicted since or not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Episodes.
-    pub episodes: u64,
-    /// Their entries, final states left out: the steps that were taken.
-    pub steps: u64,
 }
 
 impl Memory {
