@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cogrs.casting import refuse_loss
+
 
 def convert(
     name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
@@ -36,7 +38,7 @@ def convert(
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         made = array.astype(dtype, order="C", casting="unsafe")
-    _refuse_loss(name, array, made)
+    refuse_loss(name, array, made)
     return made
 
 
@@ -48,21 +50,6 @@ def _as_array(
     except (OverflowError, ValueError) as error:
         got = type(value).__name__
         raise ValueError(f"{name}: expected {dtype} {shape}, got {got}: {error}") from None
-
-
-def _refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
-    """Refuse what 'same_kind' lets through and yet changes the value beyond rounding."""
-    if made.dtype.kind in "iuSU":
-        lost = made != given
-    elif made.dtype.kind in "mM":
-        lost = (made.astype(given.dtype) != given) & ~np.isnat(given)
-    elif made.dtype.kind in "fc":
-        lost = np.isfinite(given) & ~np.isfinite(made)
-    else:
-        return
-    if np.any(lost):
-        first = given[lost].flat[0]
-        raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
 
 
 def _number(name: str, value: float, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

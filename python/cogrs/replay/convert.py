@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cogrs.casting import refuse_loss
+
 
 def convert(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...]
@@ -36,7 +38,7 @@ def convert(
         raise TypeError(_mismatch(name, dtype, shape, given))
     with np.errstate(over="ignore"):
         made = given.astype(dtype, order="C", casting="unsafe")
-    _refuse_loss(name, given, made)
+    refuse_loss(name, given, made)
     return made
 
 
@@ -102,21 +104,6 @@ def _as_array(
 
 def _holds_only_integers(given: npt.NDArray[Any]) -> bool:
     return all(type(item) is int for item in given.flat)
-
-
-def _refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
-    """Refuse what 'same_kind' lets through and yet changes the value beyond rounding."""
-    if made.dtype.kind in "iuSU":
-        lost = made != given
-    elif made.dtype.kind in "mM":
-        lost = (made.astype(given.dtype) != given) & ~np.isnat(given)
-    elif made.dtype.kind in "fc":
-        lost = np.isfinite(given) & ~np.isfinite(made)
-    else:
-        return
-    if np.any(lost):
-        first = given[lost].flat[0]
-        raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
 
 
 def _mismatch(
