@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
-from cogrs.replay.batch import Batch, Episode, Sample
+from cogrs.replay.batch import Batch, Episode, NStepSample, Sample
 
 __all__ = [
     "CacheStore",
@@ -35,6 +35,7 @@ __debug_build__: bool
 """True when the core was compiled without optimisation: never measure such a build."""
 
 _Float32: TypeAlias = npt.NDArray[np.float32]
+_Buffers: TypeAlias = tuple[Any, ...]
 _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
 # -- writer.rs ------------------------------------------------------------------------------------
@@ -394,34 +395,57 @@ class ReplayMemory(ReplayWriter):
         """
 
     # Reading.
-    def get_batch(self, batch_size: int) -> Batch:
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
         """Draw transitions, with replacement, each with probability weight / weight_sum.
 
         Args:
             batch_size: How many, B >= 1.
+            out: Arrays to fill instead of making new ones: a batch that this call returned before,
+                or one of the same shapes and dtypes in memory of another library on the CPU.
 
         Returns:
             `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with
             `s` of shape (B, frame_stack, *state), oldest frame first (this axis is there also when
             frame_stack is 1), the others (B, *field); weight is float32 (B,). next is `multi_step`
             steps after prev. The arrays belong to the caller and share nothing with the memory.
+            With `out`, that.
 
         Raises:
             RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1.
+            ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
+                written to, is not C-contiguous or shares memory with another.
+            TypeError: `out` is not made as what this call returns.
         """
-    def sample(self, batch_size: int) -> Sample:
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        out: _Buffers | None = None,
+    ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
+
+        Args:
+            batch_size: How many, B >= 1.
+            nstep_return: Whether to add the discounted sums of the rewards from prev to next.
+            out: As of `get_batch`.
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
             float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
-            final state of an episode that terminated.
+            final state of an episode that terminated. With `nstep_return=True` there follows
+            nstep_return, float32 (B, *reward): the sum over k < multi_step of discount_factor ** k
+            * reward[t + k], by the discount_factor in force. The value of next goes with
+            discount_factor ** multi_step (Sutton and Barto, section 7.1).
 
         Raises:
-            RuntimeError: Nothing can be drawn; the text says why.
-            ValueError: batch_size < 1.
+            RuntimeError, ValueError, TypeError: As of `get_batch`.
         """
+    @overload
+    def sample(
+        self, batch_size: int, *, nstep_return: Literal[True], out: _Buffers | None = None
+    ) -> NStepSample: ...
     def episode(self, index: int) -> Episode:
         """A copy of a closed episode.
 
@@ -523,7 +547,7 @@ class CacheStore:
             ValueError: Sizes disagree, or a weight is none. Nothing is kept.
             TypeError: A frame is no buffer.
         """
-    def get_batch(self, batch_size: int) -> Batch:
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
         """See `ReplayMemoryServer.get_batch`."""
     def shortage(self, batch_size: int) -> str | None:
         """Why `get_batch` would raise RuntimeError now; None if it would not."""

@@ -55,7 +55,9 @@ fn apply(tree: &mut SumTree, leaves: &mut [f32], edit: &Edit) {
         Edit::Many(weights) => {
             let weights: Vec<(usize, f32)> =
                 weights.iter().map(|(leaf, weight)| (leaf.index(leaves.len()), *weight)).collect();
-            tree.set_many(&weights);
+            let (changed, new): (Vec<u32>, Vec<f32>) =
+                weights.iter().map(|&(leaf, weight)| (leaf as u32, weight)).unzip();
+            tree.set_many(&changed, &new);
             for (leaf, weight) in weights {
                 leaves[leaf] = weight;
             }
@@ -83,7 +85,7 @@ fn telling_targets(sums: &[f64], total: f64) -> Vec<f64> {
 
 fn find(tree: &SumTree, targets: &[f64]) -> Vec<usize> {
     let mut found = Vec::new();
-    tree.find(targets, &mut found);
+    tree.find(&mut targets.to_vec(), &mut found);
     found.into_iter().map(|leaf| leaf as usize).collect()
 }
 
@@ -153,7 +155,7 @@ proptest! {
 fn first_and_last_leaf_are_reachable_at_every_length() {
     for len in 1..=5000 {
         let mut tree = SumTree::new(len).unwrap();
-        tree.set_many(&[(0, 1.0), (len - 1, 1.0)]);
+        tree.set_many(&[0, len as u32 - 1], &[1.0, 1.0]);
         let total = tree.total();
         let ends = [0.0, total.next_down(), total, f64::MAX];
         assert_eq!(find(&tree, &ends), [0, len - 1, len - 1, len - 1], "length {len}");
@@ -173,7 +175,7 @@ fn a_target_at_or_past_the_total_finds_the_last_leaf_that_can_be_drawn() {
 #[test]
 fn of_a_leaf_given_twice_the_last_weight_counts() {
     let mut tree = built(&[0.0; 40]);
-    tree.set_many(&[(7, 5.0), (30, 1.0), (7, 0.0), (8, 0.0), (8, 2.0), (7, 0.0)]);
+    tree.set_many(&[7, 30, 7, 8, 8, 7], &[5.0, 1.0, 0.0, 0.0, 2.0, 0.0]);
     assert_eq!((tree.get(7), tree.get(8), tree.get(30)), (0.0, 2.0, 1.0));
     assert_eq!((tree.total(), tree.positive(), tree.smallest()), (3.0, 2, 1.0));
 }
@@ -190,7 +192,7 @@ fn a_run_without_weights_changes_nothing() {
 #[test]
 fn no_targets_find_no_leaves() {
     let mut found = vec![3, 4];
-    built(&[1.0]).find(&[], &mut found);
+    built(&[1.0]).find(&mut [], &mut found);
     assert!(found.is_empty());
 }
 
@@ -242,8 +244,9 @@ fn stays_exact_over(changes: usize) {
         let mut left = ROUND;
         while left > 0 {
             let batch = rng.random_range(1..=64).min(left);
-            let change = |_| (rng.random_range(0..LEAVES), far_apart(&mut rng));
-            tree.set_many(&(0..batch).map(change).collect::<Vec<_>>());
+            let change = |_| (rng.random_range(0..LEAVES as u32), far_apart(&mut rng));
+            let (leaves, weights): (Vec<u32>, Vec<f32>) = (0..batch).map(change).unzip();
+            tree.set_many(&leaves, &weights);
             left -= batch;
         }
         let sum: f64 = (0..LEAVES).map(|leaf| f64::from(tree.get(leaf))).sum();
@@ -251,7 +254,7 @@ fn stays_exact_over(changes: usize) {
         assert!((total - sum).abs() / sum <= 1e-9, "{total} against {sum}");
         let mut targets: Vec<f64> = (0..ROUND).map(|_| rng.random::<f64>() * total).collect();
         targets[..3].copy_from_slice(&[0.0, total.next_down(), total]);
-        tree.find(&targets, &mut found);
+        tree.find(&mut targets, &mut found);
         assert!(found.iter().all(|&leaf| tree.get(leaf as usize) > 0.0));
     }
 }

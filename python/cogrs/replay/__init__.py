@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
-from cogrs.replay.batch import Batch, Entry, Episode, Sample
+from cogrs.replay.batch import Batch, Entry, Episode, NStepSample, Sample
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -27,6 +27,7 @@ __all__ = [
     "Conn",
     "Entry",
     "Episode",
+    "NStepSample",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",

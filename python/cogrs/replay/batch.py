@@ -103,6 +103,32 @@ class Sample(NamedTuple):
     next_terminated: npt.NDArray[np.bool_]
 
 
+class NStepSample(NamedTuple):
+    """A `Sample` for learners that bootstrap after `multi_step` steps.
+
+    Their target is nstep_return + discount_factor ** multi_step * V(next.state), without the second
+    term where next_terminated (Sutton and Barto, *Reinforcement Learning*, section 7.1).
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led, `multi_step` steps later.
+        weight: Sampling weight of prev, float32 (B,).
+        id: The id of prev's entry, uint64 (B,).
+        probability: weight / weight_sum at the draw, float64 (B,).
+        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
+        nstep_return: The sum over k < multi_step of discount_factor ** k times the reward k steps
+            after prev's, float32 (B, *reward), by the present discount_factor.
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+
+
 class Episode(NamedTuple):
     """A closed episode of T entries, read back.
 

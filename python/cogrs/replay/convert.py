@@ -70,6 +70,26 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
     return np.array(given, np.float64, order="C")
 
 
+def view(name: str, value: object) -> npt.NDArray[Any]:
+    """Make an array over the memory of `value`, such as a tensor of another library on the CPU.
+
+    Raises:
+        TypeError: It has no memory that NumPy can see, or only a copy of it.
+    """
+    made = None
+    if isinstance(value, np.ndarray):  # a subclass
+        made = value
+    elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+        made = np.asarray(value)
+    # A copy would be filled, and lost: what is seen belongs to something else.
+    if made is None or (made.flags.owndata and made is not value):
+        raise TypeError(
+            f"{name}: expected an array, or CPU memory that NumPy can see, "
+            f"got {type(value).__name__}"
+        )
+    return made
+
+
 def dtype_text(dtype: np.dtype[Any]) -> str:
     """Write a dtype as text that `dtype_of` reads."""
     return dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))

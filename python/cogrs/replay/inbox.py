@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -99,7 +99,9 @@ class Inbox:
         except WireError as error:
             self._refuse(frames[0], error)
 
-    def get_batch(self, batch_size: int, deadline: float | None) -> Batch:
+    def get_batch(
+        self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
+    ) -> Batch:
         """Wait until there are enough samples and return a batch.
 
         Raises:
@@ -109,7 +111,7 @@ class Inbox:
         while True:
             self._wait(batch_size, deadline)
             try:
-                return self.caches.get_batch(batch_size)
+                return self.caches.get_batch(batch_size, out=out)
             except RuntimeError:
                 # Unless somebody else took them meanwhile, waiting does not help.
                 if self.caches.shortage(batch_size) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import zmq
 
@@ -159,7 +159,9 @@ class ReplayMemoryServer:
 
     # What a learner calls.
 
-    def get_batch(self, batch_size: int, *, wait: float | None = None) -> Batch:
+    def get_batch(
+        self, batch_size: int, *, wait: float | None = None, out: tuple[Any, ...] | None = None
+    ) -> Batch:
         """Take a batch of samples from the caches: all of them, or none.
 
         Without `rem.reuse_cache` each sample of a cache is given once; with it, the first comes
@@ -168,6 +170,7 @@ class ReplayMemoryServer:
         Args:
             batch_size: Rows B, >= 1.
             wait: Seconds to wait for samples when there are too few; None does not wait.
+            out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
 
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller.
@@ -176,12 +179,13 @@ class ReplayMemoryServer:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
                 unused samples are left; or the server was closed. Nothing is taken.
             TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
-            ValueError: `batch_size` < 1, or `wait` < 0.
+            ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` is not of the right kind.
+            TypeError: `out` is not made as what this call returns.
         """
         self._transport.check()
         if wait is None:
-            return self._inbox.caches.get_batch(batch_size)
-        return self._inbox.get_batch(batch_size, deadline_after("wait", wait))
+            return self._inbox.caches.get_batch(batch_size, out=out)
+        return self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
         """Publish a message; never waits.

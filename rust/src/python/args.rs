@@ -70,6 +70,14 @@ pub fn allow_overcommit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag("allow_overcommit", value)
 }
 
+/// The argument of this name, for the same reason.
+///
+/// # Errors
+/// As [`flag`].
+pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag("nstep_return", value)
+}
+
 /// `TypeError` that says what came.
 pub fn mistyped(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());

@@ -5,7 +5,10 @@
 #![allow(unsafe_code)]
 
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API, flags::NPY_ARRAY_CARRAY};
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray,
+    PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -305,6 +308,22 @@ impl Given<'_> {
     }
 }
 
+/// The values of an array as it comes from a learner: float32 or float64, one dimension.
+fn plain_numbers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    if let Ok(array) = value.cast_exact::<PyArray1<f64>>() {
+        check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;
+        return Ok(array.try_readonly().ok().map(|array| array.as_array().to_vec()));
+    }
+    if let Ok(array) = value.cast_exact::<PyArray1<f32>>() {
+        check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;
+        let widened = |array: PyReadonlyArray1<'_, f32>| {
+            array.as_array().iter().map(|&value| f64::from(value)).collect()
+        };
+        return Ok(array.try_readonly().ok().map(widened));
+    }
+    Ok(None)
+}
+
 /// Numbers of a one-dimensional argument, or one number, as float64.
 ///
 /// # Errors
@@ -312,6 +331,9 @@ impl Given<'_> {
 pub fn numbers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Numbers> {
     if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() {
         return Ok(Numbers::One(number(name, value)?));
+    }
+    if let Some(values) = plain_numbers(value)? {
+        return Ok(Numbers::Many(values));
     }
     let py = value.py();
     let module = py.import(intern!(py, "cogrs.replay.convert"))?;

@@ -12,218 +12,102 @@ use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
 use crate::python::array::over;
 use crate::python::block::BatchMemory;
+use crate::python::layout::{Kind, Layout, Plan};
+use crate::python::ready::Ready;
 use crate::python::shared::{LONG, Shared};
-use crate::replay::column::{available_memory, check_allocatable};
+use crate::replay::column::check_allocatable;
 use crate::replay::memory::Memory;
-use crate::replay::settings::Settings;
-use crate::replay::transition::{DRAW, Draws};
-use crate::spec::{EntrySpec, FIELDS, Field};
+use crate::replay::transition::Draws;
+use crate::spec::{FIELDS, Field};
 
-/// Arrays in a block start at multiples of a cache line.
-const ALIGN: usize = 64;
-
-/// From this size on the machine is asked whether it has so much.
-const LARGE: usize = 1 << 28;
-
-/// Where the arrays of a block lie.
-#[derive(Debug, Default)]
-pub(super) struct Layout {
-    parts: Vec<Part>,
-    size: usize,
-}
-
-#[derive(Debug)]
-struct Part {
-    shape: Vec<usize>,
-    offset: usize,
-    size: usize,
-}
-
-impl Layout {
-    fn push(&mut self, shape: Vec<usize>, itemsize: usize) -> Result<()> {
-        let size = shape.iter().try_fold(itemsize, |size, &dim| size.checked_mul(dim));
-        let end = size.and_then(|size| self.size.checked_add(size));
-        let padded = end.and_then(|end| end.checked_next_multiple_of(ALIGN));
-        let (Some(size), Some(padded)) = (size, padded) else {
-            return Err(Error::Memory("batch_size: the batch exceeds the address space".into()));
-        };
-        self.parts.push(Part { shape, offset: self.size, size });
-        self.size = padded;
-        Ok(())
-    }
-
-    /// Bytes of the block.
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The layout of a batch: prev's fields, next's, weights.
-    pub(super) fn of_batch(spec: &EntrySpec, settings: &Settings, rows: usize) -> Result<Self> {
-        let mut layout = Self::default();
-        for (flag, field) in settings.cache_flags.iter().zip(Field::ALL.into_iter().cycle()) {
-            let mut shape = vec![if *flag { rows } else { 0 }];
-            if field == Field::State {
-                shape.push(settings.frame_stack);
-            }
-            shape.extend(&spec[field].shape);
-            layout.push(shape, spec[field].itemsize)?;
-        }
-        layout.push(vec![rows], size_of::<f32>())?;
-        let needed = rows.saturating_mul(DRAW).saturating_add(layout.size);
-        if needed > LARGE && needed as u64 > available_memory() {
-            let available = available_memory();
-            return Err(Error::Memory(format!(
-                "batch_size: {rows} rows take {needed} bytes, of which {available} are available"
-            )));
-        }
-        Ok(layout)
-    }
-}
-
-/// A filled block and where its arrays lie.
-pub(super) struct Filled {
-    memory: BatchMemory,
-    layout: Layout,
-}
-
-impl Filled {
-    pub(super) fn new(shared: &Shared, layout: Layout) -> Result<Self> {
-        Ok(Self { memory: shared.pool.take(layout.size)?, layout })
-    }
-
-    pub(super) fn part(&mut self, at: usize) -> Result<&mut [u8]> {
-        let Part { offset, size, .. } = self.layout.parts[at];
-        Ok(&mut self.memory.bytes()?[offset..offset + size])
-    }
-
-    /// All parts, in the order of the layout.
-    pub(super) fn parts(&mut self) -> Result<Vec<&mut [u8]>> {
-        let mut rest = self.memory.bytes()?;
-        let mut at = 0;
-        let mut parts = Vec::with_capacity(self.layout.parts.len());
-        for &Part { offset, size, .. } in &self.layout.parts {
-            let (part, after) = rest.split_at_mut(offset - at).1.split_at_mut(size);
-            parts.push(part);
-            (rest, at) = (after, offset + size);
-        }
-        Ok(parts)
-    }
-
-    fn put<T: bytemuck::NoUninit>(
-        &mut self,
-        at: usize,
-        values: impl Iterator<Item = T>,
-    ) -> Result<()> {
-        let part = self.part(at)?;
-        for (target, value) in part.chunks_exact_mut(size_of::<T>()).zip(values) {
-            target.copy_from_slice(bytemuck::bytes_of(&value));
-        }
-        Ok(())
-    }
-
-    /// Makes every array one of plain bytes.
-    pub(super) fn flatten(&mut self) {
-        for part in &mut self.layout.parts {
-            part.shape = vec![part.size];
-        }
-    }
-
-    /// The arrays, in the order of the layout.
-    pub(super) fn arrays<'py>(
-        mut self,
-        py: Python<'py>,
-        dtypes: &[Bound<'py, PyArrayDescr>],
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let start = self.memory.bytes()?.as_mut_ptr();
-        let owner = Bound::new(py, self.memory)?.into_any();
-        let mut arrays = Vec::with_capacity(dtypes.len());
-        for (part, dtype) in self.layout.parts.iter().zip(dtypes) {
-            // SAFETY: the part lies inside the block (`part` slices it so), whose bytes stay in place and
-            // belong to `owner` alone; parts do not overlap; the block starts where the allocator or the
-            // page does and parts at multiples of 64, which is aligned for every dtype.
-            arrays.push(unsafe { over(dtype, &part.shape, start.add(part.offset), &owner)? });
-        }
-        Ok(arrays)
-    }
-}
-
-pub(super) fn field_dtypes<'py>(
+/// The arrays that lie in a block, in the order of the layout.
+pub(super) fn arrays<'py>(
     py: Python<'py>,
-    shared: &Shared,
-) -> [Bound<'py, PyArrayDescr>; FIELDS] {
-    Field::ALL.map(|field| shared.template(field).dtype().bind(py).clone())
+    mut memory: BatchMemory,
+    layout: &Layout,
+    dtypes: &[Bound<'py, PyArrayDescr>],
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let bytes = memory.bytes()?;
+    let (start, size) = (bytes.as_mut_ptr(), bytes.len());
+    assert!(layout.size() <= size, "a block smaller than its layout");
+    let owner = Bound::new(py, memory)?.into_any();
+    let mut arrays = Vec::with_capacity(dtypes.len());
+    for (part, dtype) in layout.parts().iter().zip(dtypes) {
+        // SAFETY: the part lies inside the block (its layout fits, checked above), whose bytes stay in place
+        // and belong to `owner` alone; parts do not overlap; the block starts where the allocator or the page
+        // does and parts at multiples of 64, which is aligned for every dtype.
+        arrays.push(unsafe { over(dtype, &part.shape, start.add(part.offset), &owner)? });
+    }
+    Ok(arrays)
 }
 
-/// Draws rows and fills the arrays of a batch; the layout may hold more parts after those.
+/// Draws rows and fills the arrays of a plan; none when the settings have changed since it was made.
+///
+/// # Errors
+/// [`Error::State`] when nothing can be drawn.
 pub(super) fn fill(
     memory: &mut Memory,
-    shared: &Shared,
-    rows: usize,
-    extend: impl FnOnce(&mut Layout) -> Result<()>,
-) -> Result<(Draws, Filled)> {
-    let settings = Arc::clone(memory.settings());
+    plan: &Plan,
+    parts: &mut [&mut [u8]],
+) -> Result<Option<Draws>> {
     memory.check_drawable()?;
-    let mut layout = Layout::of_batch(memory.spec(), &settings, rows)?;
-    extend(&mut layout)?;
-    let draws = memory.draw(rows)?;
-    let mut filled = Filled::new(shared, layout)?;
-    for (at, &flag) in settings.cache_flags.iter().enumerate() {
-        if flag {
-            let rows = if at < FIELDS { &draws.prev } else { &draws.next };
-            memory.gather(Field::ALL[at % FIELDS], rows, filled.part(at)?);
-        }
+    if !Arc::ptr_eq(memory.settings(), &plan.settings) {
+        return Ok(None);
     }
-    filled.put(2 * FIELDS, draws.weights.iter().copied())?;
-    Ok((draws, filled))
+    let draws = memory.draw(plan.rows)?;
+    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
+    memory.gather_all(&draws, fields);
+    put(columns[0], draws.weights.iter().copied());
+    if plan.kind != Kind::Batch {
+        put(columns[1], memory.ids(&draws.prev));
+        let probabilities = draws.weights.iter().map(|&weight| f64::from(weight) / draws.total);
+        put(columns[2], probabilities);
+        put(columns[3], memory.terminated(&draws.next));
+    }
+    if plan.kind == Kind::NStepSample {
+        memory.nstep_returns(&draws.prev, columns[4]);
+    }
+    Ok(Some(draws))
 }
 
-/// What a draw of so many rows copies, about.
-fn copied(shared: &Shared, rows: usize) -> usize {
-    let fields = Field::ALL.map(|field| shared.template(field).spec().nbytes());
-    let stack = fields[Field::State.index()].saturating_mul(shared.settings().frame_stack);
-    let entry = fields.iter().fold(stack, |sum, size| sum.saturating_add(*size));
-    let row = entry.saturating_mul(2);
-    row.saturating_add(DRAW).saturating_mul(rows)
+fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
+    for (target, value) in part.chunks_exact_mut(size_of::<T>()).zip(values) {
+        target.copy_from_slice(bytemuck::bytes_of(&value));
+    }
 }
 
-/// See `ReplayMemory.get_batch`.
+/// Draws a batch, into fresh arrays or into those of `out`. See `ReplayMemory.get_batch` and `sample`.
 ///
 /// # Errors
 /// As there.
-pub fn get_batch<'py>(
+pub fn draw<'py>(
     py: Python<'py>,
     shared: &Shared,
+    kind: Kind,
     rows: usize,
+    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (_, filled) =
-        shared.call(py, copied(shared, rows), |memory| fill(memory, shared, rows, |_| Ok(())))?;
-    let fields = field_dtypes(py, shared);
-    let dtypes = [&fields[..], &fields, &[dtype::<f32>(py)]].concat();
-    transitions(py, &BATCH, filled.arrays(py, &dtypes)?)
-}
-
-/// See `ReplayMemory.sample`.
-///
-/// # Errors
-/// As there.
-pub fn sample<'py>(py: Python<'py>, shared: &Shared, rows: usize) -> PyResult<Bound<'py, PyAny>> {
-    let filled = shared.call(py, copied(shared, rows), |memory| {
-        let (draws, mut filled) = fill(memory, shared, rows, |layout| {
-            layout.push(vec![rows], size_of::<u64>())?;
-            layout.push(vec![rows], size_of::<f64>())?;
-            layout.push(vec![rows], size_of::<bool>())
-        })?;
-        let first = 2 * FIELDS + 1;
-        filled.put(first, memory.ids(&draws.prev))?;
-        let probabilities = draws.weights.iter().map(|&weight| f64::from(weight) / draws.total);
-        filled.put(first + 1, probabilities)?;
-        filled.put(first + 2, memory.terminated(&draws.next))?;
-        Ok(filled)
-    })?;
-    let fields = field_dtypes(py, shared);
-    let extra = [dtype::<f32>(py), dtype::<u64>(py), dtype::<f64>(py), dtype::<bool>(py)];
-    let dtypes = [&fields[..], &fields, &extra].concat();
-    transitions(py, &SAMPLE, filled.arrays(py, &dtypes)?)
+    shared.check_drawable(py)?;
+    let dtypes = kind.dtypes(py, shared);
+    loop {
+        let plan = Plan::new(shared.spec(), shared.settings(), kind, rows)?;
+        let bytes = plan.bytes();
+        if let Some(out) = out {
+            let mut ready = Ready::new(out, &plan, &dtypes)?;
+            let mut places = ready.places();
+            let drawn =
+                shared.call(py, bytes, |memory| fill(memory, &plan, &mut places.slices()))?;
+            if drawn.is_some() {
+                return Ok(out.clone());
+            }
+            continue;
+        }
+        let mut block = shared.pool.take(plan.layout.size())?;
+        let mut parts = plan.layout.cut(block.bytes()?);
+        if shared.call(py, bytes, |memory| fill(memory, &plan, &mut parts))?.is_some() {
+            return transitions(py, kind, arrays(py, block, &plan.layout, &dtypes)?);
+        }
+    }
 }
 
 /// See `ReplayMemory.episode`.
@@ -241,22 +125,25 @@ pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bo
         let mut layout = Layout::default();
         for field in Field::ALL {
             let spec = &memory.spec()[field];
-            layout.push([&[episode.len()], &spec.shape[..]].concat(), spec.itemsize)?;
+            layout.push(episode.len(), &spec.shape, spec.itemsize)?;
         }
-        layout.push(vec![episode.len()], size_of::<f32>())?;
-        layout.push(vec![episode.len()], size_of::<u64>())?;
-        let mut filled = Filled::new(shared, layout)?;
-        for field in Field::ALL {
-            memory.read(episode, field, filled.part(field.index())?);
+        layout.push(episode.len(), &[], size_of::<f32>())?;
+        layout.push(episode.len(), &[], size_of::<u64>())?;
+        let mut block = shared.pool.take(layout.size())?;
+        let mut parts = layout.cut(block.bytes()?);
+        let (fields, columns) = parts.split_at_mut(FIELDS);
+        for (field, part) in Field::ALL.into_iter().zip(fields) {
+            memory.read(episode, field, part);
         }
-        filled.put(FIELDS, memory.read_weights(episode))?;
+        put(columns[0], memory.read_weights(episode));
         let first = memory.id(episode.serial, 0);
-        filled.put(FIELDS + 1, first..first + episode.len() as u64)?;
-        Ok((filled, ending.bootstrap.is_some(), ending.final_state))
+        put(columns[1], first..first + episode.len() as u64);
+        Ok((block, layout, ending.bootstrap.is_some(), ending.final_state))
     })?;
-    let (filled, truncated, final_state) = read;
-    let dtypes = [&field_dtypes(py, shared)[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
-    let mut arrays = filled.arrays(py, &dtypes)?;
+    let (block, layout, truncated, final_state) = read;
+    let dtypes = Field::ALL.map(|field| shared.template(field).dtype().bind(py).clone());
+    let dtypes = [&dtypes[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
+    let mut arrays = arrays(py, block, &layout, &dtypes)?;
     let rest = arrays.split_off(FIELDS);
     let mut items = vec![ENTRY.of(py, arrays)?];
     items.extend(rest);
@@ -267,14 +154,15 @@ pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bo
 }
 
 /// A class of `cogrs.replay.batch`, looked up once.
-pub(super) struct Named {
+struct Named {
     name: &'static str,
     class: PyOnceLock<Py<PyAny>>,
 }
 
 static ENTRY: Named = Named::new("Entry");
-pub(super) static BATCH: Named = Named::new("Batch");
+static BATCH: Named = Named::new("Batch");
 static SAMPLE: Named = Named::new("Sample");
+static NSTEP_SAMPLE: Named = Named::new("NStepSample");
 static EPISODE: Named = Named::new("Episode");
 
 impl Named {
@@ -282,26 +170,35 @@ impl Named {
         Self { name, class: PyOnceLock::new() }
     }
 
+    /// One of this class. `tuple.__new__` makes it, as in the class's own `_make`; its `__new__` is Python code.
     fn of<'py>(
         &self,
         py: Python<'py>,
         items: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.class.import(py, "cogrs.replay.batch", self.name)?.call1(PyTuple::new(py, items)?)
+        static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let new = || Ok::<_, PyErr>(py.get_type::<PyTuple>().getattr("__new__")?.unbind());
+        let class = self.class.import(py, "cogrs.replay.batch", self.name)?;
+        NEW.get_or_try_init(py, new)?.bind(py).call1((class, PyTuple::new(py, items)?))
     }
 }
 
-/// `(prev, next, *rest)` from the arrays of a batch.
+/// `(prev, next, *columns)` from the arrays of a draw.
 pub(super) fn transitions<'py>(
     py: Python<'py>,
-    kind: &Named,
+    kind: Kind,
     mut arrays: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let rest = arrays.split_off(2 * FIELDS);
+    let columns = arrays.split_off(2 * FIELDS);
     let next = ENTRY.of(py, arrays.split_off(FIELDS))?;
     let mut items = vec![ENTRY.of(py, arrays)?, next];
-    items.extend(rest);
-    kind.of(py, items)
+    items.extend(columns);
+    let class = match kind {
+        Kind::Batch => &BATCH,
+        Kind::Sample => &SAMPLE,
+        Kind::NStepSample => &NSTEP_SAMPLE,
+    };
+    class.of(py, items)
 }
 
 /// One id or many.

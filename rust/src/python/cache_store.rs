@@ -4,7 +4,6 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use numpy::dtype;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,10 +11,11 @@ use pyo3::types::{PyList, PyMemoryView};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::error::Result;
 use crate::python::args::{integer, size};
-use crate::python::batch::{BATCH, Filled, Layout, field_dtypes, transitions};
+use crate::python::batch::{arrays, transitions};
+use crate::python::layout::{Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
+use crate::python::ready::Ready;
 use crate::python::shared::{DETACH_FROM, Shared};
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
@@ -99,34 +99,34 @@ impl CacheStore {
         CacheShape::new(&self.spec, &self.shared.settings())
     }
 
-    fn draw(&self, py: Python<'_>, rows: usize) -> PyResult<Filled> {
-        let settings = self.shared.settings();
-        let reuse = settings.reuse_cache;
-        let shape = CacheShape::new(&self.spec, &settings);
-        self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
-        // Memory first, so that no sample is lost for want of it.
-        let layout = Layout::of_batch(&self.spec, &settings, rows)?;
-        let size = layout.size();
-        let mut filled = Filled::new(&self.shared, layout)?;
+    /// Takes samples and copies them to `parts`.
+    fn take(
+        &self,
+        py: Python<'_>,
+        plan: &Plan,
+        shape: CacheShape,
+        mut parts: Vec<&mut [u8]>,
+    ) -> PyResult<()> {
+        let (rows, reuse) = (plan.rows, plan.settings.reuse_cache);
         let taken = self.with(py, shape, |store| store.take(rows, reuse))??;
-        if size <= DETACH_FROM {
-            gather(&taken, &settings, &mut filled)?;
+        if plan.layout.size() <= DETACH_FROM {
+            gather(&taken, &plan.settings, &mut parts);
         } else {
-            py.detach(|| gather(&taken, &settings, &mut filled))?;
+            py.detach(|| gather(&taken, &plan.settings, &mut parts));
         }
-        Ok(filled)
+        Ok(())
     }
 }
 
 /// Copies the columns of a batch, weights first, to where its arrays lie: weights last, and nothing for
 /// fields that are not carried.
-fn gather(taken: &Taken<Frame>, settings: &Settings, filled: &mut Filled) -> Result<()> {
-    let mut fields = filled.parts()?;
-    let weights = fields.split_off(2 * FIELDS);
-    let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    let mut columns: Vec<_> = weights.into_iter().chain(carried.map(|(part, _)| part)).collect();
+fn gather(taken: &Taken<Frame>, settings: &Settings, parts: &mut [&mut [u8]]) {
+    let (fields, weights) = parts.split_at_mut(2 * FIELDS);
+    let carried = fields.iter_mut().zip(settings.cache_flags).filter(|(_, flag)| *flag);
+    let carried = carried.map(|(part, _)| part);
+    let mut columns: Vec<&mut [u8]> =
+        weights.iter_mut().chain(carried).map(|part| &mut **part).collect();
     taken.gather(&mut columns);
-    Ok(())
 }
 
 #[pymethods]
@@ -141,7 +141,7 @@ impl CacheStore {
         let capacity = size("n_caches", n_caches, 1)?;
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let shared = Arc::clone(memory.get().shared());
-        let spec = memory.get().spec()?;
+        let spec = shared.spec().clone();
         let shape = CacheShape::new(&spec, &shared.settings());
         let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
         Ok(Self { shared, store: Mutex::new(store), spec })
@@ -163,15 +163,29 @@ impl CacheStore {
         Ok(())
     }
 
+    #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let filled = self.draw(py, size("batch_size", batch_size, 1)?)?;
-        let fields = field_dtypes(py, &self.shared);
-        let dtypes = [&fields[..], &fields, &[dtype::<f32>(py)]].concat();
-        transitions(py, &BATCH, filled.arrays(py, &dtypes)?)
+        let rows = size("batch_size", batch_size, 1)?;
+        let settings = self.shared.settings();
+        let reuse = settings.reuse_cache;
+        let shape = CacheShape::new(&self.spec, &settings);
+        self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
+        // Memory first, so that no sample is lost for want of it.
+        let plan = Plan::new(&self.spec, settings, Kind::Batch, rows)?;
+        let dtypes = plan.kind.dtypes(py, &self.shared);
+        if let Some(out) = out {
+            let mut ready = Ready::new(out, &plan, &dtypes)?;
+            self.take(py, &plan, shape, ready.places().slices())?;
+            return Ok(out.clone());
+        }
+        let mut block = self.shared.pool.take(plan.layout.size())?;
+        self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
+        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
     }
 
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {

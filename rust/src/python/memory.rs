@@ -12,9 +12,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
-use crate::python::args::{allow_overcommit, integer, mistyped, size};
+use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
+use crate::python::layout::Kind;
 use crate::python::shared::{LONG, Shared};
 use crate::python::writer::ReplayWriter;
 use crate::replay::amend::UPDATE;
@@ -35,12 +36,6 @@ pub struct ReplayMemory {
 }
 
 impl ReplayMemory {
-    /// dtypes and shapes of an entry.
-    pub(super) fn spec(&self) -> PyResult<EntrySpec> {
-        let specs = Field::ALL.map(|field| self.shared.template(field).spec().clone());
-        Ok(EntrySpec::new(specs)?)
-    }
-
     /// What its handles share.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -303,20 +298,26 @@ impl ReplayMemory {
         self.shared().call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
+    #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        batch::get_batch(py, self.shared(), size("batch_size", batch_size, 1)?)
+        batch::draw(py, self.shared(), Kind::Batch, size("batch_size", batch_size, 1)?, out)
     }
 
+    #[pyo3(signature = (batch_size, *, nstep_return=false, out=None))]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
+        out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        batch::sample(py, self.shared(), size("batch_size", batch_size, 1)?)
+        let kind = if nstep_return { Kind::NStepSample } else { Kind::Sample };
+        batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
     fn episode<'py>(

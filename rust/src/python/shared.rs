@@ -11,7 +11,7 @@ use crate::python::block::Pool;
 use crate::python::fork::Birthplace;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
-use crate::spec::{FIELDS, Field};
+use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// Calls that copy more than so many bytes let other Python threads run meanwhile.
 pub const DETACH_FROM: usize = 64 << 10;
@@ -23,6 +23,7 @@ pub const LONG: usize = usize::MAX;
 #[derive(Debug)]
 pub struct Shared {
     memory: Mutex<Memory>,
+    spec: EntrySpec,
     templates: [Template; FIELDS],
     settings: Mutex<Arc<Settings>>,
     num_episode: AtomicUsize,
@@ -47,6 +48,7 @@ impl Shared {
             weight_sum: AtomicU64::new(memory.weight_sum().to_bits()),
             total_episodes: AtomicU64::new(memory.totals().episodes),
             total_steps: AtomicU64::new(memory.totals().steps),
+            spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
             birthplace: Birthplace::here(),
@@ -57,6 +59,11 @@ impl Shared {
     /// dtype and shape of a field.
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
+    }
+
+    /// dtypes and shapes of an entry.
+    pub fn spec(&self) -> &EntrySpec {
+        &self.spec
     }
 
     /// The settings in force.
@@ -142,6 +149,17 @@ impl Shared {
     /// `RuntimeError`.
     pub fn check_process(&self) -> PyResult<()> {
         self.birthplace.check("ReplayMemory")
+    }
+
+    /// Whether anything can be drawn, as far as is known without waiting.
+    ///
+    /// # Errors
+    /// `RuntimeError` with the reason when nothing can, and in a forked child.
+    pub fn check_drawable(&self, py: Python<'_>) -> PyResult<()> {
+        if self.num_sampleable() > 0 {
+            return Ok(());
+        }
+        self.call(py, 0, |memory| memory.check_drawable())
     }
 
     /// Closed episodes, without waiting.

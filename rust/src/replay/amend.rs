@@ -2,14 +2,22 @@
 
 use crate::error::{Error, Result};
 use crate::replay::closing::appraise;
-use crate::replay::column::check_allocatable;
+use crate::replay::column::{check_allocatable, touch};
 use crate::replay::memory::Memory;
-use crate::replay::priority::weight;
+use crate::replay::priority::{Worth, weight};
 use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
 
 /// Bytes that an update takes for each id, at most.
 pub const UPDATE: usize = 64;
+
+/// An entry whose priority is new.
+struct Target {
+    slot: u32,
+    /// Whether it can be drawn under the present settings.
+    inside: bool,
+    priority: f64,
+}
 
 impl Memory {
     /// Makes weights anew: `base * priority ^ priority_exponent`, with the exponent in force. Border
@@ -26,37 +34,44 @@ impl Memory {
     /// O(n log `max_step`).
     pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
         check_allocatable(ids.len().saturating_mul(UPDATE))?;
-        let mut gone = 0;
-        let mut updates = Vec::with_capacity(ids.len());
-        for (&id, &priority) in ids.iter().zip(priorities) {
+        for &priority in priorities {
             finite_from_zero("priority", priority)?;
+        }
+        let mut targets = Vec::with_capacity(ids.len());
+        let mut gone = 0;
+        for (&id, &priority) in ids.iter().zip(priorities) {
             let Some((index, step)) = self.locate(id) else {
                 gone += 1;
                 continue;
             };
             let episode = &self.episodes[index as usize];
             let Some(ending) = &episode.ending else { continue };
-            if !ending.settings.interior(episode.len()).contains(&(step as usize)) {
-                continue;
+            if ending.settings.interior(episode.len()).contains(&(step as usize)) {
+                let inside = self.settings.interior(episode.len()).contains(&(step as usize));
+                targets.push(Target { slot: episode.slot_of(step) as u32, inside, priority });
             }
-            let slot = episode.slot_of(step);
-            let made = weight(self.base[slot], priority, self.settings.priority_exponent);
-            if !made.is_finite() {
-                return Err(Error::value(
-                    "priority",
-                    "one whose weight is finite in float32",
-                    priority,
-                ));
+        }
+        let worths: &mut [Worth] = &mut self.worths;
+        touch(worths, targets.iter().map(|target| target.slot));
+        let exponent = self.settings.priority_exponent;
+        let (mut slots, mut made) = (Vec::with_capacity(targets.len()), Vec::new());
+        made.reserve_exact(targets.len());
+        for target in &targets {
+            let weight = weight(worths[target.slot as usize].base, target.priority, exponent);
+            if !weight.is_finite() {
+                let expected = "one whose weight is finite in float32";
+                return Err(Error::value("priority", expected, target.priority));
             }
-            let inside = self.settings.interior(episode.len()).contains(&(step as usize));
-            updates.push((slot, made, inside));
+            slots.push(target.slot);
+            made.push(weight);
         }
-        for &(slot, made, _) in &updates {
-            self.weights[slot] = made;
+        for (target, drawn) in targets.iter().zip(&mut made) {
+            worths[target.slot as usize].weight = *drawn;
+            if !target.inside {
+                *drawn = 0.0;
+            }
         }
-        let drawn =
-            updates.iter().map(|&(slot, made, inside)| (slot, if inside { made } else { 0.0 }));
-        self.tree.set_many(&drawn.collect::<Vec<_>>());
+        self.tree.set_many(&slots, &made);
         Ok(gone)
     }
 
@@ -96,7 +111,7 @@ impl Memory {
                 let weights = ending.weights;
                 let values = self.floats(episode, Field::Value);
                 let slots = episode.slots().take(entries);
-                let base: Vec<f32> = slots.map(|slot| self.base[slot]).collect();
+                let base: Vec<f32> = slots.map(|slot| self.worths[slot].base).collect();
                 let made =
                     appraise(&rewards[..entries * dims], &values, &base, ending, episode.len())?;
                 self.write_returns(index, 0..step + 1, &made.returns);

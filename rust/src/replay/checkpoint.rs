@@ -5,7 +5,7 @@
 //! header                                               postcard: what it is, and its episodes
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
-//!     all bases, all weights (f32), all rows of each column; native-endian
+//!     base and weight (f32) of each entry, all rows of each column; native-endian
 //! checksum of all those (u32)
 //! ```
 //!
@@ -23,11 +23,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::replay::episode::{Ending, Totals};
 use crate::replay::memory::Memory;
+use crate::replay::priority::Worth;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header comes near: it takes a dozen bytes an episode.
@@ -150,10 +151,8 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
         out.write_all(bytes)
     };
     for episode in memory.closed_episodes() {
-        for column in [&memory.base, &memory.weights] {
-            for slots in episode.pieces() {
-                put(bytemuck::cast_slice(&column[slots]))?;
-            }
+        for slots in episode.pieces() {
+            put(bytemuck::cast_slice(&memory.worths[slots]))?;
         }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
@@ -241,7 +240,7 @@ impl Saved {
             .map_err(|error| self.refused(&format!("fields that cannot be: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let row = spec.entry_size() as u64 + 2 * size_of::<f32>() as u64;
+        let row = spec.entry_size() as u64 + size_of::<Worth>() as u64;
         if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
             != Some(payload)
         {
@@ -314,14 +313,12 @@ impl Saved {
 
     fn read(&mut self, memory: &mut Memory, index: u32, checksum: &mut Hasher) -> Result<()> {
         let pieces: Vec<_> = memory.episodes[index as usize].pieces().collect();
-        for column in [&mut memory.base, &mut memory.weights] {
-            for slots in pieces.iter().cloned() {
-                let values = &mut column[slots];
-                self.fill(bytemuck::cast_slice_mut(values))?;
-                checksum.update(bytemuck::cast_slice(values));
-                if values.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
-                    return Err(self.refused("a file with weights that are none"));
-                }
+        for slots in pieces.iter().cloned() {
+            let worths: &mut [f32] = bytemuck::cast_slice_mut(&mut memory.worths[slots]);
+            self.fill(bytemuck::cast_slice_mut(worths))?;
+            checksum.update(bytemuck::cast_slice(worths));
+            if worths.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
+                return Err(self.refused("a file with weights that are none"));
             }
         }
         for column in 0..memory.storage.columns() {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::replay::column::check_allocatable;
 use crate::replay::episode::{Ending, Episode};
 use crate::replay::memory::{Memory, Rows};
-use crate::replay::priority::{mixed_error, weight};
+use crate::replay::priority::{Worth, mixed_error, weight};
 use crate::replay::returns::lambda_returns;
 use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
@@ -118,7 +118,7 @@ impl Memory {
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
         let slots = episode.slots();
-        let init_w: Vec<f64> = slots.map(|slot| f64::from(self.base[slot])).collect();
+        let init_w: Vec<f64> = slots.map(|slot| f64::from(self.worths[slot].base)).collect();
         let closed = self.prepare(&rewards, &values, &init_w, closing)?;
         self.make_room(usize::from(closed.ending.final_state))?;
         self.commit(index, closed, closing);
@@ -236,8 +236,7 @@ impl Memory {
                 self.storage.field_mut(Field::Qvest, slot)[at].copy_from_slice(&bytes);
             }
         }
-        self.base[slot] = 0.0;
-        self.weights[slot] = 0.0;
+        self.worths[slot] = Worth::default();
     }
 
     /// One float32 field of an episode's entries.
@@ -269,8 +268,10 @@ impl Memory {
         let episode = &self.episodes[index as usize];
         let inside = self.settings.interior(episode.len());
         for (slots, part) in pieces(episode, steps) {
-            self.base[slots.clone()].copy_from_slice(&base[part.clone()]);
-            self.weights[slots.clone()].copy_from_slice(&weights[part.clone()]);
+            let made = base[part.clone()].iter().zip(&weights[part.clone()]);
+            for (worth, (&base, &weight)) in self.worths[slots.clone()].iter_mut().zip(made) {
+                *worth = Worth { base, weight };
+            }
             let drawn = part.map(|step| if inside.contains(&step) { weights[step] } else { 0.0 });
             self.tree.set_run(slots.start, drawn);
         }

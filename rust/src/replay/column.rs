@@ -1,6 +1,7 @@
 //! Zeroed memory that is reserved at once and committed as it is written.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use bytemuck::Pod;
 use memmap2::MmapMut;
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Column<T> {
     pages: Option<MmapMut>,
+    /// Where the values lie in the pages.
+    bytes: Range<usize>,
     values: PhantomData<T>,
 }
 
@@ -30,26 +33,38 @@ impl<T: Pod> Column<T> {
         let size = len.checked_mul(size_of::<T>());
         let size = size.ok_or_else(|| refused("more than the address space".into()))?;
         if size == 0 {
-            return Ok(Self { pages: None, values: PhantomData });
+            return Ok(Self { pages: None, bytes: 0..0, values: PhantomData });
         }
-        let pages = MmapMut::map_anon(size).map_err(|error| refused(error.to_string()))?;
-        if size >= LARGE {
-            prefer_huge_pages(&pages);
-        }
-        Ok(Self { pages: Some(pages), values: PhantomData })
+        let span = huge_span(size).ok_or_else(|| refused("more than the address space".into()))?;
+        let slack = if span > 0 { HUGE + span.saturating_sub(size) } else { 0 };
+        let reserved = size.checked_add(slack);
+        let reserved = reserved.ok_or_else(|| refused("more than the address space".into()))?;
+        let pages = MmapMut::map_anon(reserved).map_err(|error| refused(error.to_string()))?;
+        let start = if span > 0 { pages.as_ptr().align_offset(HUGE) } else { 0 };
+        prefer_huge_pages(&pages, start..start + span);
+        Ok(Self { pages: Some(pages), bytes: start..start + size, values: PhantomData })
     }
 }
 
-/// Entries are read at random places: from here on that costs more in page tables than a few pages that
-/// are committed early.
-const LARGE: usize = 4 << 20;
+/// A huge page. Entries are read at random places, which costs more in walks through page tables than in
+/// memory, above all in a virtual machine.
+const HUGE: usize = 2 << 20;
+
+/// How much of a column of `size` bytes to put on huge pages: all, unless the last of them would be mostly
+/// empty; that one is then left out.
+fn huge_span(size: usize) -> Option<usize> {
+    let rounded = size.checked_next_multiple_of(HUGE)?;
+    Some(if rounded - size <= size / 8 { rounded } else { rounded - HUGE })
+}
 
 /// A kernel that has none, or that is told not to, is as good as one that does.
-fn prefer_huge_pages(pages: &MmapMut) {
+fn prefer_huge_pages(pages: &MmapMut, range: Range<usize>) {
     #[cfg(target_os = "linux")]
-    drop(pages.advise(memmap2::Advice::HugePage));
+    if !range.is_empty() {
+        drop(pages.advise_range(memmap2::Advice::HugePage, range.start, range.len()));
+    }
     #[cfg(not(target_os = "linux"))]
-    let _ = pages;
+    let _ = (pages, range);
 }
 
 impl<T: Pod> std::ops::Deref for Column<T> {
@@ -57,14 +72,24 @@ impl<T: Pod> std::ops::Deref for Column<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        self.pages.as_ref().map_or(&[], |pages| bytemuck::cast_slice(pages))
+        self.pages.as_ref().map_or(&[], |pages| bytemuck::cast_slice(&pages[self.bytes.clone()]))
     }
 }
 
 impl<T: Pod> std::ops::DerefMut for Column<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        self.pages.as_mut().map_or(&mut [], |pages| bytemuck::cast_slice_mut(pages))
+        let bytes = self.bytes.clone();
+        self.pages.as_mut().map_or(&mut [], |pages| bytemuck::cast_slice_mut(&mut pages[bytes]))
+    }
+}
+
+/// Reads one value of each that will be needed. In a loop as short as this the processor waits for many of
+/// them at once; in the loop that does the work only for two or three.
+#[inline]
+pub fn touch<T: Copy>(values: &[T], needed: impl Iterator<Item = u32>) {
+    for at in needed {
+        std::hint::black_box(values[at as usize]);
     }
 }
 

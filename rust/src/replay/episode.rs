@@ -18,6 +18,31 @@ pub struct Extent {
     pub run: Run,
 }
 
+/// Which entry lies in a slot. 0 is none, as in memory that was never written: a slot whose place is n more
+/// than another's holds the entry n steps later, of the same episode.
+#[derive(Debug, Clone, Copy)]
+pub struct Place(pub u64);
+
+impl Place {
+    /// Of the entry at `step` in the episode of this index.
+    #[inline]
+    pub fn new(index: u32, step: u32) -> Self {
+        Self((u64::from(index) + 1) << 32 | u64::from(step))
+    }
+
+    /// The episode's index.
+    #[inline]
+    pub fn index(self) -> usize {
+        (self.0 >> 32) as usize - 1
+    }
+
+    /// The step in it.
+    #[inline]
+    pub fn step(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// How a closed episode ended and what its weights were made from.
 #[derive(Debug, Clone)]
 pub struct Ending {

@@ -9,7 +9,8 @@ use slab::Slab;
 
 use crate::error::{Error, Result};
 use crate::replay::column::{Column, available_memory};
-use crate::replay::episode::{Ending, Episode, Totals};
+use crate::replay::episode::{Ending, Episode, Place, Totals};
+use crate::replay::priority::Worth;
 use crate::replay::ring::{Ring, Run};
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
@@ -42,12 +43,10 @@ pub struct Memory {
     used: usize,
     used_by_open: usize,
     pub(super) storage: Storage,
-    /// For each slot its episode's index and the step: `index << 32 | step`.
+    /// For each slot its [`Place`].
     pub(super) places: Column<u64>,
-    /// For each slot its initial weight; times the episode's multiplier once that is closed.
-    pub(super) base: Column<f32>,
-    /// For each slot of a closed episode its weight under the settings it was closed with.
-    pub(super) weights: Column<f32>,
+    /// For each slot what its entry is worth.
+    pub(super) worths: Column<Worth>,
     /// For each slot the weight with which it is drawn now.
     pub(super) tree: SumTree,
     ring: Ring,
@@ -95,8 +94,7 @@ impl Memory {
             used_by_open: 0,
             storage: Storage::new(&spec, max_step)?,
             places: Column::new(max_step)?,
-            base: Column::new(max_step)?,
-            weights: Column::new(max_step)?,
+            worths: Column::new(max_step)?,
             tree: SumTree::new(max_step)?,
             ring: Ring::new(slots),
             episodes: Slab::new(),
@@ -229,8 +227,9 @@ impl Memory {
                 let size = self.spec[field].nbytes();
                 self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
             }
-            for (base, &weight) in self.base[slot..slot + count].iter_mut().zip(&init_w[done..]) {
-                *base = weight as f32;
+            let worths = &mut self.worths[slot..slot + count];
+            for (worth, &weight) in worths.iter_mut().zip(&init_w[done..]) {
+                *worth = Worth { base: weight as f32, weight: 0.0 };
             }
             done += count;
         }
@@ -269,6 +268,7 @@ impl Memory {
         self.used_by_open -= episode.len();
         self.ring.put_back(episode.reserve);
         for extent in episode.extents().iter().rev() {
+            self.vacate(extent.run);
             self.ring.put_back(extent.run);
         }
         Ok(())
@@ -278,7 +278,10 @@ impl Memory {
     pub fn clear(&mut self) {
         while self.evict_oldest() {}
         for index in std::mem::take(&mut self.open) {
-            self.forget(index);
+            let episode = self.forget(index);
+            for extent in episode.extents() {
+                self.vacate(extent.run);
+            }
         }
         self.used_by_open = 0;
         self.ring = Ring::new(self.capacity as u32);
@@ -323,7 +326,7 @@ impl Memory {
         episode.push(run);
         let places = &mut self.places[run.start as usize..run.end() as usize];
         for (step, place) in (step..).zip(places) {
-            *place = u64::from(index) << 32 | step;
+            *place = Place::new(index, step as u32).0;
         }
         self.used += run.len as usize;
         self.used_by_open += run.len as usize;
@@ -378,9 +381,15 @@ impl Memory {
         for extent in episode.extents() {
             let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
             self.tree.set_run(extent.run.start as usize, zeros);
+            self.vacate(extent.run);
             self.ring.give_back(extent.run);
         }
         true
+    }
+
+    /// Marks slots as nobody's.
+    fn vacate(&mut self, run: Run) {
+        self.places[run.start as usize..run.end() as usize].fill(0);
     }
 
     /// Takes an episode out of the tables; its slots are for the caller to free.
@@ -400,10 +409,10 @@ impl Memory {
             let inside = self.settings.interior(episode.len());
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
-                let weights = self.weights[slots.clone()].iter().enumerate();
-                let masked = weights.map(|(offset, &weight)| {
+                let worths = self.worths[slots.clone()].iter().enumerate();
+                let masked = worths.map(|(offset, worth)| {
                     let valid = inside.contains(&(extent.first as usize + offset));
-                    if valid { weight } else { 0.0 }
+                    if valid { worth.weight } else { 0.0 }
                 });
                 self.tree.set_run(slots.start, masked);
             }

@@ -1,5 +1,17 @@
 //! Sampling weights.
 
+use bytemuck::{Pod, Zeroable};
+
+/// What an entry is worth. Both numbers together, since a new priority reads the one and writes the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Worth {
+    /// Its initial weight; times the episode's multiplier once that is closed.
+    pub base: f32,
+    /// Its weight under the settings that its episode was closed with.
+    pub weight: f32,
+}
+
 /// The mixed error of one entry: `sum_d coeff[d] * |q[d] - v[d]|`, and 0 where that is negative.
 pub fn mixed_error(returns: &[f64], values: &[f32], coeff: &[f64]) -> f64 {
     let terms = returns.iter().zip(values).zip(coeff);

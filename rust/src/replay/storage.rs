@@ -102,7 +102,10 @@ impl Storage {
             );
             return;
         }
-        self.gather(field, slot..slot + count, out);
+        let slots = slot as u32..(slot + count) as u32;
+        for (slot, out) in slots.zip(out.chunks_exact_mut(home.size)) {
+            out.copy_from_slice(self.field(field, slot as usize));
+        }
     }
 
     /// Copies `values`, one after the other, into one field of the entries from `slot` on.
@@ -115,13 +118,27 @@ impl Storage {
             self.columns[home.column][slot * home.size..][..values.len()].copy_from_slice(values);
             return;
         }
-        for (row, value) in values.chunks_exact(home.size).enumerate() {
-            self.field_mut(field, slot + row).copy_from_slice(value);
+        match home.size {
+            4 => self.scatter_sized::<4>(home, slot, values),
+            8 => self.scatter_sized::<8>(home, slot, values),
+            16 => self.scatter_sized::<16>(home, slot, values),
+            size => {
+                for (row, value) in values.chunks_exact(size).enumerate() {
+                    self.field_mut(field, slot + row).copy_from_slice(value);
+                }
+            }
+        }
+    }
+
+    fn scatter_sized<const SIZE: usize>(&mut self, home: Home, slot: usize, values: &[u8]) {
+        let rows = self.columns[home.column][slot * home.stride..].chunks_exact_mut(home.stride);
+        for (row, value) in rows.zip(values.as_chunks::<SIZE>().0) {
+            row[home.offset..][..SIZE].copy_from_slice(value);
         }
     }
 
     /// Copies one field of the entries in `slots` into `out`, one after the other.
-    pub fn gather(&self, field: Field, slots: impl Iterator<Item = usize>, out: &mut [u8]) {
+    pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         // A copy whose size the compiler knows is one or two moves, not a call; most fields have one
         // of these sizes.
         match self.homes[field.index()].size {
@@ -131,24 +148,30 @@ impl Storage {
             8 => self.gather_sized::<8>(field, slots, out),
             16 => self.gather_sized::<16>(field, slots, out),
             size => {
-                for (out, slot) in out.chunks_exact_mut(size).zip(slots) {
-                    out.copy_from_slice(self.field(field, slot));
+                for (out, &slot) in out.chunks_exact_mut(size).zip(slots) {
+                    out.copy_from_slice(self.field(field, slot as usize));
                 }
             }
         }
     }
 
-    fn gather_sized<const SIZE: usize>(
-        &self,
-        field: Field,
-        slots: impl Iterator<Item = usize>,
-        out: &mut [u8],
-    ) {
+    fn gather_sized<const SIZE: usize>(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         let home = self.homes[field.index()];
         let column: &[u8] = &self.columns[home.column];
-        for (out, slot) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(slots) {
-            let start = slot * home.stride + home.offset;
+        for (out, &slot) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(slots) {
+            let start = slot as usize * home.stride + home.offset;
             out.copy_from_slice(&column[start..start + SIZE]);
+        }
+    }
+
+    /// Reads a little of the records in `slots`, as [`touch`](crate::replay::column::touch).
+    pub fn touch(&self, slots: &[u32]) {
+        let (record, stride) = (&self.columns[0], self.strides[0]);
+        if stride > 0 {
+            let first = slots.iter().map(|&slot| slot as usize * stride);
+            for start in first {
+                std::hint::black_box((record[start], record[start + stride - 1]));
+            }
         }
     }
 }

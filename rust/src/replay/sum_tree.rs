@@ -1,10 +1,16 @@
 //! Drawing in proportion to weights.
 
+use crate::error::Result;
+use crate::replay::column::{Column, touch};
+
 /// Children of a node: sixteen f32 are one cache line, sixteen f64 two.
 const WIDTH: usize = 16;
 
 /// A node's children are looked at in four groups of four.
 const GROUPS: usize = 4;
+
+/// Bytes that come out of memory together.
+const CACHE_LINE: usize = 64;
 
 /// Weights with their sums, 16 wide, for draws in proportion.
 ///
@@ -15,9 +21,9 @@ const GROUPS: usize = 4;
 /// Memory: 4 bytes a leaf, and a little over half a byte for the sums.
 #[derive(Debug)]
 pub struct SumTree {
-    leaves: crate::replay::column::Column<f32>,
+    leaves: Column<f32>,
     /// Sums of 16 below each, from the leaves up to the root; each padded to a multiple of 16.
-    sums: Vec<Vec<f64>>,
+    sums: Vec<Column<f64>>,
     positive: usize,
     len: usize,
 }
@@ -27,15 +33,14 @@ impl SumTree {
     ///
     /// # Errors
     /// [`crate::error::Error::Memory`] when the system refuses the memory.
-    pub fn new(len: usize) -> crate::error::Result<Self> {
+    pub fn new(len: usize) -> Result<Self> {
         let padded = len.max(1).next_multiple_of(WIDTH);
-        let leaves = crate::replay::column::Column::new(padded)?;
-        crate::replay::column::check_allocatable(padded / WIDTH * 2 * size_of::<f64>())?;
+        let leaves = Column::new(padded)?;
         let mut sums = Vec::new();
         let mut nodes = padded / WIDTH;
         loop {
             let padded = if nodes == 1 { 1 } else { nodes.next_multiple_of(WIDTH) };
-            sums.push(vec![0.0; padded]);
+            sums.push(Column::new(padded)?);
             if nodes == 1 {
                 break;
             }
@@ -58,6 +63,12 @@ impl SumTree {
     #[inline]
     pub fn get(&self, leaf: usize) -> f32 {
         self.leaves[leaf]
+    }
+
+    /// The weights of some leaves.
+    pub fn weights(&self, leaves: &[u32]) -> Vec<f32> {
+        let all: &[f32] = &self.leaves;
+        leaves.iter().map(|&leaf| all[leaf as usize]).collect()
     }
 
     /// The sum of all weights.
@@ -104,31 +115,30 @@ impl SumTree {
         }
     }
 
-    /// Sets one leaf, and no sum above it: [`Self::refresh`] must follow.
-    fn set_leaf(&mut self, leaf: usize, weight: f32) {
-        let old = std::mem::replace(&mut self.leaves[leaf], weight);
-        self.positive -= usize::from(old > 0.0);
-        self.positive += usize::from(weight > 0.0);
-    }
-
     /// Sets scattered leaves, each weight finite and >= 0. The last of a leaf's weights counts.
     ///
     /// # Complexity
     /// O(n log len) at worst; sums shared by many leaves are made once.
-    pub fn set_many(&mut self, weights: &[(usize, f32)]) {
-        for &(leaf, weight) in weights {
-            self.set_leaf(leaf, weight);
+    pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) {
+        touch(&self.leaves, leaves.iter().copied());
+        let mut nodes = Vec::with_capacity(leaves.len());
+        for (&leaf, &weight) in leaves.iter().zip(weights) {
+            let old = std::mem::replace(&mut self.leaves[leaf as usize], weight);
+            self.positive -= usize::from(old > 0.0);
+            self.positive += usize::from(weight > 0.0);
+            nodes.push(leaf / WIDTH as u32);
         }
-        let mut nodes: Vec<usize> = weights.iter().map(|(leaf, _)| leaf / WIDTH).collect();
         for level in 0..self.sums.len() {
-            // Neighbours often share a parent; a level smaller than the list surely does.
-            if nodes.len() > self.sums[level].len() / WIDTH {
-                nodes.sort_unstable();
-            }
             nodes.dedup();
+            // Behind those a level is padded.
+            let below = if level == 0 { self.leaves.len() } else { self.sums[level - 1].len() };
+            if nodes.len() * 2 > below / WIDTH {
+                nodes.clear();
+                nodes.extend(0..(below / WIDTH) as u32);
+            }
             for node in &mut nodes {
-                self.refresh(level, *node);
-                *node /= WIDTH;
+                self.refresh(level, *node as usize);
+                *node /= WIDTH as u32;
             }
         }
     }
@@ -144,23 +154,22 @@ impl SumTree {
 
     /// Finds the leaf under each target: leaf i for targets in `[sum of those before, that + i's)`.
     ///
-    /// On return each target holds its leaf. All targets descend together, level by level, so that the
-    /// waits for memory of one overlap with those of the others.
+    /// The leaves are put into `found`; the targets are used up. All descend together, level by level, so
+    /// that the waits for memory of one overlap with those of the others.
     ///
     /// # Panics
     /// When no leaf has a weight above 0.
     ///
     /// # Complexity
     /// O(n log len).
-    pub fn find(&self, targets: &[f64], found: &mut Vec<u32>) {
+    pub fn find(&self, targets: &mut [f64], found: &mut Vec<u32>) {
         assert!(self.positive > 0, "nothing can be drawn from weights that are all 0");
         found.clear();
         found.resize(targets.len(), 0);
-        let mut rest = targets.to_vec();
         for sums in self.sums.iter().rev().skip(1) {
-            descend_all(sums.as_chunks().0, found, &mut rest, |&sum| sum);
+            descend_all(sums.as_chunks().0, found, targets, |&sum| sum);
         }
-        descend_all(self.leaves.as_chunks().0, found, &mut rest, |&weight| f64::from(weight));
+        descend_all(self.leaves.as_chunks().0, found, targets, |&weight| f64::from(weight));
     }
 }
 
@@ -180,7 +189,10 @@ fn descend_all<T: Copy>(
     rest: &mut [f64],
     weight: impl Fn(&T) -> f64 + Copy,
 ) {
-    touch(nodes, found);
+    let children = nodes.as_flattened();
+    for line in (0..WIDTH).step_by(CACHE_LINE / size_of::<T>()) {
+        touch(children, found.iter().map(|node| node * WIDTH as u32 + line as u32));
+    }
     for (node, rest) in found.iter_mut().zip(rest) {
         let children = &nodes[*node as usize];
         let group = pick(groups(children, weight), rest);
@@ -193,15 +205,6 @@ fn descend_all<T: Copy>(
             *rest = f64::INFINITY;
         }
         *node = *node * WIDTH as u32 + child as u32;
-    }
-}
-
-/// Reads a little of every node that will be looked at. In a loop as short as this the processor waits for
-/// many of them at once; in the loop that does the work only for two or three.
-#[inline]
-fn touch<T: Copy>(nodes: &[[T; WIDTH]], found: &[u32]) {
-    for &node in found {
-        std::hint::black_box(nodes[node as usize][0]);
     }
 }
 
@@ -226,9 +229,9 @@ mod tests {
     #[test]
     fn a_target_at_a_border_belongs_to_the_leaf_after_it() {
         let mut tree = SumTree::new(40).unwrap();
-        tree.set_many(&[(3, 1.0), (20, 2.0), (39, 4.0)]);
+        tree.set_many(&[3, 20, 39], &[1.0, 2.0, 4.0]);
         let mut found = Vec::new();
-        tree.find(&[0.0, 0.999, 1.0, 2.999, 3.0, 6.999, 7.0, 1e9], &mut found);
+        tree.find(&mut [0.0, 0.999, 1.0, 2.999, 3.0, 6.999, 7.0, 1e9], &mut found);
         assert_eq!(found, [3, 3, 20, 20, 39, 39, 39, 39]);
         assert_eq!((tree.total(), tree.positive(), tree.smallest()), (7.0, 3, 1.0));
     }
@@ -238,7 +241,7 @@ mod tests {
         let mut tree = SumTree::new(1).unwrap();
         tree.set_run(0, [0.5].into_iter());
         let mut found = Vec::new();
-        tree.find(&[0.25], &mut found);
+        tree.find(&mut [0.25], &mut found);
         assert_eq!(found, [0]);
     }
 }

@@ -3,31 +3,24 @@
 use rand::Rng;
 
 use crate::error::{Error, Result};
-use crate::replay::column::check_allocatable;
+use crate::replay::column::{check_allocatable, touch};
+use crate::replay::episode::{Episode, Place};
 use crate::replay::memory::Memory;
-use crate::spec::Field;
+use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs for each row, at most.
 pub const DRAW: usize = 64;
 
-/// One drawn entry, or its successor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// Index of its episode.
-    episode: u32,
-    /// Step in the episode.
-    step: u32,
-    /// Slot of the entry.
-    slot: u32,
-}
+/// Rows gathered together: what they are made of fits into the first-level cache.
+const TOGETHER: usize = 64;
 
 /// Drawn transitions: valid until the memory is changed.
 #[derive(Debug, Default)]
 pub struct Draws {
-    /// Where the action was taken.
-    pub prev: Vec<Row>,
-    /// `multi_step` steps later.
-    pub next: Vec<Row>,
+    /// Slots of the entries in which the action was taken.
+    pub prev: Vec<u32>,
+    /// Slots of those `multi_step` steps later.
+    pub next: Vec<u32>,
     /// Sampling weight of each prev.
     pub weights: Vec<f32>,
     /// Sum of all weights at the draw.
@@ -46,12 +39,13 @@ impl Memory {
         self.check_drawable()?;
         check_allocatable(count.saturating_mul(DRAW))?;
         let total = self.weight_sum();
-        let targets: Vec<f64> = (0..count).map(|_| unit(&mut self.rng) * total).collect();
-        let mut slots = Vec::new();
-        self.tree.find(&targets, &mut slots);
-        let prev: Vec<Row> = slots.into_iter().map(|slot| self.row(slot)).collect();
-        let next = prev.iter().map(|row| self.later(*row)).collect();
-        let weights = prev.iter().map(|row| self.tree.get(row.slot as usize)).collect();
+        let mut targets: Vec<f64> = (0..count).map(|_| unit(&mut self.rng) * total).collect();
+        let mut prev = Vec::new();
+        self.tree.find(&mut targets, &mut prev);
+        let places: &[u64] = &self.places;
+        touch(places, prev.iter().copied());
+        let next = prev.iter().map(|&slot| self.later(places, slot)).collect();
+        let weights = self.tree.weights(&prev);
         Ok(Draws { prev, next, weights, total })
     }
 
@@ -63,15 +57,22 @@ impl Memory {
         if self.num_sampleable() > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
     }
 
-    fn row(&self, slot: u32) -> Row {
-        let place = self.places[slot as usize];
-        Row { episode: (place >> 32) as u32, step: place as u32, slot }
+    #[inline]
+    fn later(&self, places: &[u64], slot: u32) -> u32 {
+        let steps = self.settings.multi_step;
+        let (here, there) = (places[slot as usize], slot as usize + steps);
+        if places.get(there) == Some(&(here + steps as u64)) {
+            return there as u32;
+        }
+        // Its episode goes on elsewhere.
+        let (episode, step) = self.entry(slot);
+        episode.slot_of(step + steps as u32) as u32
     }
 
-    fn later(&self, row: Row) -> Row {
-        let step = row.step + self.settings.multi_step as u32;
-        let slot = self.episodes[row.episode as usize].slot_of(step) as u32;
-        Row { step, slot, ..row }
+    /// The episode and the step of the entry in a slot.
+    fn entry(&self, slot: u32) -> (&Episode, u32) {
+        let place = Place(self.places[slot as usize]);
+        (&self.episodes[place.index()], place.step())
     }
 
     fn why_nothing(&self) -> String {
@@ -93,40 +94,86 @@ impl Memory {
             .into()
     }
 
-    /// Copies one field of each row into `out`, one after the other; the state with the
+    /// Copies one field of the entries in `slots` into `out`, one after the other; the state with the
     /// `frame_stack - 1` states before it, oldest first.
-    pub fn gather(&self, field: Field, rows: &[Row], out: &mut [u8]) {
+    pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         let stack = self.settings.frame_stack;
         let size = self.spec[field].nbytes() * stack;
         if field != Field::State || stack == 1 {
-            self.storage.gather(field, rows.iter().map(|row| row.slot as usize), out);
+            self.storage.gather(field, slots, out);
         } else if size > 0 {
-            for (row, out) in rows.iter().zip(out.chunks_exact_mut(size)) {
-                self.gather_stack(*row, stack, out);
+            for (&slot, out) in slots.iter().zip(out.chunks_exact_mut(size)) {
+                self.gather_stack(slot, stack, out);
             }
         }
     }
 
-    fn gather_stack(&self, row: Row, stack: usize, out: &mut [u8]) {
-        let episode = &self.episodes[row.episode as usize];
-        let first = row.step + 1 - stack as u32;
-        if episode.extent_of(row.step).first <= first {
-            let slot = row.slot as usize + 1 - stack;
-            self.storage.read_run(Field::State, slot, stack, out);
+    fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
+        let (here, before) = (self.places[slot as usize], stack as u64 - 1);
+        let first = (slot as usize).checked_sub(stack - 1);
+        if let Some(first) = first.filter(|&first| self.places[first] == here - before) {
+            self.storage.read_run(Field::State, first, stack, out);
             return;
         }
-        let slots = (first..=row.step).map(|step| episode.slot_of(step));
-        self.storage.gather(Field::State, slots, out);
+        let (episode, step) = self.entry(slot);
+        let slots = (step + 1 - stack as u32..=step).map(|step| episode.slot_of(step) as u32);
+        self.storage.gather(Field::State, &slots.collect::<Vec<_>>(), out);
     }
 
-    /// The ids of rows.
-    pub fn ids<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = u64> + 'a {
-        rows.iter().map(|row| self.id(self.episodes[row.episode as usize].serial, row.step))
+    /// Copies fields of a batch, rows of prev's and then of next's, each into its part; parts of fields
+    /// that are not wanted are empty.
+    pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
+        // Few rows at a time, so that what one field brought into the cache is there for the others.
+        for first in (0..draws.prev.len()).step_by(TOGETHER) {
+            let rows = first..draws.prev.len().min(first + TOGETHER);
+            self.storage.touch(&draws.prev[rows.clone()]);
+            self.storage.touch(&draws.next[rows.clone()]);
+            for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.is_empty()) {
+                let slots = if at < FIELDS { &draws.prev } else { &draws.next };
+                let size = part.len() / slots.len();
+                let out = &mut part[rows.start * size..rows.end * size];
+                self.gather(Field::ALL[at % FIELDS], &slots[rows.clone()], out);
+            }
+        }
     }
 
-    /// Whether each row is the final state of an episode that terminated.
-    pub fn terminated<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = bool> + 'a {
-        rows.iter().map(|row| self.episodes[row.episode as usize].terminates_at(row.step))
+    /// The ids of the entries in `slots`.
+    pub fn ids(&self, slots: &[u32]) -> impl Iterator<Item = u64> {
+        slots.iter().map(|&slot| {
+            let (episode, step) = self.entry(slot);
+            self.id(episode.serial, step)
+        })
+    }
+
+    /// Whether each entry in `slots` is the final state of an episode that terminated.
+    pub fn terminated(&self, slots: &[u32]) -> impl Iterator<Item = bool> {
+        slots.iter().map(|&slot| {
+            let (episode, step) = self.entry(slot);
+            episode.terminates_at(step)
+        })
+    }
+
+    /// The discounted sum of the rewards from each entry in `slots` on, `multi_step` of them: in each reward
+    /// dimension the sum over k of `discount_factor ^ k * r[t + k]`. It goes with `discount_factor ^
+    /// multi_step` times the value of the next state (Sutton and Barto, *Reinforcement Learning*, equation
+    /// 7.1), and the discount factor in force is taken.
+    pub fn nstep_returns(&self, slots: &[u32], out: &mut [u8]) {
+        let gamma = &self.settings.discount_factor;
+        let mut sums = vec![0.0; gamma.len()];
+        let rows = out.as_chunks_mut::<4>().0.chunks_exact_mut(gamma.len().max(1));
+        for (&slot, out) in slots.iter().zip(rows) {
+            let (episode, first) = self.entry(slot);
+            sums.fill(0.0);
+            for step in (first..first + self.settings.multi_step as u32).rev() {
+                let reward = self.storage.field(Field::Reward, episode.slot_of(step));
+                for ((sum, gamma), reward) in sums.iter_mut().zip(gamma).zip(reward.as_chunks().0) {
+                    *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(&sums) {
+                *out = (*sum as f32).to_ne_bytes();
+            }
+        }
     }
 }
 

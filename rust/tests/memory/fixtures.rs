@@ -4,7 +4,6 @@ use cogrs::error::Error;
 use cogrs::replay::closing::Closing;
 use cogrs::replay::memory::{Memory, Rows, WRITTEN};
 use cogrs::replay::settings::Settings;
-use cogrs::replay::transition::Row;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -92,13 +91,13 @@ pub fn read(memory: &Memory, index: usize, field: Field) -> Vec<u8> {
     bytes
 }
 
-pub fn gather(memory: &Memory, field: Field, rows: &[Row]) -> Vec<u8> {
+pub fn gather(memory: &Memory, field: Field, rows: &[u32]) -> Vec<u8> {
     let stack = if field == Field::State { memory.settings().frame_stack } else { 1 };
     let mut bytes = vec![0xEE; rows.len() * stack * memory.spec()[field].nbytes()];
     memory.gather(field, rows, &mut bytes);
     bytes
 }
 
-pub fn ids(memory: &Memory, rows: &[Row]) -> Vec<u64> {
+pub fn ids(memory: &Memory, rows: &[u32]) -> Vec<u64> {
     memory.ids(rows).collect()
 }

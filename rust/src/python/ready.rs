@@ -1,0 +1,179 @@
+//! Arrays that a caller has ready to be filled.
+#![allow(unsafe_code)]
+
+use std::slice;
+
+use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, npyffi};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::python::layout::Plan;
+use crate::spec::{FIELDS, shape_text};
+
+/// The arrays of an `out` argument, each found to be of the right kind.
+#[derive(Debug)]
+pub struct Ready<'py> {
+    /// Keeps the arrays, and so their memory.
+    _arrays: Vec<Bound<'py, PyUntypedArray>>,
+    places: Vec<Place>,
+}
+
+/// The bytes of an array.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: *mut u8,
+    size: usize,
+}
+
+/// Where the bytes of the arrays lie: for a thread that holds no interpreter.
+#[derive(Debug)]
+pub struct Places<'a>(&'a [Place]);
+
+// SAFETY: these are addresses of memory that `Ready`, which is borrowed, keeps; no Python object is reached
+// through them.
+unsafe impl Send for Places<'_> {}
+
+impl<'py> Ready<'py> {
+    /// Takes a batch whose arrays are to be filled.
+    ///
+    /// # Errors
+    /// `TypeError` or `ValueError` that name the array when it is not what the plan makes, cannot be written
+    /// to, or shares memory with another.
+    pub fn new(
+        out: &Bound<'py, PyAny>,
+        plan: &Plan,
+        dtypes: &[Bound<'py, PyArrayDescr>],
+    ) -> PyResult<Self> {
+        let leaves = leaves(out, plan)?;
+        let mut arrays = Vec::with_capacity(leaves.len());
+        let mut places = Vec::with_capacity(leaves.len());
+        for (at, (leaf, dtype)) in leaves.iter().zip(dtypes).enumerate() {
+            let array = match leaf.cast::<PyUntypedArray>() {
+                Ok(array) => array.clone(),
+                Err(_) => seen_by_numpy(leaf, &plan.name(at))?,
+            };
+            places.push(place(&array, plan, at, dtype)?);
+            arrays.push(array);
+        }
+        separate(&places, plan)?;
+        Ok(Self { _arrays: arrays, places })
+    }
+
+    /// Where the bytes lie.
+    pub fn places(&mut self) -> Places<'_> {
+        Places(&self.places)
+    }
+}
+
+impl Places<'_> {
+    /// The bytes, to be written.
+    pub fn slices(&mut self) -> Vec<&mut [u8]> {
+        let slice = |place: &Place| {
+            if place.size == 0 {
+                return &mut [][..];
+            }
+            // SAFETY: `place` found `size` bytes together from `start` on, that may be written, and
+            // `separate` that no two places overlap; `Ready` keeps the array, NumPy refuses to move the
+            // memory of one that others hold. Python code on another thread may write there meanwhile, as
+            // it may during any call of NumPy's that fills an array: then the bytes are some mix.
+            unsafe { slice::from_raw_parts_mut(place.start, place.size) }
+        };
+        self.0.iter().map(slice).collect()
+    }
+}
+
+/// The arrays of a batch in the order of the layout.
+fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &Plan) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let columns = plan.kind.columns();
+    let wrong = || {
+        let names = columns.join(", ");
+        let text = format!(
+            "out: expected (prev, next, {names}) as this call returns it, with seven fields in prev and in \
+             next, got {}",
+            out.get_type().name().map_or("?".into(), |name| name.to_string())
+        );
+        PyTypeError::new_err(text)
+    };
+    let items = out.cast::<PyTuple>().map_err(|_| wrong())?;
+    if items.len() != 2 + columns.len() {
+        return Err(wrong());
+    }
+    let mut leaves = Vec::with_capacity(2 * FIELDS + columns.len());
+    for (at, item) in items.iter().enumerate() {
+        if at >= 2 {
+            leaves.push(item);
+            continue;
+        }
+        let entry = item.cast::<PyTuple>().map_err(|_| wrong())?;
+        if entry.len() != FIELDS {
+            return Err(wrong());
+        }
+        leaves.extend(entry.iter());
+    }
+    Ok(leaves)
+}
+
+/// The array over the memory of another library's.
+fn seen_by_numpy<'py>(
+    leaf: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let module = leaf.py().import(intern!(leaf.py(), "cogrs.replay.convert"))?;
+    let array = module.call_method1(intern!(leaf.py(), "view"), (format!("out.{name}"), leaf))?;
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+/// The bytes of an array, when it is the one that the plan makes.
+fn place(
+    array: &Bound<'_, PyUntypedArray>,
+    plan: &Plan,
+    at: usize,
+    dtype: &Bound<'_, PyArrayDescr>,
+) -> PyResult<Place> {
+    let part = &plan.layout.parts()[at];
+    let descr = array.dtype();
+    if !descr.is_equiv_to(dtype) || array.shape() != part.shape.as_slice() {
+        return Err(PyValueError::new_err(format!(
+            "out.{}: expected {dtype} {}, got {descr} {}",
+            plan.name(at),
+            shape_text(&part.shape),
+            shape_text(array.shape()),
+        )));
+    }
+    // SAFETY: `array` is an array, whose fields are read.
+    let (start, flags) = unsafe {
+        let fields = npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr().cast_const());
+        ((*fields).data.cast::<u8>(), (*fields).flags)
+    };
+    if !array.is_c_contiguous() || flags & NPY_ARRAY_WRITEABLE == 0 {
+        let text =
+            format!("out.{}: expected a C-contiguous array that can be written", plan.name(at));
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(Place { start, size: part.size })
+}
+
+/// Whether no two arrays share memory.
+fn separate(places: &[Place], plan: &Plan) -> PyResult<()> {
+    let mut order: Vec<(usize, usize, usize)> = places
+        .iter()
+        .enumerate()
+        .filter(|(_, place)| place.size > 0)
+        .map(|(at, place)| (place.start.addr(), place.size, at))
+        .collect();
+    order.sort_unstable();
+    for pair in order.windows(2) {
+        let [(start, size, one), (next, _, other)] = pair else { continue };
+        if start + size > *next {
+            return Err(PyValueError::new_err(format!(
+                "out: expected arrays of their own, but {} and {} share memory",
+                plan.name(*one),
+                plan.name(*other)
+            )));
+        }
+    }
+    Ok(())
+}
