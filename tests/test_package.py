@@ -60,6 +60,24 @@ def test_every_public_name_is_there():
     assert set(cogrs.__all__) <= set(dir(cogrs))
 
 
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_framework_that_is_missing_is_named_with_what_to_install(name):
+    # None in the table of modules is what an import finds as a module that is not there.
+    code = f"""
+import inspect, sys
+sys.modules[{name!r}] = None
+import cogrs
+inspect.getmembers(cogrs)
+for use in (lambda: cogrs.{name}, lambda: __import__("cogrs.{name}")):
+    try:
+        use()
+    except ImportError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count(f"pip install {name}") == 2
+
+
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         cogrs.no_such_name  # noqa: B018

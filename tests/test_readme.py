@@ -1,6 +1,7 @@
 """The examples of README and docs run, each page as one program; their commands exist."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,32 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    program = blocks(page, "python")
-    assert len(program) >= 3
+def needs_torch(block: str) -> bool:
+    return "import torch" in block
+
+
+def run(page: Path, program: list[str]) -> None:
     names: dict[str, object] = {}
     for number, block in enumerate(program):
         exec(compile(block, f"{page.name}, example {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = [block for block in blocks(page, "python") if not needs_torch(block)]
+    assert len(program) >= 3
+    run(page, program)
+
+
+PAGES_WITH_TORCH = [page for page in PAGES if any(map(needs_torch, blocks(page, "python")))]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.parametrize("page", PAGES_WITH_TORCH, ids=lambda page: page.name)
+def test_examples_with_pytorch_run_too(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(page, blocks(page, "python"))
 
 
 def test_commands_are_targets_of_the_makefile():

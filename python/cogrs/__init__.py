@@ -69,13 +69,15 @@ __all__ = [
 
 
 _PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "workers")
+# Not in `dir`: who goes through all names need not have the frameworks that these are for.
+_FRAMEWORKS = ("jax", "torch")
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is not None:
         value = getattr(importlib.import_module(home), name)
-    elif name in _PARTS:
+    elif name in (*_PARTS, *_FRAMEWORKS):
         value = importlib.import_module(f"cogrs.{name}")
     else:
         raise AttributeError(f"module 'cogrs' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """Memories and steps that the tests share: step k holds k in every field."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ TEMPLATES = {
     "q": np.float32(0),
     "i": np.int64(0),
 }
+SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
+"""Whether tests are to take their long forms."""
 UNIFORM = {"do_update_value": False, "do_update_weight": False}
 
 

@@ -1,6 +1,7 @@
 """Servers, clients and raw sockets that the tests share: all real, on ports that are free."""
 
 import errno
+import os
 import subprocess
 import sys
 import threading
@@ -178,6 +179,12 @@ class Call:
 def our_threads() -> set[threading.Thread]:
     """Threads that servers and clients have started."""
     return {thread for thread in threading.enumerate() if thread.name.startswith("cogrs-")}
+
+
+def resident_bytes() -> int:
+    """Memory that this process uses."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def assert_consistent(batch: Any) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cogrs import ReplayMemory
-from tests.replay.build import add_uniform, described, memory, step, steps, vector_memory
+from tests.replay.build import SOAK, add_uniform, described, memory, step, steps, vector_memory
 
 SETTINGS = {
     "priority_exponent": 0.75,
@@ -160,12 +160,58 @@ def test_another_process_samples_at_once(path):
     saved.save(path)
     code = (
         "import sys, cogrs; made = cogrs.ReplayMemory.load(sys.argv[1]);"
-        "made.get_batch(4); print(made.num_episode(), made.weight_sum)"
+        "made.get_batch(4); assert cogrs._core.draw_cache(made)[0] == made.cache_size;"
+        "print(made.num_episode(), made.weight_sum, made.total_episodes, made.total_steps)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [str(saved.num_episode()), str(saved.weight_sum)]
+    totals = (saved.total_episodes, saved.total_steps)
+    assert done.stdout.split() == list(map(str, (saved.num_episode(), saved.weight_sum, *totals)))
+
+
+STREAMED = """
+import resource, sys
+import numpy as np
+import cogrs
+
+def limit(extra):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra,) * 2)
+
+work, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+frame, f = np.zeros((84, 84), np.uint8), np.float32(0)
+size = count * (frame.nbytes + 5 * 4)
+if work == "save":
+    memory = cogrs.ReplayMemory(frame, f, f, f, f, f, np.zeros(0), count)
+    for first in range(0, count, 100):
+        k = np.arange(first, first + 100, dtype=np.float32)
+        states = np.broadcast_to((k % 251).astype(np.uint8)[:, None, None], (100, 84, 84))
+        memory.add_episode(states, k, k, k, k, np.zeros((100, 0)), 1.0, 1.0, False, False)
+    # A tenth of the data is all that saving may take.
+    limit(size // 10)
+    memory.save(path)
+else:
+    limit(size + size // 10)
+    memory = cogrs.ReplayMemory.load(path, allow_overcommit=True)
+for at in (0, memory.num_episode() // 2, -1):
+    entries = memory.episode(at).entries
+    assert (entries.s == (entries.r % 251)[:, None, None]).all()
+print(size, memory.num_episode(), memory.weight_sum)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_saving_and_loading_take_little_beyond_the_data(path):
+    count = 142_400 if SOAK else 14_240
+    done = {}
+    for work in ("save", "load"):
+        script = [sys.executable, "-c", STREAMED, work, str(path), str(count)]
+        done[work] = subprocess.run(script, capture_output=True, text=True, check=False)
+        assert done[work].stderr == ""
+    assert done["save"].stdout == done["load"].stdout
+    size = int(done["save"].stdout.split()[0])
+    assert path.stat().st_size <= size * 1.01
 
 
 def test_older_file_stays_when_saving_fails(path):

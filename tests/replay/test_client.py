@@ -277,6 +277,12 @@ def test_nothing_to_draw_is_minus_one_and_nothing_is_sent() -> None:
         client.rem.close_episode(1.0, False, False)
         assert client.push_cache() == 0
         arrived(server, 1)
+        client.rem.clear()
+        build.add_uniform(client.rem, 5, init_w=0.0)
+        assert client.push_cache() == -1
+        client.rem.priority_exponent = 1.0
+        client.rem.add_episode(**build.steps(3, r=[1, 2, 4], v=[7, 6, 4]))
+        assert client.push_cache() == -1
         assert server.total_caches == 1
 
 
@@ -377,17 +383,13 @@ def test_no_consumer_does_not_make_the_server_grow() -> None:
     with pair(2, s=np.zeros(1 << 16, np.uint8)) as (server, client):
         build.add_uniform(client.rem, 20, s=np.ones((20, 1 << 16), np.uint8))
 
-        def resident() -> int:
-            with open("/proc/self/statm") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
         for count in range(100):
             if count == 40:
-                before = resident()
+                before = network.resident_bytes()
             client.push_cache()
         arrived(server, 100)
         # A cache has 4 MiB: 60 of them did not stay.
-        assert resident() - before < 60 * (4 << 20) / 2
+        assert network.resident_bytes() - before < 60 * (4 << 20) / 2
 
 
 def test_several_endpoints_get_caches_in_turn() -> None:

@@ -191,7 +191,9 @@ def test_sizes_beyond_all_machines_are_refused(max_step: int) -> None:
         ReplayMemory(*build.TEMPLATES.values(), max_step, allow_overcommit=True)
 
 
-def test_million_frames_take_little_more_than_their_data() -> None:
+def test_million_frames_take_little_more_than_their_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     before = resident_bytes()
     frame = np.zeros((84, 84), np.uint8)
     templates = {**build.TEMPLATES, "s": frame, "i": np.zeros(0)}
@@ -200,6 +202,9 @@ def test_million_frames_take_little_more_than_their_data() -> None:
     assert rem.entry_size == 84 * 84 + 8 + 4 * 4
     assert rem.entry_size * 1_000_000 <= rem.nbytes <= (rem.entry_size + 40) * 1_000_000
     assert resident_bytes() - before < 100_000_000
+    rem.print_info()
+    numbers = re.findall(r"\d+", capsys.readouterr().out.replace(",", "").replace("_", ""))
+    assert {str(rem.entry_size), str(rem.nbytes)} <= set(numbers)
 
 
 # -- names --

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs import ReplayMemory
+from cogrs import ReplayMemory, importance_weights
 from tests.replay import build
 from tests.replay.build import memory, step, steps
 from tests.replay.golden import snapshot
@@ -92,6 +92,46 @@ def test_arguments_are_not_changed(whole: bool) -> None:
     rem.new_episode()
     (rem.add_entries if whole else rem.add_entry)(**given)
     assert {name: (value.tobytes(), value.dtype) for name, value in given.items()} == before
+
+
+def test_no_call_changes_an_array_that_it_was_given() -> None:
+    arrays: list[tuple[np.ndarray, bytes]] = []
+
+    def given(value: Any, dtype: Any = np.float32) -> np.ndarray:
+        array = np.array(value, dtype)
+        arrays.append((array, array.tobytes()))
+        return array
+
+    state, action, prob = given(1, np.int32), given([1, 1], np.int8), given(1)
+    reward, value, qvest, info = given([1, 1]), given([1, 1]), given([1, 1]), given([1], np.int8)
+    rem = ReplayMemory(state, action, reward, prob, value, qvest, info, 16, seed=0)
+    rem.discount_factor, rem.reward_coeff = given([0.5, 0.5]), given([1, 2])
+    rem.cache_flags = given([1] * 14, np.int64)
+    columns = (
+        given([7, 8, 9], np.int64)[::-1],
+        given(np.full((3, 2), 2), np.int64),
+        given(np.full((3, 2), 3), np.float64),
+        given([1, 1, 1], ">f4"),
+        given(np.full((3, 2), 4)),
+        given(np.full((3, 1), 5), np.uint8).T.reshape(3, 1),
+        given([3, 0, 1], np.float64),
+    )
+    end = {
+        "bootstrap_value": given([4, 4], np.float64),
+        "final_state": given(5, np.int8),
+        "final_info": given([6], np.int16),
+    }
+    first = rem.add_episode(*columns, **end)
+    rem.new_episode()
+    rem.add_entry(*(column[0] for column in columns))
+    rem.add_entries(*columns)
+    rem.close_episode(**end)
+    ids = given([first + 1, first, first + 9], np.uint64)[::-1]
+    rem.update_priority(ids, given([3, 1, 2], np.float64)[::-1])
+    rem.add_reward(first, given([1, 1]))
+    weight = given(rem.sample(8).weight)
+    importance_weights(weight, exponent=0.5, total=rem.weight_sum, count=rem.num_sampleable)
+    assert [array.tobytes() for array, _ in arrays] == [before for _, before in arrays]
 
 
 @pytest.mark.parametrize("number", [3, 3.0, True, np.int8(3), np.float64(3)])
@@ -239,6 +279,15 @@ def test_wrong_shape_is_named_with_expected_and_given(field: str, name: str) -> 
         rem.add_entry(**step(**{field: np.zeros((7, 5), np.int8)}))
 
 
+def test_leading_dimension_of_one_is_refused_with_shapes_and_dtypes() -> None:
+    rem = memory(s=np.zeros((3, 4), np.float32))
+    rem.new_episode()
+    expected = re.escape("state: expected float32 (3, 4), got uint8 (1, 3, 4)")
+    with pytest.raises(ValueError, match=expected):
+        rem.add_entry(**step(s=np.zeros((1, 3, 4), np.uint8)))
+    assert rem.num_entry == 0
+
+
 def test_wrong_shape_of_many_steps_is_named_with_expected_and_given() -> None:
     rem = memory(s=np.zeros((3, 4)))
     rem.new_episode()
@@ -253,6 +302,20 @@ def test_ragged_list_is_a_value_error() -> None:
 @pytest.mark.parametrize("weight", [np.nan, np.inf, -np.inf, -1.0, -1e-9])
 def test_bad_initial_weight_is_named(weight: float) -> None:
     refused(memory(), ValueError, "init_w", init_w=weight)
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])
+def test_bad_initial_weight_is_named_with_its_step_and_what_was_there_is_drawn(
+    weight: float,
+) -> None:
+    rem = memory(seed=0)
+    build.add_uniform(rem, 4)
+    rem.new_episode()
+    rem.add_entries(**steps(2, 10))
+    with pytest.raises(ValueError, match=r"^init_w: expected .*, got .* at step 2$"):
+        rem.add_entry(**step(12, init_w=weight))
+    assert rem.weight_sum == 3
+    assert set(rem.get_batch(100).prev.i.tolist()) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("weight", ["1", None, 1j])

@@ -131,6 +131,12 @@ def test_value_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
     assert getattr(rem, name) == before
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, "U2", "M8[s]", [("x", "f4")]])
+def test_numbers_of_another_kind_are_type_errors_also_when_there_are_none(dtype: Any) -> None:
+    with pytest.raises(TypeError, match="discount_factor: expected real numbers"):
+        memory().discount_factor = np.zeros(0, dtype)
+
+
 @pytest.mark.parametrize("value", ["1", None, [1, 2], 1.5])
 @pytest.mark.parametrize("name", ["frame_stack", "multi_step", "cache_size", "max_episode"])
 def test_count_that_is_no_integer_is_a_type_error(name: str, value: Any) -> None:

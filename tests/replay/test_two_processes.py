@@ -102,6 +102,36 @@ def test_actor_killed_while_it_pushes_leaves_no_half_cache() -> None:
         assert ((first[:, 0, 0] == side.i) | (first[:, 0, 0] == 1)).all()
 
 
+PRODUCER = """
+import sys
+import numpy as np
+from cogrs import ReplayMemoryClient
+from tests.replay import build
+
+client = ReplayMemoryClient(*sys.argv[1:4], max_step=64)
+build.add_uniform(client.rem, 20, s=np.ones((20, client.rem.state_buf.nbytes), np.uint8))
+print("ready", flush=True)
+while True:
+    client.push_cache()
+"""
+
+
+def test_producers_without_a_consumer_do_not_make_the_server_grow() -> None:
+    producers = 16 if build.SOAK else 3
+    # A cache has 1 MiB of states.
+    with started(4, s=np.zeros(1 << 14, np.uint8), cache_size=32) as server:
+        pushing = [network.launch(PRODUCER, *network.endpoints(server)) for _ in range(producers)]
+        with network.ended(pushing):
+            for each in pushing:
+                network.said(each, "ready")
+            eventually(lambda: server.total_caches >= 200, 60)
+            before, count = network.resident_bytes(), server.total_caches
+            time.sleep(300 if build.SOAK else 0)
+            eventually(lambda: server.total_caches >= count + 400, 60)
+            assert network.resident_bytes() - before < 100 << 20
+            assert len(server.get_batch(4 * 32).weight) == 4 * 32
+
+
 LEARNER = """
 import sys
 from tests.replay import network

@@ -214,7 +214,7 @@ def test_samples_are_never_mixed_while_others_write() -> None:
 
     def write(at: int) -> None:
         try:
-            write_numbered(writers[at], 1_000_000 * at, 150)
+            write_numbered(writers[at], 1_000_000 * at, 10_000 if build.SOAK else 150)
         finally:
             if not left.acquire(blocking=False):
                 writing.clear()
@@ -276,7 +276,7 @@ def test_corrections_and_settings_from_other_threads() -> None:
 
 
 def test_counters_answer_while_a_large_batch_is_gathered() -> None:
-    frame = np.zeros(2**18, np.uint8)
+    frame = np.zeros(2**21 if build.SOAK else 2**18, np.uint8)
     rem = memory(64, s=frame)
     build.add_uniform(rem, 64, s=np.zeros((64, *frame.shape), np.uint8))
     gathering = threading.Thread(target=rem.get_batch, args=(256,))

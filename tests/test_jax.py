@@ -1,0 +1,216 @@
+"""Batches as arrays of JAX."""
+
+import gc
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cogrs import Batch, Episode, ReplayMemory, Sample, importance_weights
+from tests.replay import build
+from tests.replay.build import memory
+
+jax = pytest.importorskip("jax")
+cogrs_jax = pytest.importorskip("cogrs.jax")
+
+ALIGNMENT = 64
+"""What JAX wants of memory that it shares."""
+X64 = pytest.mark.parametrize("x64", [False, True], ids=["32 bits", "64 bits"])
+
+
+def enable(x64: bool) -> Any:
+    """A context in which JAX has dtypes of 64 bits, or has not."""
+    return jax.enable_x64(x64) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(x64)
+
+
+def filled(**changes: Any) -> ReplayMemory:
+    """A memory of steps without a dtype of 64 bits."""
+    narrow = {"s": np.zeros((2, 3), np.float32), "a": np.int32(0), "i": np.int32(0)}
+    rem = memory(64, seed=0, **narrow, **changes)
+    k = np.arange(20, dtype=np.int32)
+    states = np.arange(20 * 6, dtype=np.float32).reshape(20, 2, 3)
+    rem.add_episode(**build.steps(20, s=states, a=k, i=k), **build.UNIFORM)
+    return rem
+
+
+def leaves(batch: Any) -> list[Any]:
+    """All arrays of a batch."""
+    return [
+        leaf
+        for member in batch
+        for leaf in (leaves(member) if isinstance(member, tuple) else [member])
+    ]
+
+
+def check_shared(given: Any, made: Any, numpy: int = 0) -> None:
+    """All members are the same arrays of JAX, so many of them still those of NumPy."""
+    assert type(made) is type(given)
+    left = 0
+    for array, taken in zip(leaves(given), leaves(made), strict=True):
+        if not isinstance(array, np.ndarray) or taken is array:
+            assert taken is array
+            left += isinstance(array, np.ndarray)
+            continue
+        assert isinstance(taken, jax.Array)
+        assert (taken.shape, taken.dtype) == (array.shape, array.dtype)
+        if array.size and array.ctypes.data % ALIGNMENT == 0:
+            assert taken.unsafe_buffer_pointer() == array.ctypes.data
+        np.testing.assert_array_equal(np.asarray(taken), array)
+    assert left == numpy
+
+
+@X64
+@pytest.mark.parametrize(
+    ("draw", "kind", "wide"),
+    [
+        (lambda rem: rem.get_batch(5), Batch, 0),
+        (lambda rem: rem.sample(5), Sample, 2),
+        (lambda rem: rem.episode(0), Episode, 1),
+    ],
+    ids=["get_batch", "sample", "episode"],
+)
+def test_arrays_share_the_memory(draw: Any, kind: type, wide: int, x64: bool) -> None:
+    given = draw(filled(frame_stack=2))
+    with enable(x64):
+        made = cogrs_jax.as_arrays(given)
+    assert type(made) is kind
+    check_shared(given, made, numpy=0 if x64 else wide)
+
+
+def test_large_batches_are_not_copied() -> None:
+    rem = memory(8, s=np.zeros(1 << 18, np.float32), a=np.int32(0), i=np.int32(0))
+    k = np.arange(4, dtype=np.int32)
+    states = np.zeros((4, 1 << 18), np.float32)
+    rem.add_episode(**build.steps(4, s=states, a=k, i=k), **build.UNIFORM)
+    given = rem.get_batch(2)
+    pointers = [array.ctypes.data for array in leaves(given)]
+    made = cogrs_jax.as_arrays(given)
+    assert [taken.unsafe_buffer_pointer() for taken in leaves(made)] == pointers
+
+
+def test_long_names_are_there() -> None:
+    made = cogrs_jax.as_arrays(filled().get_batch(5))
+    assert made.prev.state is made.prev.s
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "u2", "i4", "u4", "f2", "f4", "c8"])
+def test_dtypes_stay(dtype: str) -> None:
+    rem = memory(seed=0, s=np.int32(0), a=np.int32(0), i=np.zeros(3, dtype))
+    k = np.arange(4, dtype=np.int32)
+    rem.add_episode(**build.steps(4, s=k, a=k, i=np.ones((4, 3), dtype)), **build.UNIFORM)
+    given = rem.get_batch(2)
+    check_shared(given, cogrs_jax.as_arrays(given))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "f8", "c16"])
+def test_64_bits_are_never_cut(dtype: str) -> None:
+    rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), dtype))
+    k = np.arange(2, dtype=np.int32)
+    rem.add_episode(**build.steps(2, s=k, a=k, i=np.full(2, 2**52 + 1, dtype)), **build.UNIFORM)
+    given = rem.get_batch(3)
+    with enable(False), pytest.raises(TypeError, match=r"prev\.info: .*at most 32 bits") as caught:
+        cogrs_jax.as_arrays(given)
+    assert str(np.dtype(dtype)) in str(caught.value)
+    with enable(True):
+        made = cogrs_jax.as_arrays(given)
+        assert made.prev.i.tolist() == [2**52 + 1] * 3
+    check_shared(given, made)
+
+
+def test_ids_go_back_and_probabilities_are_exact() -> None:
+    rem = filled(priority_exponent=1.0)
+    sample = rem.sample(8)
+    with enable(False):
+        made = cogrs_jax.as_arrays(sample)
+        error = made.weight * 3
+        weights = importance_weights(made.probability, exponent=1, total=1, count=19)
+    assert made.id is sample.id
+    assert weights.tolist() == [1.0] * 8
+    assert rem.update_priority(made.id, error) == 0
+    assert set(rem.episode(0).weight.tolist()) == {0.0, 1.0, 3.0}
+
+
+@X64
+@pytest.mark.parametrize("dtype", [[("x", "f4")], "U3", "S2", "M8[s]", "m8[s]", "V4", "g"], ids=str)
+def test_dtype_that_jax_has_not_is_named_with_its_field(dtype: Any, x64: bool) -> None:
+    rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), dtype))
+    k = np.arange(4, dtype=np.int32)
+    rem.add_episode(**build.steps(4, s=k, a=k, i=np.zeros(4, dtype)), **build.UNIFORM)
+    given = rem.get_batch(2)
+    with enable(x64), pytest.raises(TypeError, match=r"prev\.info: expected a dtype") as caught:
+        cogrs_jax.as_arrays(given)
+    assert str(given.prev.i.dtype) in str(caught.value)
+
+
+def test_field_that_jax_has_not_can_be_left_out() -> None:
+    rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), "U3"))
+    k = np.arange(4, dtype=np.int32)
+    rem.add_episode(**build.steps(4, s=k, a=k, i=np.full(4, "abc")), **build.UNIFORM)
+    given = rem.get_batch(2)
+    none = given._replace(prev=given.prev._replace(i=None), next=given.next._replace(i=None))
+    assert cogrs_jax.as_arrays(none).prev.i is None
+    rem.cache_flags = [True, True, True, True, True, True, False] * 2
+    given = rem.get_batch(2)
+    assert cogrs_jax.as_arrays(given).prev.i is given.prev.i
+
+
+def test_array_that_is_not_aligned_is_copied_right() -> None:
+    given = filled().get_batch(5)
+    raw = np.zeros(5 * 4 + 80, np.uint8)
+    begin = (-raw.ctypes.data) % 64 + 4
+    weight = raw[begin : begin + 20].view(np.float32)
+    weight[:] = [1, 2, 3, 4, 5]
+    made = cogrs_jax.as_arrays(given._replace(weight=weight))
+    assert made.weight.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_arrays_outlive_batch_and_memory_and_what_is_drawn_after_them() -> None:
+    rem = filled()
+    kept, copies = [], []
+    for _ in range(5):
+        batch = rem.sample(32)
+        copies.append([array.copy() for array in leaves(batch)])
+        kept.append(cogrs_jax.as_arrays(batch))
+        del batch
+    for _ in range(300):
+        rem.sample(32)
+    del rem
+    gc.collect()
+    for made, copy in zip(kept, copies, strict=True):
+        for taken, array in zip(leaves(made), copy, strict=True):
+            np.testing.assert_array_equal(np.asarray(taken), array)
+
+
+def test_batches_that_are_dropped_while_jax_computes_are_not_drawn_over() -> None:
+    rem = memory(64, seed=0, s=np.zeros(50_000, np.float32), a=np.int32(0), i=np.int32(0))
+    k = np.arange(20, dtype=np.int32)
+    states = np.repeat(np.float32(k)[:, None], 50_000, axis=1)
+    rem.add_episode(**build.steps(20, s=states, a=k, i=k), **build.UNIFORM)
+    mean = jax.jit(lambda prev: (prev.s.sort(axis=-1).mean(axis=(1, 2)), prev.i + 0))
+    # The results are looked at when all is drawn: until then JAX is at work on its own threads.
+    results = [mean(cogrs_jax.as_arrays(rem.get_batch(4)).prev) for _ in range(60)]
+    for state, info in results:
+        np.testing.assert_allclose(state, np.float32(info), rtol=1e-4)
+
+
+def test_batch_is_a_tree_for_jit_and_grad() -> None:
+    made = cogrs_jax.as_arrays(filled().get_batch(8))
+
+    def loss(weights: Any, batch: Any) -> Any:
+        return ((batch.prev.s.reshape(8, 6) @ weights) ** 2 * batch.weight).mean()
+
+    gradient = jax.jit(jax.grad(loss))(np.ones(6, np.float32), made)
+    assert gradient.shape == (6,)
+
+
+def test_it_is_a_part_of_the_package_that_is_imported_when_used() -> None:
+    code = (
+        "import sys, cogrs; cogrs.ReplayMemory; print('jax' in sys.modules);"
+        "cogrs.jax.as_arrays; print(sys.modules['jax'] is cogrs.jax.jax)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.split() == ["False", "True"]
