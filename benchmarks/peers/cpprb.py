@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -19,6 +20,7 @@ class _Prioritized(Buffer):
     """A `PrioritizedReplayBuffer` filled with episodes."""
 
     def __init__(self, load: Workload, columns: dict[str, Any], **options: Any) -> None:
+        """Fill a buffer; `options` are those of cpprb."""
         obs = columns["obs"]
         spaces: dict[str, dict[str, Any]] = {
             "obs": {"shape": obs.shape[1:], "dtype": obs.dtype},
@@ -28,31 +30,40 @@ class _Prioritized(Buffer):
         }
         if "next_of" not in options:
             spaces["next_obs"] = spaces["obs"]
-        self.columns = columns
+        self.load, self.columns, self.options = load, columns, {"env_dict": spaces, **options}
         self.entry_size = load.states[0].nbytes + 8 + 4 + 4
-        self.buffer = cpprb.PrioritizedReplayBuffer(load.entries, spaces, alpha=EXPONENT, **options)
+        self.buffer = cpprb.PrioritizedReplayBuffer(load.entries, alpha=EXPONENT, **self.options)
         for _ in range(load.episodes):
             self.buffer.add(**columns, priorities=load.priorities)
             self.buffer.on_episode_end()
+
+    @functools.cached_property
+    def uniform(self) -> Any:
+        """A full buffer without priorities: adding to it is faster."""
+        uniform = cpprb.ReplayBuffer(self.load.entries, **self.options)
+        for _ in range(self.load.episodes):
+            uniform.add(**self.columns)
+            uniform.on_episode_end()
+        return uniform
 
     def add(self) -> Job:
         """One step: observation and next observation, as an environment gives them."""
         obs = np.ascontiguousarray(self.columns["obs"][0])
         next_obs = np.ascontiguousarray(self.columns["next_obs"][0])
-        add = self.buffer.add
+        add = self.uniform.add
 
         def run() -> None:
             for _ in range(100):
                 add(obs=obs, act=1, rew=1.0, next_obs=next_obs, done=0.0)
 
-        return Job(run, 100, before=self.buffer.on_episode_end)
+        return Job(run, 100, before=self.uniform.on_episode_end)
 
     def add_bulk(self) -> Job:
-        """An episode of steps with the priority of new ones: less than is done for ours."""
+        """An episode, with neither returns nor priorities: less than is done for ours."""
 
         def run() -> None:
-            self.buffer.add(**self.columns)
-            self.buffer.on_episode_end()
+            self.uniform.add(**self.columns)
+            self.uniform.on_episode_end()
 
         return Job(run, EPISODE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ class _Prioritized(Buffer):
     """A `PrioritizedReplay` of one-step transitions."""
 
     def __init__(self, load: Workload) -> None:
+        """Fill a buffer, step by step: it knows no other way."""
         config = PERConfig(priority_exponent=EXPONENT)
         self.buffer = PrioritizedReplay(load.entries, 1, np.random.default_rng(0), config)
         self.state = load.states[0]
@@ -27,6 +29,10 @@ class _Prioritized(Buffer):
         for _ in range(load.episodes):
             for state, priority in zip(load.states, load.priorities, strict=True):
                 self.buffer.add_step(Timestep(state, 1, 1.0, 0.99, False, {"priority": priority}))
+        with warnings.catch_warnings():
+            # Its first look at NumPy's old names, which it says once.
+            warnings.simplefilter("ignore")
+            self.buffer.sample(1)
 
     def add(self) -> Job:
         """One step; priorities of new ones are the largest so far."""

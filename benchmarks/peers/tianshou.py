@@ -19,6 +19,7 @@ class _Prioritized(Buffer):
     """A `PrioritizedReplayBuffer` filled from another buffer, with priorities set afterwards."""
 
     def __init__(self, load: Workload, **options: Any) -> None:
+        """Fill a buffer; `options` are those of tianshou."""
         self.state = load.states[0]
         self.entry_size = self.state.nbytes + 8 + 8 + 1 + 1 + 1
         self.buffer = PrioritizedReplayBuffer(load.entries, EXPONENT, BETA, **options)
