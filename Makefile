@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too. Left empty, they are
 # skipped: the registry's own build for Linux is several GB.
 TORCH ?=
+# Set to 1 to have make bench install the replay memories that it compares with; those that need PyTorch
+# only with TORCH.
+PEERS ?=
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
@@ -41,6 +44,14 @@ $(CORE): Cargo.toml Cargo.lock pyproject.toml README.md $(VENV)/dev.stamp $(shel
 
 $(VENV)/torch.stamp: | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
+	@touch $@
+
+$(VENV)/bench.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
+$(VENV)/bench-torch.stamp: pyproject.toml | $(VENV)/torch.stamp
+	$(BIN)/python -m pip install --quiet --group bench-torch
 	@touch $@
 
 setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## make .venv and compile the extension into it
@@ -89,7 +100,7 @@ else
 endif
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest --timeout=3600 $(ARGS)
 
-bench: setup ## figures of this machine
+bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## figures of this machine
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)

@@ -1,103 +1,262 @@
-"""Figures of the replay memory on this machine: medians of runs taken one after the other."""
+"""Figures of the replay memory on this machine beside those of its peers, and targets missed.
+
+The participants of a row run in turn, several rounds; figures are medians, a ratio is the median of
+the ratios within a round. Targets are for a quiet machine of two cores: on others, and under load,
+what counts is the ratio to the best peer, or to plain work, of the same run.
+"""
 
 from __future__ import annotations
 
-import statistics
-import time
-from typing import TYPE_CHECKING
+import argparse
+import ctypes
+import functools
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
 
+import footprint
 import numpy as np
+import ours
+import peers
+import table
+import timing
+import workload
+from table import Row
+from timing import Job
 
 import cogrs
 from cogrs import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-EMPTY = np.zeros(0, np.float32)
-EPISODE = 1_000
-
-
-def memory(state: np.ndarray, max_step: int) -> cogrs.ReplayMemory:
-    """A memory with a scalar int action and scalar rewards."""
-    zero = np.float32(0)
-    return cogrs.ReplayMemory(state, np.int64(0), zero, zero, zero, zero, EMPTY, max_step, seed=1)
+FILE_BYTES = 1_000_000_000
 
 
-def rate(count: int, run: Callable[[], object], repeats: int = 5) -> float:
-    """The median of `count` / seconds over some runs, after one that is not counted."""
-    run()
-    rates = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        rates.append(count / (time.perf_counter() - start))
-    return statistics.median(rates)
+class Bench:
+    """Runs rows and keeps their results."""
+
+    def __init__(self, only: str, rounds: int, directory: str | None) -> None:
+        """Find out who takes part.
+
+        Args:
+            only: Rows whose name does not contain this are left out.
+            rounds: Rounds of each row.
+            directory: Where files are written; None is where temporary files go.
+        """
+        self.only = only
+        self.rounds = rounds
+        self.directory = directory
+        self.results: list[table.Result] = []
+        self.peers, self.missing = peers.installed()
+
+    def contest(
+        self,
+        row: Row,
+        jobs: Callable[[], Mapping[str, Job | None]],
+        scale: float = 1,
+    ) -> None:
+        """Time the jobs of a row; a job that is None does not take part.
+
+        Args:
+            row: The row; where less is better, its figures are times.
+            jobs: Makes them, when the row is not left out.
+            scale: Units of `row.unit` in what a job counts, or in a second where less is better.
+        """
+        if not self.takes(row):
+            return
+        some = {name: job for name, job in jobs().items() if job is not None}
+        rates = timing.in_turn(some, self.rounds)
+        figures = {
+            name: [scale / rate if row.less else scale * rate for rate in of_rounds]
+            for name, of_rounds in rates.items()
+        }
+        self.keep(row, figures)
+
+    def takes(self, row: Row) -> bool:
+        """Whether a row is wanted."""
+        return self.only in row.name
+
+    def keep(self, row: Row, figures: Mapping[str, list[float]]) -> None:
+        """Take a result, and say that it is there."""
+        result = table.Result(row, figures)
+        self.results.append(result)
+        all_of_it = (f"{name} {table.short(result.median(name))}" for name in figures)
+        print(f"{row.name}, {row.unit}: {', '.join(all_of_it)}", flush=True)
+
+    def buffers(self, kind: str) -> Callable[[], dict[str, Any]]:
+        """Makes full buffers of all participants when they are first asked for."""
+
+        @functools.cache
+        def make() -> dict[str, Any]:
+            load = getattr(workload, kind)()
+            made = {peer.NAME: getattr(peer, kind)(load) for peer in self.peers}
+            peers_there = {name: buffer for name, buffer in made.items() if buffer is not None}
+            return {table.OURS: getattr(ours, kind)(load), **peers_there}
+
+        return make
 
 
-def add_episode(rem: cogrs.ReplayMemory, state: np.ndarray) -> None:
-    """Add an episode entry by entry."""
-    rem.new_episode()
-    add = rem.add_entry
-    for _ in range(EPISODE):
-        add(state, 1, 1.0, 0.5, 0.3, EMPTY, 1.0)
-    rem.close_episode()
+def every(
+    full: Callable[[], dict[str, Any]], job: str, *args: int
+) -> Callable[[], dict[str, Job | None]]:
+    """Makes a job of every full buffer, by the name of its method."""
+    return lambda: {name: getattr(buffer, job)(*args) for name, buffer in full().items()}
 
 
-def vectors() -> None:
+def vectors(bench: Bench) -> None:
     """W1: states of four floats, a million entries."""
-    rem = memory(np.zeros(4, np.float32), 1_000_000)
-    rng = np.random.default_rng(0)
-    state = rng.random(4, np.float32)
-    report("add_entry, one by one", rate(EPISODE, lambda: add_episode(rem, state), 50), "entries/s")
-    states, reward = rng.random((EPISODE, 4), np.float32), rng.random(EPISODE, np.float32)
-    action, info = np.zeros(EPISODE, np.int64), np.zeros((EPISODE, 0), np.float32)
-    columns = (states, action, reward, reward, reward, info, 1.0)
-    for _ in range(1_000):
-        rem.add_episode(*columns)
-    bulk = rate(EPISODE, lambda: rem.add_episode(*columns), 500)
-    report("add_episode of 1,000, returns and weights included", bulk, "entries/s")
-    for size in (32, 256, 1024):
-        batches = rate(200, lambda size=size: [rem.get_batch(size) for _ in range(200)])
-        report(f"get_batch({size})", batches, "batches/s")
-    for size in (256, 1024):
-        ids, errors = rem.sample(size).id, rng.random(size)
-        updates = rate(size, lambda i=ids, e=errors: rem.update_priority(i, e), 500)
-        report(f"update_priority of {size}", updates, "leaves/s")
-    middle = int(rem.episode(-1).id[500])
-    late = rate(1, lambda: rem.add_reward(middle, 0.01), 500)
-    report("add_reward to step 500 of 1,000", 1e6 / late, "us")
+    full = bench.buffers("vectors")
+    bench.contest(
+        Row("W1 add_entry one by one", "entries/s", 680e3, 1.8 * 680e3, 182e3, 680e3),
+        every(full, "add"),
+    )
+    # The peers' episodes get neither returns nor priorities of their own.
+    bench.contest(
+        Row("W1 episodes of 1,000 in bulk", "entries/s", 1.3 * 11e6, 3 * 11e6, 11e6),
+        every(full, "add_bulk"),
+    )
+    bench.contest(
+        Row("W1 close of 1,000 steps", "ms", 0.47 / 7, 0.47 / 15, original=0.47, less=True),
+        lambda: {table.OURS: full()[table.OURS].close()},
+        scale=1e3,
+    )
+    for size, best, least, aim in (
+        (32, 21e3, 60e3, 150e3),
+        (256, 7e3, 25e3, 40e3),
+        (1024, 2.5e3, 7e3, 10e3),
+    ):
+        bench.contest(
+            Row(f"W1 get_batch({size})", "batches/s", least, aim, best),
+            every(full, "batch", size),
+        )
+    for size, best in ((256, 17e6), (1024, 8e6)):
+        bench.contest(
+            Row(f"W1 update of {size} priorities", "leaves/s", 2 * best, 4 * best, best),
+            every(full, "update", size),
+        )
+    bench.contest(
+        Row("W1 add_reward to step 500 of 1,000, closed", "us", 100, 20, less=True),
+        lambda: {table.OURS: full()[table.OURS].late_reward()},
+        scale=1e6,
+    )
 
 
-def frames() -> None:
+def frames(bench: Bench) -> None:
     """W2: frames of 84 x 84 bytes, stacks of four, 50,000 entries."""
-    rem = memory(np.zeros((84, 84), np.uint8), 50_000)
-    rem.frame_stack = 4
+    full = bench.buffers("frames")
+    # SB3 and tianshou add single frames, cpprb the stack of which it keeps the last.
+    bench.contest(
+        Row("W2 add_entry one by one", "entries/s", 1.1 * 268e3, 1.7 * 268e3, original=268e3),
+        every(full, "add"),
+    )
+    bench.contest(
+        Row("W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, plain=True),
+        lambda: {
+            **every(full, "batch", 256)(),
+            table.PLAIN: gather(workload.frames(), 256),
+        },
+        scale=256,
+    )
+
+
+def gather(load: workload.Workload, size: int) -> Job:
+    """Copies of as many frames into ready memory: one call of NumPy, which copies frame by frame.
+
+    A row's prev and next stacks lie side by side, so that frames they share are read once from far
+    away: the fastest order that there is.
+    """
     rng = np.random.default_rng(0)
-    frame = rng.integers(0, 255, (84, 84), np.uint8)
-    for _ in range(50):
-        add_episode(rem, frame)
-    report("add_entry, one by one", rate(EPISODE, lambda: add_episode(rem, frame), 20), "entries/s")
-    samples = rate(256 * 20, lambda: [rem.get_batch(256) for _ in range(20)])
-    report("get_batch(256), prev and next stacks", samples, "transitions/s")
-    store, out = np.zeros((50_000, 7056), np.uint8), np.zeros((512 * 4, 7056), np.uint8)
-    starts = rng.integers(0, 49_996, 512)
+    store = np.tile(load.states.reshape(workload.EPISODE, -1), (load.episodes, 1))
+    steps = np.concatenate([np.arange(load.stack), np.arange(load.stack) + 1])
+    out = np.ones((size * len(steps), store.shape[1]), store.dtype)
+    rows = np.zeros(len(out), np.int64)
 
-    def plain() -> None:
-        for row, start in enumerate(starts):
-            out[4 * row : 4 * row + 4] = store[start : start + 4]
+    def before() -> None:
+        starts = rng.integers(0, len(store) - load.stack, size)
+        rows[:] = (starts[:, None] + steps).ravel()
 
-    report("  a plain gather of as many bytes into ready memory", rate(256, plain), "transitions/s")
+    return Job(lambda: np.take(store, rows, axis=0, out=out, mode="clip"), before=before)
 
 
-def report(name: str, figure: float, unit: str) -> None:
-    """Print one figure."""
-    print(f"  {name:<55} {figure:>14,.0f} {unit}", flush=True)
+def memory(bench: Bench) -> None:
+    """What a full memory takes."""
+    modules = {table.OURS: "ours"} | {peer.NAME: peer.__name__ for peer in bench.peers}
+    for kind, name in (("vectors", "W1"), ("frames", "W2")):
+        row = Row(f"{name} memory beyond an entry's size", "bytes", 40, 24, less=True)
+        if bench.takes(row):
+            taken = {who: footprint.beyond_entries(m, kind) for who, m in modules.items()}
+            bench.keep(row, {who: [size] for who, size in taken.items() if size is not None})
+
+
+def files(bench: Bench) -> None:
+    """A gigabyte of frames to a file and back, and a plain copy of that file."""
+    whole = Row("save and load of 1 GB, plain copy", "MB/s", 0.5, 0.8, plain=True)
+    if not bench.takes(whole):
+        return
+    entries = FILE_BYTES // 7_080 // workload.EPISODE * workload.EPISODE
+    rem = ours.frames(workload.frames(entries)).rem
+    with tempfile.TemporaryDirectory(dir=bench.directory) as folder:
+        path, other = os.path.join(folder, "memory"), os.path.join(folder, "copy")
+        rem.save(path)
+        size = os.path.getsize(path) / 1e6
+        jobs = {
+            "save": Job(lambda: rem.save(path), size),
+            "load": Job(lambda: cogrs.ReplayMemory.load(path), size),
+            table.PLAIN: Job(lambda: copy_file(path, other), size),
+        }
+        rates = timing.in_turn(jobs, min(5, bench.rounds))
+    plain = {table.PLAIN: rates[table.PLAIN]}
+    # A copy reads and writes as many bytes as load and save together do.
+    pairs = zip(rates["save"], rates["load"], strict=True)
+    both = [1 / (1 / save + 1 / load) for save, load in pairs]
+    bench.keep(whole, {table.OURS: both, **plain})
+    for part in ("save", "load"):
+        row = Row(f"of it {part}", "MB/s", plain=True)
+        bench.keep(row, {table.OURS: rates[part], **plain})
+
+
+def copy_file(path: str, other: str) -> None:
+    """Copy a file and wait until it is on the disk, as `save` does."""
+    with open(path, "rb") as source, open(other, "wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def keep_freed_memory() -> None:
+    """Have malloc keep what is freed, for its peers' sake.
+
+    They take fresh arrays for each batch, and large ones would be faulted in page by page: cpprb
+    draws frames three times as fast this way. Ours does not use malloc for batches.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 32 << 20)
+
+
+def main() -> None:
+    """Run what is asked for, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--rounds", type=int, default=timing.ROUNDS, help="rounds of each row")
+    parser.add_argument("--directory", help="where files are written, on a disk")
+    options = parser.parse_args()
+    if _core.__debug_build__:
+        print("this is a debug build: its figures mean nothing")
+    bench = Bench(options.only, options.rounds, options.directory)
+    for line in bench.missing:
+        print(line)
+    memory(bench)  # before malloc is tuned
+    keep_freed_memory()
+    for part in (vectors, frames, files):
+        print(part.__doc__, flush=True)
+        part(bench)
+    print("", table.targets(bench.results), table.participants(bench.results), sep="\n\n")
+    print("", table.verdict(bench.results), sep="\n")
 
 
 if __name__ == "__main__":
-    if _core.__debug_build__:
-        print("this is a debug build: its figures mean nothing")
-    for workload in (vectors, frames):
-        print(workload.__doc__)
-        workload()
+    main()
