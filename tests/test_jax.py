@@ -15,8 +15,6 @@ from tests.replay.build import memory
 jax = pytest.importorskip("jax")
 cogrs_jax = pytest.importorskip("cogrs.jax")
 
-ALIGNMENT = 64
-"""What JAX wants of memory that it shares."""
 X64 = pytest.mark.parametrize("x64", [False, True], ids=["32 bits", "64 bits"])
 
 
@@ -55,8 +53,7 @@ def check_shared(given: Any, made: Any, numpy: int = 0) -> None:
             continue
         assert isinstance(taken, jax.Array)
         assert (taken.shape, taken.dtype) == (array.shape, array.dtype)
-        if array.size and array.ctypes.data % ALIGNMENT == 0:
-            assert taken.unsafe_buffer_pointer() == array.ctypes.data
+        assert array.size == 0 or taken.unsafe_buffer_pointer() == array.ctypes.data
         np.testing.assert_array_equal(np.asarray(taken), array)
     assert left == numpy
 

@@ -34,8 +34,8 @@ pub(super) fn arrays<'py>(
     let mut arrays = Vec::with_capacity(dtypes.len());
     for (part, dtype) in layout.parts().iter().zip(dtypes) {
         // SAFETY: the part lies inside the block (its layout fits, checked above), whose bytes stay in place
-        // and belong to `owner` alone; parts do not overlap; the block starts where the allocator or the page
-        // does and parts at multiples of 64, which is aligned for every dtype.
+        // and belong to `owner` alone; parts do not overlap; the block and its parts start at multiples of
+        // 64, which is aligned for every dtype.
         arrays.push(unsafe { over(dtype, &part.shape, start.add(part.offset), &owner)? });
     }
     Ok(arrays)

@@ -16,9 +16,13 @@ const KEPT: usize = 8;
 /// From this size on a block has pages of its own.
 const PAGED: usize = 1 << 20;
 
+/// Blocks start at multiples of a cache line, which is what JAX wants of memory that it shares.
+pub const ALIGN: usize = 64;
+
 /// Bytes of one batch.
 #[derive(Debug)]
 enum Block {
+    /// Somewhat more than the block, which begins at the first multiple of `ALIGN` in it.
     Heap(Vec<u8>),
     Pages(Column<u8>),
 }
@@ -28,19 +32,23 @@ impl Block {
         if size >= PAGED {
             return Ok(Self::Pages(Column::new(size)?));
         }
-        Ok(Self::Heap(vec![0; size]))
+        Ok(Self::Heap(vec![0; size + ALIGN - 1]))
     }
 
     fn bytes(&mut self) -> &mut [u8] {
         match self {
-            Self::Heap(bytes) => bytes,
+            Self::Heap(bytes) => {
+                let first = bytes.as_ptr().align_offset(ALIGN);
+                let size = bytes.len() - (ALIGN - 1);
+                &mut bytes[first..][..size]
+            }
             Self::Pages(bytes) => bytes,
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Self::Heap(bytes) => bytes.len(),
+            Self::Heap(bytes) => bytes.len() - (ALIGN - 1),
             Self::Pages(bytes) => bytes.len(),
         }
     }

@@ -7,14 +7,12 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::python::block::ALIGN;
 use crate::python::shared::Shared;
 use crate::replay::column::available_memory;
 use crate::replay::settings::Settings;
 use crate::replay::transition::DRAW;
 use crate::spec::{EntrySpec, FIELDS, Field};
-
-/// Arrays in a block start at multiples of a cache line.
-const ALIGN: usize = 64;
 
 /// From this size on the machine is asked whether it has so much.
 const LARGE: usize = 1 << 28;
