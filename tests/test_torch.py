@@ -160,6 +160,35 @@ def test_buffers_have_shapes_and_dtypes_of_the_batch(call: str) -> None:
     assert not any(np.shares_memory(a, b) for a, b in pairs)
 
 
+@pytest.mark.parametrize("call", ["get_batch", "sample"])
+def test_buffers_are_filled_in_place(call: str) -> None:
+    rem = filled(frame_stack=3)
+    draw = getattr(rem, call)
+    out = cogrs_torch.buffers(draw(5))
+    tensors = leaves(out)
+    for tensor in tensors:
+        tensor.fill_(0)
+    assert draw(5, out=out) is out
+    assert all(given is tensor for given, tensor in zip(leaves(out), tensors, strict=True))
+    assert (out.weight > 0).all()
+    assert (out.prev.s[:, 2] == out.prev.s[:, 1] + 6).all()
+    assert (out.next.s[:, 2] == out.prev.s[:, 2] + 6).all()
+
+
+def test_buffers_without_elements_are_filled() -> None:
+    rem = memory(i=np.zeros(0, np.float32), cache_flags=[False] + [True] * 13)
+    rem.add_episode(**build.steps(8, i=np.zeros((8, 0))), **build.UNIFORM)
+    out = cogrs_torch.buffers(rem.get_batch(5))
+    assert (rem.get_batch(5, out=out).next.a == out.prev.a + 1).all()
+
+
+def test_tensor_that_wants_gradients_is_refused() -> None:
+    rem = filled()
+    out = cogrs_torch.buffers(rem.get_batch(5))
+    with pytest.raises(TypeError, match=r"out.weight: expected an array.*requires grad"):
+        rem.get_batch(5, out=out._replace(weight=out.weight.requires_grad_()))
+
+
 # -- without PyTorch --
 
 

@@ -39,6 +39,7 @@ class NaiveTransition(NamedTuple):
     next: dict[str, np.ndarray]
     weight: tuple[float, float]
     next_terminated: bool
+    nstep_return: np.ndarray
 
 
 @dataclass(eq=False)
@@ -410,6 +411,16 @@ class NaiveMemory(NaiveWriter):
             self._stacked(episode, after),
             episode.entries[t].weight_range(),
             episode.has_final_state and episode.bootstrap is None and after == len(episode) - 1,
+            self._nstep_return(episode, t),
+        )
+
+    def _nstep_return(self, episode: NaiveEpisode, t: int) -> np.ndarray:
+        shape = self.templates["r"].shape
+        gamma = np.array(self.discount_factor, np.float64).reshape(shape)
+        rewards = [entry.fields["r"] for entry in episode.entries[t : t + self.multi_step]]
+        return sum(
+            (gamma**k * reward.astype(np.float64) for k, reward in enumerate(rewards)),
+            np.zeros(shape),
         )
 
     def _stacked(self, episode: NaiveEpisode, t: int) -> dict[str, np.ndarray]:

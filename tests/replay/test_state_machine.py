@@ -1,6 +1,7 @@
 """Random sequences of every call, each compared with the plain model."""
 
 import math
+import tempfile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,7 @@ class ReplayMachine(RuleBasedStateMachine):
         self.memory = Pair(self.real, self.model)
         self.writers = [self.memory]
         self.written = 0
+        self.buffers: dict[Any, Any] = {}
         self.ids: list[int] = []
         for name, value in settings.items():
             self.set(name, value)
@@ -213,6 +215,21 @@ class ReplayMachine(RuleBasedStateMachine):
         if chance == 7:
             self.both(self.memory, "clear")
 
+    @rule(chance=st.integers(0, 9))
+    def save_and_load(self, chance):
+        if chance != 7:
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            self.real.save(f"{directory}/memory")
+            self.real = ReplayMemory.load(f"{directory}/memory")
+        # Open episodes are left out.
+        self.memory = Pair(self.real, self.model)
+        for at, pair in enumerate(self.writers):
+            pair.model.open = None
+            self.writers[at] = (
+                self.memory if pair.model is self.model else Pair(self.real.writer(), pair.model)
+            )
+
     # -- settings --
 
     @rule(change=st.one_of(*(st.tuples(st.just(name), of) for name, of in SETTINGS.items())))
@@ -262,7 +279,12 @@ class ReplayMachine(RuleBasedStateMachine):
             with pytest.raises(RuntimeError):
                 self.real.sample(size)
             return
-        sample = self.real.sample(size)
+        # Filled again as long as the settings give batches of these shapes.
+        shapes = (self.real.frame_stack, tuple(self.real.cache_flags))
+        buffers = self.buffers.get(shapes)
+        sample = self.real.sample(size, nstep_return=True, out=buffers)
+        assert buffers is None or sample is buffers
+        self.buffers[shapes] = sample
         exact = sample.weight.astype(np.float64) / self.real.weight_sum
         assert np.array_equal(sample.probability, exact)
         for row in range(size):
@@ -273,6 +295,7 @@ class ReplayMachine(RuleBasedStateMachine):
         assert self.model.is_drawable(episode, t)
         expected = self.model.transition(episode, t)
         assert sample.next_terminated[row] == expected.next_terminated
+        np.testing.assert_allclose(sample.nstep_return[row], expected.nstep_return, rtol=1e-6)
         assert sample.weight[row] > 0
         check_weight(sample.weight[row], expected.weight)
         self.check_side(sample.prev, row, expected.prev, self.model.cache_flags[:7])

@@ -76,17 +76,16 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
     Raises:
         TypeError: It has no memory that NumPy can see, or only a copy of it.
     """
-    made = None
-    if isinstance(value, np.ndarray):  # a subclass
-        made = value
-    elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+    expected = f"{name}: expected an array, or CPU memory that NumPy sees without a copy"
+    if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        raise TypeError(f"{expected}, got {type(value).__name__}")
+    try:
         made = np.asarray(value)
-    # A copy would be filled, and lost: what is seen belongs to something else.
-    if made is None or (made.flags.owndata and made is not value):
-        raise TypeError(
-            f"{name}: expected an array, or CPU memory that NumPy can see, "
-            f"got {type(value).__name__}"
-        )
+    except Exception as error:  # whatever the other library raises
+        raise TypeError(f"{expected}, got {type(value).__name__}: {error}") from error
+    if made.size and made.flags.owndata and not isinstance(value, np.ndarray):
+        # A copy would be filled, and lost.
+        raise TypeError(f"{expected}, got {type(value).__name__}, which gives a copy")
     return made
 
 
