@@ -175,6 +175,19 @@ def test_buffers_are_filled_in_place(call: str) -> None:
     assert (out.next.s[:, 2] == out.prev.s[:, 2] + 6).all()
 
 
+def test_arrays_of_buffers_are_filled_in_place() -> None:
+    rem = filled()
+    tensors = cogrs_torch.buffers(rem.sample(5))
+    arrays = cogrs_torch.as_arrays(tensors)
+    assert type(arrays) is Sample
+    check_shared(arrays, tensors)
+    for array in leaves(arrays):
+        array[...] = 0
+    rem.sample(5, out=arrays)
+    assert (tensors.weight > 0).all()
+    check_shared(arrays, tensors)
+
+
 def test_buffers_without_elements_are_filled() -> None:
     rem = memory(i=np.zeros(0, np.float32), cache_flags=[False] + [True] * 13)
     rem.add_episode(**build.steps(8, i=np.zeros((8, 0))), **build.UNIFORM)

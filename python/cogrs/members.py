@@ -23,8 +23,13 @@ ADVICE = (
 """What to do with a field that a library cannot take."""
 
 
-def replace_arrays(batch: Any, take: Callable[[str, npt.NDArray[Any]], Any], name: str = "") -> Any:
-    """Make a named tuple of the same type with `take(name, array)` for each array.
+def replace_arrays(
+    batch: Any,
+    take: Callable[[str, npt.NDArray[Any]], Any],
+    name: str = "",
+    kind: type = np.ndarray,
+) -> Any:
+    """Make a named tuple of the same type with `take(name, array)` for each array, or other `kind`.
 
     Named tuples in it are gone through too. Members that are None, a bool or an int stay. Names are
     those of errors: `prev.state`.
@@ -32,7 +37,7 @@ def replace_arrays(batch: Any, take: Callable[[str, npt.NDArray[Any]], Any], nam
     Raises:
         TypeError: A member is something else.
     """
-    if isinstance(batch, np.ndarray):
+    if isinstance(batch, kind):
         return take(name, batch)
     if batch is None or isinstance(batch, (bool, int)):
         return batch
@@ -41,7 +46,7 @@ def replace_arrays(batch: Any, take: Callable[[str, npt.NDArray[Any]], Any], nam
         raise TypeError(f"{name or 'batch'}: expected {expected}, got {type(batch).__name__}")
     long = _LONG if isinstance(batch, Entry) else {}
     made = (
-        replace_arrays(member, take, f"{name}.{long.get(field, field)}".lstrip("."))
+        replace_arrays(member, take, f"{name}.{long.get(field, field)}".lstrip("."), kind)
         for field, member in zip(batch._fields, batch, strict=True)
     )
     return type(batch)(*made)
