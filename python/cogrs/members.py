@@ -11,8 +11,6 @@ from cogrs.replay.batch import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
 _LONG = dict(
     zip(Entry._fields, ("state", "action", "reward", "prob", "value", "qvest", "info"), strict=True)
 )
@@ -24,10 +22,7 @@ ADVICE = (
 
 
 def replace_arrays(
-    batch: Any,
-    take: Callable[[str, npt.NDArray[Any]], Any],
-    name: str = "",
-    kind: type = np.ndarray,
+    batch: Any, take: Callable[[str, Any], Any], name: str = "", kind: type = np.ndarray
 ) -> Any:
     """Make a named tuple of the same type with `take(name, array)` for each array, or other `kind`.
 
