@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cogrs import ReplayMemory, importance_weights
+from cogrs.replay.convert import convert
 from tests.replay import build
 from tests.replay.build import memory, step, steps
 from tests.replay.golden import snapshot
@@ -572,3 +573,52 @@ def test_date_beyond_its_unit_is_a_value_error():
 def test_number_beyond_float64_is_a_value_error(name, value):
     with pytest.raises(ValueError, match=name):
         setattr(memory(), name, value)
+
+
+NUMBERS = [
+    *(np.dtype(code).type(3) for code in "bhilqBHILQefdg?"),
+    *(np.dtype(code).type(200) for code in "hiqBQ"),
+    *(np.float64(value) for value in (0.1, -0.0, np.inf, np.nan, 1e300, 1e-300)),
+    *(np.float32(value) for value in (0.1, np.inf, 3e38)),
+    *(np.int64(value) for value in (-1, 2**24 + 1, -(2**63), 2**63 - 1)),
+    np.uint64(2**64 - 1),
+    *(3, -1, 2**40, 0.1, 1e300, True, np.array(3), np.array(3.5)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8", "f4", "f8", "?"])
+@pytest.mark.parametrize("value", NUMBERS, ids=lambda value: f"{type(value).__name__}-{value!r}")
+def test_numbers_are_stored_as_numpy_would_convert_them(dtype: str, value: Any) -> None:
+    template = np.dtype(dtype).type(0)
+    try:
+        expected = convert("state", value, np.dtype(dtype), ())
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error), match="state"):
+            stored(template, value)
+        return
+    assert stored(template, value).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("value", [[0.1, -0.0, 3.5], [np.inf, -np.inf, np.nan], [0, 1e39, 0]])
+@pytest.mark.parametrize("layout", [np.asarray, lambda a: np.repeat(a, 2)[::2]])
+def test_arrays_of_float64_are_stored_as_numpy_would_convert_them(
+    dtype: str, value: list[float], layout: Any
+) -> None:
+    given = layout(np.array(value))
+    try:
+        expected = convert("state", given, np.dtype(dtype), (3,))
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error), match="state"):
+            stored(np.zeros(3, dtype), given)
+        return
+    assert stored(np.zeros(3, dtype), given).tobytes() == expected.tobytes()
+
+
+def test_masked_values_are_refused() -> None:
+    """What lies under a mask is no value."""
+    masked = np.ma.masked_array(np.arange(3.0), mask=[0, 1, 0])
+    with pytest.raises(TypeError, match="state: expected values without a mask"):
+        stored(np.zeros(3), masked)
+    unmasked = np.ma.masked_array(np.arange(3.0))
+    assert stored(np.zeros(3), unmasked).tolist() == [0, 1, 2]

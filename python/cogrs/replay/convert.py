@@ -21,7 +21,7 @@ def convert(
 
     Raises:
         ValueError: Another shape, or a number that `dtype` does not hold.
-        TypeError: A dtype that cannot be converted.
+        TypeError: A dtype that cannot be converted, or masked values.
     """
     given = _as_array(name, value, dtype, shape)
     if given.shape != shape:
@@ -110,6 +110,8 @@ def dtype_of(text: str) -> np.dtype[Any]:
 def _as_array(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...] | None
 ) -> npt.NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(f"{name}: expected values without a mask, got a masked array")
     try:
         return np.asarray(value)
     except OverflowError as error:

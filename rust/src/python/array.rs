@@ -6,16 +6,17 @@
 
 use numpy::npyffi::{self, NpyTypes, PY_ARRAY_API, flags::NPY_ARRAY_CARRAY};
 use numpy::{
-    PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray,
-    PyUntypedArrayMethods,
+    PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArray1,
+    PyUntypedArray, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{mistyped, number};
+use crate::python::scalar::Scalar;
 use crate::replay::column::check_allocatable;
 use crate::spec::{Field, FieldSpec};
 
@@ -26,15 +27,7 @@ pub struct Template {
     spec: FieldSpec,
     dtype: Py<PyArrayDescr>,
     scalar: Option<Scalar>,
-}
-
-/// The dtypes for which a Python number is converted without NumPy.
-#[derive(Debug, Clone, Copy)]
-enum Scalar {
-    F32,
-    F64,
-    Signed(u32),
-    Unsigned(u32),
+    is_float32: bool,
 }
 
 impl Template {
@@ -64,7 +57,8 @@ impl Template {
             shape: array.shape().to_vec(),
         };
         let scalar = if spec.shape.is_empty() { Scalar::of(&native) } else { None };
-        Ok(Self { field, spec, dtype: native.unbind(), scalar })
+        let is_float32 = (native.kind(), native.itemsize()) == (b'f', size_of::<f32>());
+        Ok(Self { field, spec, dtype: native.unbind(), scalar, is_float32 })
     }
 
     /// The template of a field that was saved.
@@ -115,10 +109,13 @@ impl Template {
         if let Some(array) = self.in_place(value, &[]) {
             return Ok(Given::Array(array));
         }
-        if let Some(number) = self.python_number(value) {
+        if let Some(number) = self.scalar.and_then(|scalar| scalar.given(value)) {
             return Ok(number);
         }
-        self.convert(name, value, &[])
+        match self.narrowed(value, &[]) {
+            Some(narrowed) => Ok(narrowed),
+            None => self.convert(name, value, &[]),
+        }
     }
 
     /// `count` values of this field, along a leading dimension.
@@ -131,8 +128,11 @@ impl Template {
         value: &Bound<'py, PyAny>,
         count: usize,
     ) -> PyResult<Given<'py>> {
-        match self.in_place(value, &[count]) {
-            Some(array) => Ok(Given::Array(array)),
+        if let Some(array) = self.in_place(value, &[count]) {
+            return Ok(Given::Array(array));
+        }
+        match self.narrowed(value, &[count]) {
+            Some(narrowed) => Ok(narrowed),
             None => self.convert(name, value, &[count]),
         }
     }
@@ -142,25 +142,41 @@ impl Template {
         value: &Bound<'py, PyAny>,
         lead: &[usize],
     ) -> Option<Bound<'py, PyUntypedArray>> {
-        let array = value.cast::<PyUntypedArray>().ok()?;
-        let shape = array.shape();
-        let fits = shape.len() == lead.len() + self.spec.shape.len()
-            && shape[..lead.len()] == *lead
-            && shape[lead.len()..] == *self.spec.shape
+        // Not a subclass's, which may mean something else by its memory: a masked array does.
+        let array = value.cast_exact::<PyUntypedArray>().ok()?;
+        let fits = self.has_shape(array.shape(), lead)
             && array.is_c_contiguous()
             && array.dtype().is_equiv_to(self.dtype.bind(value.py()));
         fits.then(|| array.clone())
     }
 
-    fn python_number<'py>(&self, value: &Bound<'py, PyAny>) -> Option<Given<'py>> {
-        let scalar = self.scalar?;
-        if let Ok(float) = value.cast::<PyFloat>() {
-            return scalar.bytes_of_f64(float.extract().ok()?);
+    fn has_shape(&self, shape: &[usize], lead: &[usize]) -> bool {
+        shape.len() == lead.len() + self.spec.shape.len()
+            && shape[..lead.len()] == *lead
+            && shape[lead.len()..] == *self.spec.shape
+    }
+
+    /// float64 where float32 is wanted, as from many environments. None where NumPy is to convert, or to
+    /// refuse with its reasons.
+    fn narrowed<'py>(&self, value: &Bound<'py, PyAny>, lead: &[usize]) -> Option<Given<'py>> {
+        if !self.is_float32 {
+            return None;
         }
-        if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-            return scalar.bytes_of_i64(value.extract().ok()?);
+        let array = value.cast_exact::<PyArrayDyn<f64>>().ok()?;
+        if !self.has_shape(array.shape(), lead) || !array.is_c_contiguous() {
+            return None;
         }
-        None
+        let array = array.try_readonly().ok()?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(array.len() * size_of::<f32>()).ok()?;
+        for &wide in array.as_slice().ok()? {
+            let narrow = wide as f32;
+            if wide.is_finite() && !narrow.is_finite() {
+                return None;
+            }
+            bytes.extend(narrow.to_ne_bytes());
+        }
+        Some(Given::Copy(bytes))
     }
 
     #[cold]
@@ -185,47 +201,6 @@ impl Template {
     }
 }
 
-impl Scalar {
-    fn of(dtype: &Bound<'_, PyArrayDescr>) -> Option<Self> {
-        let bits = dtype.itemsize() as u32 * 8;
-        match (dtype.kind(), bits) {
-            (b'f', 32) => Some(Self::F32),
-            (b'f', 64) => Some(Self::F64),
-            (b'i', 8..=64) => Some(Self::Signed(bits)),
-            (b'u', 8..=64) => Some(Self::Unsigned(bits)),
-            _ => None,
-        }
-    }
-
-    /// None where NumPy is to convert, or to refuse with its reasons.
-    fn bytes_of_f64<'py>(self, value: f64) -> Option<Given<'py>> {
-        match self {
-            Self::F64 => Some(Given::number(&value.to_ne_bytes())),
-            Self::F32 => {
-                let narrow = value as f32;
-                let fits = narrow.is_finite() || !value.is_finite();
-                fits.then(|| Given::number(&narrow.to_ne_bytes()))
-            }
-            _ => None,
-        }
-    }
-
-    fn bytes_of_i64<'py>(self, value: i64) -> Option<Given<'py>> {
-        match self {
-            Self::F32 | Self::F64 => self.bytes_of_f64(value as f64),
-            Self::Signed(bits) => {
-                let shift = 64 - bits;
-                let fits = (value << shift) >> shift == value;
-                fits.then(|| Given::low_bytes(value as u64, bits))
-            }
-            Self::Unsigned(bits) => {
-                let fits = value >= 0 && (value as u64) <= u64::MAX >> (64 - bits);
-                fits.then(|| Given::low_bytes(value as u64, bits))
-            }
-        }
-    }
-}
-
 /// Bytes of a field's value or values, C-contiguous, in native order.
 #[derive(Debug)]
 pub enum Given<'py> {
@@ -238,13 +213,13 @@ pub enum Given<'py> {
 }
 
 impl Given<'_> {
-    fn number(bytes: &[u8]) -> Self {
+    pub(super) fn number(bytes: &[u8]) -> Self {
         let mut number = [0; 8];
         number[..bytes.len()].copy_from_slice(bytes);
         Self::Number(number, bytes.len())
     }
 
-    fn low_bytes(value: u64, bits: u32) -> Self {
+    pub(super) fn low_bytes(value: u64, bits: u32) -> Self {
         let bytes = value.to_ne_bytes();
         let size = bits as usize / 8;
         if cfg!(target_endian = "big") {
