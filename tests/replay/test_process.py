@@ -140,3 +140,45 @@ def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
         [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]
+
+
+# Lists are converted by Python code; arrays of the right kind are not.
+DAEMONS = """
+import sys, threading
+import numpy as np
+from cogrs import ReplayMemory, importance_weights
+
+number = np.float32(0)
+rem = ReplayMemory(np.zeros(3), 0, number, number, number, number, 0, 64)
+begun = threading.Barrier(5)
+
+def write():
+    writer = rem.writer()
+    begun.wait()
+    while True:
+        writer.new_episode()
+        for k in range(8):
+            eval(sys.argv[1])
+        writer.close_episode(1.0, False, False)
+
+for _ in range(4):
+    threading.Thread(target=write, daemon=True).start()
+begun.wait()
+print("main is done", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "writer.add_entry([1, 2, 3], 1, 1, 1, 1, 1, 1.0)",
+        "writer.add_entry(np.zeros(3), 1, 1, 1, 1, 1, 1.0)",
+        "importance_weights([1.0, 2.0], exponent=0.5, total=3.0, count=2)",
+        "ReplayMemory(np.zeros(3), 0, number, number, number, number, 0, 4)",
+    ],
+)
+def test_daemon_threads_let_the_interpreter_go(call: str) -> None:
+    script = [sys.executable, "-c", DAEMONS, call]
+    for _ in range(3):
+        ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main is done\n", "")

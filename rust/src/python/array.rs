@@ -16,6 +16,7 @@ use pyo3::types::{PyFloat, PyInt, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{mistyped, number};
+use crate::python::exit::python_code;
 use crate::python::scalar::Scalar;
 use crate::replay::column::check_allocatable;
 use crate::spec::{Field, FieldSpec};
@@ -39,7 +40,8 @@ impl Template {
         let py = value.py();
         let name = format!("{}_buf", field.name());
         let numpy = py.import(intern!(py, "numpy"))?;
-        let array = numpy.call_method1(intern!(py, "asarray"), (value,)).map_err(|error| {
+        let asarray = || numpy.call_method1(intern!(py, "asarray"), (value,));
+        let array = python_code(py, asarray).map_err(|error| {
             PyTypeError::new_err(format!("{name}: expected an array, got {error}"))
         })?;
         let array = array.cast_into::<PyUntypedArray>()?;
@@ -190,8 +192,8 @@ impl Template {
         let shape: Vec<usize> = lead.iter().chain(&self.spec.shape).copied().collect();
         let module = py.import(intern!(py, "cogrs.replay.convert"))?;
         let shape = PyTuple::new(py, shape)?;
-        let converted =
-            module.call_method1(intern!(py, "convert"), (name, value, &self.dtype, shape))?;
+        let given = (name, value, &self.dtype, shape);
+        let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
         Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
     }
 
@@ -312,7 +314,7 @@ pub fn numbers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Numbers> {
     }
     let py = value.py();
     let module = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let array = module.call_method1(intern!(py, "numbers"), (name, value))?;
+    let array = python_code(py, || module.call_method1(intern!(py, "numbers"), (name, value)))?;
     let array =
         array.cast::<numpy::PyArrayDyn<f64>>().map_err(|_| mistyped(name, "numbers", value))?;
     check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;

@@ -12,6 +12,7 @@ use crate::collector::exchange::{Asked, Exchange};
 use crate::error::Error;
 use crate::python::args::{integer, size};
 use crate::python::array::Given;
+use crate::python::exit::python_code;
 use crate::python::fork::Birthplace;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
@@ -63,7 +64,7 @@ impl Tensor {
         let module = py.import(intern!(py, "cogrs.collector.convert"))?;
         let shape = PyTuple::new(py, &self.spec.shape)?;
         let given = (&self.name, value, &self.dtype, shape);
-        let converted = module.call_method1(intern!(py, "convert"), given)?;
+        let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
         Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
     }
 }
@@ -104,8 +105,9 @@ impl Drop for GroupDelivery {
 /// Has Python tell owners their answers, and once more when Ctrl-C came in between: nobody else will.
 fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     let owners = PyList::new(send.py(), owners)?;
-    send.call1((&owners,)).map(drop).or_else(|error| {
-        send.call1((&owners,))?;
+    let send = || python_code(send.py(), || send.call1((&owners,)).map(drop));
+    send().or_else(|error| {
+        send()?;
         Err(error)
     })
 }

@@ -8,6 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::error::Error;
 use crate::python::args::{integer, number};
+use crate::python::exit::python_code;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
@@ -27,7 +28,8 @@ pub fn importance_weights<'py>(
     min_weight: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let given = convert.call_method1(intern!(py, "reals"), ("weight", weight))?;
+    let reals = || convert.call_method1(intern!(py, "reals"), ("weight", weight));
+    let given = python_code(py, reals)?;
     let given = given.cast_into::<numpy::PyArrayDyn<f64>>()?;
     let shape = PyTuple::new(py, numpy::PyUntypedArrayMethods::shape(&given))?;
     check_allocatable(numpy::PyUntypedArrayMethods::len(&given).saturating_mul(24))?;

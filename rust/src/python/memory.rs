@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
+use crate::python::exit::python_code;
 use crate::python::layout::Kind;
 use crate::python::shared::{LONG, Shared};
 use crate::python::writer::ReplayWriter;
@@ -359,7 +360,8 @@ impl ReplayMemory {
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().check_process()?;
         let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        py.import("builtins")?.call_method1("print", (text,))?;
+        let print = py.import("builtins")?.getattr("print")?;
+        python_code(py, || print.call1((text,)))?;
         Ok(())
     }
 
@@ -374,7 +376,7 @@ impl ReplayMemory {
                 "this memory belongs to no server, so there is nowhere to publish to",
             ));
         };
-        publish.call1(py, (topic, message))?;
+        python_code(py, || publish.call1(py, (topic, message)))?;
         Ok(())
     }
 

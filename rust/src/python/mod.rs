@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cache_store;
 pub mod context;
 pub mod error;
+mod exit;
 pub mod fork;
 pub mod games;
 pub mod group;
@@ -51,6 +52,7 @@ mod core_module {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("__debug_build__", cfg!(debug_assertions))?;
+        super::exit::register(module.py())?;
         super::fork::register(module.py())
     }
 }

@@ -10,6 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::python::exit::python_code;
 use crate::python::layout::Plan;
 use crate::spec::{FIELDS, shape_text};
 
@@ -121,8 +122,10 @@ fn seen_by_numpy<'py>(
     leaf: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let module = leaf.py().import(intern!(leaf.py(), "cogrs.replay.convert"))?;
-    let array = module.call_method1(intern!(leaf.py(), "view"), (format!("out.{name}"), leaf))?;
+    let py = leaf.py();
+    let module = py.import(intern!(py, "cogrs.replay.convert"))?;
+    let given = (format!("out.{name}"), leaf);
+    let array = python_code(py, || module.call_method1(intern!(py, "view"), given))?;
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 

@@ -1,0 +1,67 @@
+//! Python code that is called from here, when the interpreter goes.
+//!
+//! `CPython` ends a daemon thread where it next wants to run Python code: below Rust's frames that aborts
+//! the process. So the interpreter waits, before it goes, until no other thread runs Python code below
+//! Rust's frames, and threads that would begin to are kept still.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use crate::python::fork::Birthplace;
+
+/// Threads that run Python code from here.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread that ends the interpreter, once that has begun.
+static ENDING: std::sync::OnceLock<std::thread::ThreadId> = std::sync::OnceLock::new();
+
+/// How long the interpreter waits for code that does not come back, a user's `__array__` for example.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Calls Python code.
+///
+/// # Errors
+/// Those of the call.
+pub fn python_code<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    if ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
+        py.detach(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    INSIDE.fetch_add(1, Ordering::Relaxed);
+    let result = call();
+    INSIDE.fetch_sub(1, Ordering::Relaxed);
+    result
+}
+
+#[pyclass(frozen, module = "cogrs._core")]
+struct AtExit(Birthplace);
+
+#[pymethods]
+impl AtExit {
+    fn __call__(&self, py: Python<'_>) {
+        ENDING.get_or_init(|| std::thread::current().id());
+        // The threads that a forked child was counted with are not there.
+        if !self.0.is_here() {
+            return;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while INSIDE.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+            py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        }
+    }
+}
+
+/// Has the interpreter wait when it goes.
+///
+/// # Errors
+/// Whatever `atexit.register` raises.
+pub fn register(py: Python<'_>) -> PyResult<()> {
+    let hook = Bound::new(py, AtExit(Birthplace::here()))?;
+    py.import("atexit")?.call_method1("register", (hook,))?;
+    Ok(())
+}
