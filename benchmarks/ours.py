@@ -66,6 +66,11 @@ class Memory(Buffer):
         """Transitions with their sampling weights."""
         return Job(lambda: self.rem.get_batch(size))
 
+    def batch_into(self, size: int) -> Job:
+        """The same, into arrays that are ready."""
+        out = self.rem.get_batch(size)
+        return Job(lambda: self.rem.get_batch(size, out=out))
+
     def update(self, size: int) -> Job:
         """By id."""
         drawn = itertools.cycle([self.rem.sample(size).id for _ in range(DRAWN)])

@@ -131,6 +131,10 @@ def vectors(bench: Bench) -> None:
             Row(f"W1 get_batch({size})", "batches/s", least, aim, best),
             every(full, "batch", size),
         )
+        bench.contest(
+            Row(f"W1 get_batch({size}, out=)", "batches/s", least, aim),
+            lambda size=size: {table.OURS: full()[table.OURS].batch_into(size)},
+        )
     for size, best in ((256, 17e6), (1024, 8e6)):
         bench.contest(
             Row(f"W1 update of {size} priorities", "leaves/s", 2 * best, 4 * best, best),
@@ -155,6 +159,14 @@ def frames(bench: Bench) -> None:
         Row("W2 get_batch(256), plain gather", "transitions/s", 0.8, 0.95, 54e3, plain=True),
         lambda: {
             **every(full, "batch", 256)(),
+            table.PLAIN: gather(workload.frames(), 256),
+        },
+        scale=256,
+    )
+    bench.contest(
+        Row("W2 get_batch(256, out=), plain gather", "transitions/s", 0.8, 0.95, plain=True),
+        lambda: {
+            table.OURS: full()[table.OURS].batch_into(256),
             table.PLAIN: gather(workload.frames(), 256),
         },
         scale=256,
