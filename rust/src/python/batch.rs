@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyTuple};
 
 use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
-use crate::python::array::over;
+use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
 use crate::python::layout::{Kind, Layout, Plan};
 use crate::python::ready::Ready;
@@ -87,6 +87,8 @@ pub fn draw<'py>(
     rows: usize,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // Before the settings are looked at, whose lock may stay locked in a forked child.
+    shared.check_process()?;
     shared.check_drawable(py)?;
     let dtypes = kind.dtypes(py, shared);
     loop {
@@ -206,7 +208,9 @@ pub(super) fn transitions<'py>(
 /// # Errors
 /// `TypeError` or `ValueError` that name `id`.
 pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    if let Ok(array) = value.cast::<numpy::PyArray1<u64>>() {
+    if let Ok(array) = value.cast::<numpy::PyArray1<u64>>()
+        && is_viewable(array.as_untyped())
+    {
         let array =
             array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
         check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
