@@ -130,6 +130,30 @@ fn writers_side_by_side_leave_each_episode_in_few_pieces() {
 }
 
 #[test]
+fn a_stack_leaves_out_a_slot_of_another_episode_between_its_own() {
+    let mut memory = new_memory(5);
+    let serials: Vec<u64> = (0..5).map(|_| memory.open()).collect();
+    for &serial in &serials {
+        add(&mut memory, serial, 1).unwrap();
+    }
+    for at in [3, 2, 1] {
+        memory.abort(serials[at]).unwrap();
+    }
+    // Its entries now lie in slots 0, 3, 2 and 4, around the last writer's in 1.
+    let all = entries(4);
+    let rest = Columns::new(&all[1..]);
+    memory.add(serials[0], rest.rows(), &[1.0; 3]).unwrap();
+    memory.close(serials[0], &plain()).unwrap();
+    set(&mut memory, |settings| settings.frame_stack = 3);
+    let draws = memory.draw(1).unwrap();
+    let stack = |steps: std::ops::Range<usize>| -> Vec<u8> {
+        all[steps].iter().flat_map(|entry| entry.state.clone()).collect()
+    };
+    assert_eq!(gather(&memory, Field::State, &draws.prev), stack(0..3));
+    assert_eq!(gather(&memory, Field::State, &draws.next), stack(1..4));
+}
+
+#[test]
 fn ids_go_on_after_a_clear() {
     let mut memory = new_memory(8);
     let before = add_episode(&mut memory, 3);

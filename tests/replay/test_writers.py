@@ -31,6 +31,22 @@ def test_episodes_side_by_side_stay_apart() -> None:
     assert build.contents(rem) == [[200, 201, 202, 203], [100, 101, 102, 103], [0, 1, 2, 3]]
 
 
+def test_stack_leaves_out_a_slot_of_another_between_its_own() -> None:
+    """The first writer's entries lie in slots 0, 3, 2 and 4 in the end, the last writer's in 1."""
+    rem = memory(5, frame_stack=3)
+    writers = [rem.writer() for _ in range(5)]
+    for k, writer in enumerate(writers):
+        writer.new_episode()
+        writer.add_entry(**step(100 * k))
+    for k in (3, 2, 1):
+        writers[k].abort_episode()
+    writers[0].add_entries(**steps(3, first=1))
+    writers[0].close_episode(**build.UNIFORM)
+    batch = rem.get_batch(2)
+    assert batch.prev.s.tolist() == [[0, 1, 2]] * 2
+    assert batch.next.s.tolist() == [[1, 2, 3]] * 2
+
+
 def test_ids_are_consecutive_inside_each_episode() -> None:
     rem = memory(32)
     writers = [rem.writer() for _ in range(3)]

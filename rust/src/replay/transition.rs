@@ -109,9 +109,13 @@ impl Memory {
     }
 
     fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
-        let (here, before) = (self.places[slot as usize], stack as u64 - 1);
-        let first = (slot as usize).checked_sub(stack - 1);
-        if let Some(first) = first.filter(|&first| self.places[first] == here - before) {
+        let oldest = self.places[slot as usize] - (stack as u64 - 1);
+        // Each is looked at: between two of its slots an episode may have others elsewhere, as many as lie
+        // between those.
+        let together = |&first: &usize| {
+            (oldest..).zip(&self.places[first..][..stack]).all(|(at, &place)| at == place)
+        };
+        if let Some(first) = (slot as usize).checked_sub(stack - 1).filter(together) {
             self.storage.read_run(Field::State, first, stack, out);
             return;
         }
