@@ -122,6 +122,27 @@ def test_read_only_array_is_refused() -> None:
         rem.get_batch(4, out=batch)
 
 
+class Meddler(Foreign):
+    """Memory of another library, which resizes another array when NumPy looks."""
+
+    def __init__(self, array: np.ndarray, other: np.ndarray) -> None:
+        super().__init__(array)
+        self.other = other
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self.other.resize((1, 1), refcheck=False)
+        return super().__array__(dtype, copy)
+
+
+def test_array_that_is_resized_while_another_is_looked_at_is_refused() -> None:
+    rem = filled()
+    batch = rem.get_batch(4000)
+    state = np.zeros_like(batch.prev.s)
+    out = with_state(batch._replace(weight=Meddler(batch.weight, state)), state)
+    with pytest.raises(ValueError, match=r"out.prev.state: .* got int64 \(1, 1\)"):
+        rem.get_batch(4000, out=out)
+
+
 def test_shared_memory_is_refused() -> None:
     rem = filled()
     batch = rem.get_batch(4)

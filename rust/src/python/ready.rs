@@ -49,14 +49,16 @@ impl<'py> Ready<'py> {
     ) -> PyResult<Self> {
         let leaves = leaves(out, plan)?;
         let mut arrays = Vec::with_capacity(leaves.len());
-        let mut places = Vec::with_capacity(leaves.len());
-        for (at, (leaf, dtype)) in leaves.iter().zip(dtypes).enumerate() {
-            let array = match leaf.cast::<PyUntypedArray>() {
+        for (at, leaf) in leaves.iter().enumerate() {
+            arrays.push(match leaf.cast::<PyUntypedArray>() {
                 Ok(array) => array.clone(),
                 Err(_) => seen_by_numpy(leaf, &plan.name(at))?,
-            };
-            places.push(place(&array, plan, at, dtype)?);
-            arrays.push(array);
+            });
+        }
+        // Only now: another library's code may have changed any of them.
+        let mut places = Vec::with_capacity(arrays.len());
+        for (at, (array, dtype)) in arrays.iter().zip(dtypes).enumerate() {
+            places.push(place(array, plan, at, dtype)?);
         }
         separate(&places, plan)?;
         Ok(Self { _arrays: arrays, places })
