@@ -188,6 +188,15 @@ def test_arrays_of_buffers_are_filled_in_place() -> None:
     check_shared(arrays, tensors)
 
 
+def test_arrays_stay_that_tensors_cannot_stand_for() -> None:
+    rem = memory(i=np.zeros((), "U3"), cache_flags=[True] * 6 + [False] + [True] * 6 + [False])
+    rem.add_episode(**build.steps(8, i=np.full(8, "abc")), **build.UNIFORM)
+    tensors = cogrs_torch.buffers(rem.get_batch(5))
+    arrays = cogrs_torch.as_arrays(tensors)
+    assert arrays.prev.i is tensors.prev.i
+    assert (rem.get_batch(5, out=arrays).next.a == arrays.prev.a + 1).all()
+
+
 def test_buffers_without_elements_are_filled() -> None:
     rem = memory(i=np.zeros(0, np.float32), cache_flags=[False] + [True] * 13)
     rem.add_episode(**build.steps(8, i=np.zeros((8, 0))), **build.UNIFORM)

@@ -22,7 +22,10 @@ ADVICE = (
 
 
 def replace_arrays(
-    batch: Any, take: Callable[[str, Any], Any], name: str = "", kind: type = np.ndarray
+    batch: Any,
+    take: Callable[[str, Any], Any],
+    name: str = "",
+    kind: type | tuple[type, ...] = np.ndarray,
 ) -> Any:
     """Make a named tuple of the same type with `take(name, array)` for each array, or other `kind`.
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cogrs.members import ADVICE, replace_arrays
 
 try:
@@ -85,17 +87,17 @@ def as_arrays(tensors: Any) -> Any:
         tensors: A named tuple as `as_tensors` and `buffers` return it, in memory of the CPU.
 
     Returns:
-        The same named tuple, of arrays. What is no tensor stays.
+        The same named tuple, of arrays. What is no tensor stays, arrays too.
 
     Raises:
         TypeError: A tensor is on another device, or no named tuple came.
         RuntimeError: A tensor wants gradients.
     """
 
-    def share(name: str, tensor: torch.Tensor) -> Any:
-        return tensor.numpy()
+    def share(name: str, leaf: Any) -> Any:
+        return leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf
 
-    return replace_arrays(tensors, share, kind=torch.Tensor)
+    return replace_arrays(tensors, share, kind=(torch.Tensor, np.ndarray))
 
 
 def _share(name: str, array: npt.NDArray[Any]) -> Any:
