@@ -404,6 +404,27 @@ def test_ids_of_a_sample_are_taken_as_they_are() -> None:
     assert rem.episode(0).weight.tolist() == [7, 7, 7, 0]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_ids_and_priorities_may_be_fields_of_packed_records(dtype: type) -> None:
+    rem = memory(priority_exponent=1.0)
+    first = build.add_uniform(rem, 5)
+    records = np.zeros(4, [("flag", np.uint8), ("id", np.uint64), ("priority", dtype)])
+    records["id"] = np.arange(first, first + 4)
+    records["priority"] = [5, 6, 7, 8]
+    assert rem.update_priority(records["id"], records["priority"]) == 0
+    assert rem.episode(0).weight.tolist() == [5, 6, 7, 8, 0]
+
+
+def test_ids_and_priorities_may_begin_at_any_address() -> None:
+    rem = memory(priority_exponent=1.0)
+    first = build.add_uniform(rem, 3)
+    ids, priorities = (np.zeros(17, np.uint8)[1:].view(kind) for kind in (np.uint64, np.float64))
+    ids[:] = first, first + 1
+    priorities[:] = 5, 6
+    assert rem.update_priority(ids, priorities) == 0
+    assert rem.episode(0).weight.tolist() == [5, 6, 0]
+
+
 def test_borders_stay_out_whatever_their_priority() -> None:
     rem = memory(frame_stack=2)
     first = build.add_uniform(rem, 4, final_state=9)

@@ -308,8 +308,18 @@ impl Given<'_> {
     }
 }
 
+/// Whether an array can be looked into as it is: a view counts strides in elements, and a field of packed
+/// records, whose elements lie at any address, has others.
+pub fn is_viewable(array: &Bound<'_, PyUntypedArray>) -> bool {
+    let size = array.dtype().itemsize().max(1) as isize;
+    array.is_aligned() && array.strides().iter().all(|stride| stride % size == 0)
+}
+
 /// The values of an array as it comes from a learner: float32 or float64, one dimension.
 fn plain_numbers(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<f64>>> {
+    if !value.cast::<PyUntypedArray>().is_ok_and(is_viewable) {
+        return Ok(None);
+    }
     if let Ok(array) = value.cast_exact::<PyArray1<f64>>() {
         check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;
         return Ok(array.try_readonly().ok().map(|array| array.as_array().to_vec()));

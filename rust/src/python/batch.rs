@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyTuple};
 
 use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
-use crate::python::array::over;
+use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
 use crate::python::layout::{Kind, Layout, Plan};
 use crate::python::ready::Ready;
@@ -206,7 +206,9 @@ pub(super) fn transitions<'py>(
 /// # Errors
 /// `TypeError` or `ValueError` that name `id`.
 pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    if let Ok(array) = value.cast::<numpy::PyArray1<u64>>() {
+    if let Ok(array) = value.cast::<numpy::PyArray1<u64>>()
+        && is_viewable(array.as_untyped())
+    {
         let array =
             array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
         check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
