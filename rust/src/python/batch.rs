@@ -87,6 +87,8 @@ pub fn draw<'py>(
     rows: usize,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // Before the settings are looked at, whose lock may stay locked in a forked child.
+    shared.check_process()?;
     shared.check_drawable(py)?;
     let dtypes = kind.dtypes(py, shared);
     loop {
