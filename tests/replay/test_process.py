@@ -115,6 +115,7 @@ memory.add_episode(*columns, 1.0, 1.0, False, False)
 memory.new_episode()
 memory.add_entries(*columns, 1.0)
 ids, ones = memory.episode(0).id, np.ones(rows)
+large = [np.zeros(4 * rows, f.dtype)] * 6
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 10_000_000,) * 2)
 for call in (
@@ -123,6 +124,8 @@ for call in (
     lambda: memory.close_episode(),
     lambda: memory.add_reward(int(ids[5]), 1.0),
     lambda: memory.update_priority(ids, ones),
+    lambda: memory.update_priority(range(10 * rows), 1.0),
+    lambda: memory.add_entries(*large, 1.0),
     lambda: cogrs.importance_weights(ones, exponent=1, total=1, count=1),
 ):
     try:
@@ -139,7 +142,7 @@ def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
     done = subprocess.run(
         [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]
+    assert done.stdout.splitlines() == ["refused"] * 8 + ["goes on 1"]
 
 
 # Lists are converted by Python code; arrays of the right kind are not.
