@@ -706,10 +706,9 @@ def test_use_after_a_fork_is_refused_at_once_and_the_parent_goes_on() -> None:
 
 
 INTERRUPTED = """
-import signal, sys
+import sys
 from tests.replay import network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 server = network.made()
 call = eval("lambda: " + sys.argv[1])
 try:
@@ -745,7 +744,6 @@ INTERRUPTED_ANYWHERE = """
 import random, signal, threading
 from tests.replay import build, network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 main, rng = threading.main_thread().ident, random.Random(0)
 
 def play():
