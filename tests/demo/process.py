@@ -29,7 +29,7 @@ class Demo:
         self._mark = f"COGRS_TEST_RUN={uuid.uuid4()}".encode()
         name, value = self._mark.decode().split("=")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cogrs.cli", "demo", *arguments],
+            [sys.executable, "-m", "cogrs", "demo", *arguments],
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             text=True,

@@ -1,0 +1,27 @@
+"""The command line: `cogrs`, or `python -m cogrs`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code.
+
+    0: it did what it was to do; 1: it did not; 2: it could not start; 130: Ctrl-C; 143: SIGTERM.
+    """
+    # Signals first: one that comes before they are heard ends in a traceback of some import.
+    from cogrs.demo.interruption import Interruption
+
+    with Interruption() as interruption:
+        from cogrs.commands import run
+
+        return run(arguments, interruption)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
