@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.replay import build
+from tests.replay import build, network
 from tests.replay.build import memory
 
 # Run in a process of its own: the test runner may have threads, which a fork does not survive.
@@ -140,3 +140,30 @@ def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
         [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]
+
+
+# Ctrl-C may come in any line of Python, so in those that an import of NumPy runs, too. What binds us to
+# NumPy panics then, and would do so at the first call that needs an array.
+FIRST_USE = """
+import builtins
+import numpy as np
+from cogrs.replay import ReplayMemory, convert
+
+imports = builtins.__import__
+
+def interrupt(name, *rest):
+    if name.startswith("numpy."):
+        raise KeyboardInterrupt
+    return imports(name, *rest)
+
+number = np.float32(0)
+builtins.__import__ = interrupt
+rem = ReplayMemory(0, 0, number, number, number, number, 0, 8)
+builtins.__import__ = imports
+print(rem.max_step)
+"""
+
+
+def test_numpy_is_bound_with_the_module_and_not_at_the_first_use() -> None:
+    done = network.run(FIRST_USE)
+    assert (done.stdout, done.stderr) == ("8\n", "")
