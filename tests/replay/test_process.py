@@ -142,8 +142,8 @@ def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
     assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]
 
 
-# Ctrl-C may come in any line of Python, so in those that an import of NumPy runs, too. What binds us to
-# NumPy panics then, and would do so at the first call that needs an array.
+# Ctrl-C may come in any line of Python, so in those of an import. What binds us to NumPy imports
+# some of it at its first use, and panics when that fails.
 FIRST_USE = """
 import builtins
 import numpy as np
