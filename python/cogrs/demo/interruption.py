@@ -1,14 +1,17 @@
-"""Ctrl-C and SIGTERM, as a flag that is looked at between two steps."""
+"""Ctrl-C and SIGTERM, as a flag that is looked at between two steps.
+
+It imports the least: until it has, a signal ends in a traceback.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import Any, Self
 
 
 class Interruption:
@@ -57,5 +60,7 @@ class Interruption:
         if not self._told:
             self._told = True
             # A handler may run in the middle of a print, which must not be entered again.
-            with suppress(OSError):
+            try:
                 os.write(1, b"stopping\n")
+            except OSError:  # nobody reads it
+                return
