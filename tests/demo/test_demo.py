@@ -87,7 +87,6 @@ def test_out_of_time_with_and_without_a_terminal(start, tmp_path):
 
 def test_it_learns_until_ctrl_c(start, tmp_path):
     demo = start(*ENDLESS)
-    demo.line("importing JAX")
     demo.line(r"updates [1-9]")
     sockets = demo.sockets()
     # The orchestrator's, the environment's, the actor's, and the learner's three.
