@@ -766,6 +766,30 @@ print("ended")
 """
 
 
+BETWEEN = """
+import weakref
+import zmq
+from cogrs.replay.transport import Transport
+
+class Interrupted(weakref.WeakSet):
+    def add(self, item):
+        raise KeyboardInterrupt
+
+transport = Transport("Server")
+transport._sockets = Interrupted()
+try:
+    transport.socket(zmq.PUSH, hwm=1)
+except KeyboardInterrupt:  # its traceback has the socket
+    transport.abandon()
+print("ended")
+"""
+
+
+def test_control_c_just_after_a_socket_was_made() -> None:
+    done = network.run(BETWEEN, within=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+
+
 def test_control_c_at_any_moment_leaves_a_process_that_ends() -> None:
     done = network.run(INTERRUPTED_ANYWHERE, within=30)
     assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
