@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.replay import build
+from tests.replay import build, network
 from tests.replay.build import memory
 
 # Run in a process of its own: the test runner may have threads, which a fork does not survive.
@@ -185,3 +185,30 @@ def test_daemon_threads_let_the_interpreter_go(call: str) -> None:
     for _ in range(3):
         ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main is done\n", "")
+
+
+# Ctrl-C may come in any line of Python, so in those of an import. What binds us to NumPy imports
+# some of it at its first use, and panics when that fails.
+FIRST_USE = """
+import builtins
+import numpy as np
+from cogrs.replay import ReplayMemory, convert
+
+imports = builtins.__import__
+
+def interrupt(name, *rest):
+    if name.startswith("numpy."):
+        raise KeyboardInterrupt
+    return imports(name, *rest)
+
+number = np.float32(0)
+builtins.__import__ = interrupt
+rem = ReplayMemory(0, 0, number, number, number, number, 0, 8)
+builtins.__import__ = imports
+print(rem.max_step)
+"""
+
+
+def test_numpy_is_bound_with_the_module_and_not_at_the_first_use() -> None:
+    done = network.run(FIRST_USE)
+    assert (done.stdout, done.stderr) == ("8\n", "")
