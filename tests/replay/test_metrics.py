@@ -138,10 +138,10 @@ def test_registry_by_default_is_that_of_the_library() -> None:
     with made() as server:
         metrics = Metrics(server).register()
         try:
-            assert "cogrs_replay_caches" in exposed(REGISTRY)
+            assert b"\ncogrs_replay_caches 0.0\n" in generate_latest(REGISTRY)
         finally:
             metrics.unregister()
-        assert "cogrs_replay_caches" not in exposed(REGISTRY)
+        assert b"cogrs_replay_caches" not in generate_latest(REGISTRY)
 
 
 def test_metrics_do_not_keep_a_server() -> None:
