@@ -1,11 +1,15 @@
 """The command line: what it understands, what it says, and what it refuses in one line."""
 
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from cogrs import cli
+import cogrs
+from cogrs import cli, commands
+from cogrs.demo.interruption import Interruption
 
 
 def refusal(capsys, *arguments):
@@ -35,10 +39,12 @@ def refusal(capsys, *arguments):
         ["--max-seconds", "nan"],
         ["--goal", "inf"],
         ["--goal", "high"],
+        ["--out", ""],
+        ["--out", " "],
     ],
     ids=" ".join,
 )
-def test_bad_numbers(capsys, arguments):
+def test_bad_values(capsys, arguments):
     line = refusal(capsys, "demo", *arguments)
     option, value = arguments
     assert line.startswith(f"cogrs demo: argument {option}: expected")
@@ -48,20 +54,47 @@ def test_bad_numbers(capsys, arguments):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "COMMAND"),
-        (["demonstrate"], "demo"),
-        (["demo", "--nothing"], "--nothing"),
-        (["demo", "--trials"], "--trials"),
+        (["demonstrate"], "cogrs: argument COMMAND: invalid choice: 'demonstrate'"),
+        (["--versoin"], "cogrs: unrecognized arguments: --versoin; did you mean --version?"),
+        (["demo", "--nothing"], "cogrs demo: unrecognized arguments: --nothing; see cogrs demo -"),
+        (
+            ["demo", "--gaol=5"],
+            "cogrs demo: unrecognized arguments: --gaol=5; did you mean --goal?",
+        ),
+        (["demo", "more"], "cogrs demo: unrecognized arguments: more; see cogrs demo --help"),
+        (["demo", "--trials"], "cogrs demo: argument --trials: expected one argument"),
     ],
 )
 def test_what_is_not_understood(capsys, arguments, text):
-    assert text in refusal(capsys, *arguments)
+    assert refusal(capsys, *arguments).startswith(text)
+
+
+def test_no_command_is_told_what_there_is(capsys):
+    assert cli.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: cogrs")
+    assert "demo" in err
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr() == (f"cogrs {cogrs.__version__}\n", "")
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "cogrs", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"cogrs {cogrs.__version__}\n"
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "jax", "matplotlib", "optax", "rich"])
 def test_missing_extra(capsys, monkeypatch, name):
     for each in ("gymnasium", "jax", "matplotlib", "optax", "rich"):
-        monkeypatch.setattr(cli, "find_spec", lambda each: None if each == name else object())
+        monkeypatch.setattr(commands, "find_spec", lambda each: None if each == name else object())
     assert cli.main(["demo"]) == 2
     line = f"cogrs demo: {name} is not installed: pip install 'cogrs[demo]'\n"
     assert capsys.readouterr() == ("", line)
@@ -88,3 +121,39 @@ def test_help_needs_no_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_signals_are_heard_before_anything_is_imported():
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from cogrs import cli\n"
+        "print(*(sys.modules.keys() - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if "cogrs" in name} == {"cogrs", "cogrs.cli"}
+    assert "argparse" not in done.stdout.split()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption(capfd, number, code):
+    before = signal.getsignal(number)
+    with Interruption() as interruption:
+        assert not interruption.is_set()
+        for each in (number, signal.SIGINT, signal.SIGTERM, number):
+            signal.pthread_kill(threading.main_thread().ident, each)
+        assert interruption.is_set()
+        assert interruption.code == code
+    assert signal.getsignal(number) is before
+    assert capfd.readouterr() == ("stopping\n", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_that_comes_before_the_start(capfd, monkeypatch, tmp_path, number, code):
+    def find_spec(name):
+        signal.raise_signal(number)
+        return name
+
+    monkeypatch.setattr(commands, "find_spec", find_spec)
+    assert cli.main(["demo", "--out", str(tmp_path)]) == code
+    assert capfd.readouterr() == ("stopping\ninterrupted\n", "")
+    assert list(tmp_path.iterdir()) == []

@@ -32,6 +32,7 @@ def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
     program = [block for block in blocks(page, "python") if not needs_torch(block)]
     assert len(program) >= 3
     run(page, program)
+    assert list(tmp_path.iterdir()) == [], "left where the reader happens to be"
 
 
 PAGES_WITH_TORCH = [page for page in PAGES if any(map(needs_torch, blocks(page, "python")))]

@@ -6,9 +6,12 @@ Names are imported when they are first used, so that a process pays only for the
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# As a type checker knows it: `typing` takes longer to import than all the rest here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from cogrs._core import __version__
     from cogrs.collector import ContextOptions, GameContext, GCWrapper
     from cogrs.orchestrator import serve_orchestrator

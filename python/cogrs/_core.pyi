@@ -139,7 +139,7 @@ class ReplayWriter:
                 episode, if any, stays open, nothing is changed.
         """
     def abort_episode(self) -> None:
-        """Drop the open episode with its entries; without one: RuntimeError."""
+        """Drop the open episode with its entries; without one: `RuntimeError`."""
     def add_episode(
         self,
         s: npt.ArrayLike,
@@ -361,7 +361,7 @@ class ReplayMemory(ReplayWriter):
 
     # Correcting what was written.
     def update_priority(self, id: _Ids, priority: float | npt.ArrayLike) -> int:
-        """Make weights anew: init_w * multiplier * priority ** priority_exponent.
+        """Make weights anew: `init_w * multiplier * priority ** priority_exponent`.
 
         Entries at the borders of an episode keep weight 0. Ids that are gone are ignored.
 
@@ -396,7 +396,7 @@ class ReplayMemory(ReplayWriter):
 
     # Reading.
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
-        """Draw transitions, with replacement, each with probability weight / weight_sum.
+        """Draw transitions, with replacement, each with probability `weight / weight_sum`.
 
         Args:
             batch_size: How many, B >= 1.

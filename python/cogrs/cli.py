@@ -1,143 +1,26 @@
-"""The command line: `cogrs demo`."""
+"""The command line: `cogrs`, or `python -m cogrs`."""
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
-import threading
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_REACHED, _NOT_REACHED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
-_EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
-_MAX_TRIALS = 1000
-
-
-class _Parser(argparse.ArgumentParser):
-    """Refuses in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(_REFUSED, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code.
 
-    0: it did what it was to do; 1: it did not; 2: it could not start; 130: Ctrl-C.
+    0: it did what it was to do; 1: it did not; 2: it could not start; 130: Ctrl-C; 143: SIGTERM.
     """
-    parser = _Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_demo(commands)
-    given = parser.parse_args(arguments)
-    try:
-        return int(given.run(given))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    # Signals first: one that comes before they are heard ends in a traceback of some import.
+    from cogrs.demo.interruption import Interruption
 
+    with Interruption() as interruption:
+        from cogrs.commands import run
 
-def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
-    demo = commands.add_parser(
-        "demo",
-        help="learn a task from trials, end to end",
-        description="Learn a Gymnasium task: trials of environments and batched agents, "
-        "prioritized replay over the network, a learner, its parameters back to the actors.",
-        epilog="Exit codes: 0 the goal was reached, 1 it was not, 2 nothing could start, 130 "
-        "Ctrl-C.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    demo.add_argument("--env", default="CartPole-v1", help="Gymnasium id, with discrete actions")
-    demo.add_argument("--trials", type=_trials, default=16, help="trials at the same time")
-    demo.add_argument("--seed", type=_seed, default=0, help="seed of everything that is drawn")
-    demo.add_argument("--out", type=Path, default=Path("runs"), help="folder for curve and metrics")
-    demo.add_argument("--max-seconds", type=_seconds, default=300.0, help="end after so long")
-    demo.add_argument(
-        "--goal", type=_number, default=195.0, help="mean return of 20 trials to reach"
-    )
-    demo.set_defaults(run=_demo)
-
-
-def _trials(text: str) -> int:
-    return _integer(text, 1, _MAX_TRIALS)
-
-
-def _seed(text: str) -> int:
-    return _integer(text, 0, 2**32 - 1)
-
-
-def _integer(text: str, least: int, most: int) -> int:
-    if not text.strip().isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(
-            f"expected an integer from {least} to {most}, got {text!r}"
-        )
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    seconds = _number(text)
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"expected seconds >= 0, got {text!r}")
-    return seconds
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if number != number or abs(number) == float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
-    return number
-
-
-def _demo(given: argparse.Namespace) -> int:
-    # A flag, looked at between two steps, leaves nothing half done, in imports neither.
-    interrupted = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
-        return _run_demo(given, interrupted)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _run_demo(given: argparse.Namespace, interrupted: threading.Event) -> int:
-    for name in _EXTRA:
-        if find_spec(name) is None:
-            return _say(_REFUSED, f"{name} is not installed: pip install 'cogrs[demo]'")
-    from cogrs.demo.options import Options
-    from cogrs.demo.process import FailedError, RefusedError
-    from cogrs.demo.run import run
-
-    options = Options(
-        env=given.env,
-        trials=given.trials,
-        seed=given.seed,
-        out=given.out,
-        max_seconds=given.max_seconds,
-        goal=given.goal,
-    )
-    try:
-        progress, folder = run(options, interrupted)
-    except RefusedError as error:
-        return _say(_REFUSED, str(error))
-    except FailedError as error:
-        return _say(_NOT_REACHED, str(error))
-    for name, text in progress.rows():
-        print(f"{name:12} {text}")
-    print(f"goal {'reached' if progress.reached else 'not reached'}")
-    print(f"learning curve and metrics: {folder}/curve.png, {folder}/metrics.jsonl")
-    if progress.reached:
-        return _REACHED
-    return _INTERRUPTED if interrupted.is_set() else _NOT_REACHED
-
-
-def _say(code: int, reason: str) -> int:
-    print(f"cogrs demo: {reason}", file=sys.stderr)
-    return code
+        return run(arguments, interruption)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,10 @@ pub enum Error {
     File {
         /// Which file.
         path: String,
-        /// What the system said.
+        /// What kind of error.
         kind: std::io::ErrorKind,
+        /// The system's number for it, when it comes from there.
+        code: Option<i32>,
         /// The same in words.
         text: String,
     },
@@ -59,7 +61,12 @@ impl Error {
     /// [`Error::File`] from the system's error.
     pub fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let path = path.display().to_string();
-        Self::File { path, kind: error.kind(), text: error.to_string() }
+        let code = system_code(error);
+        // The system's own words end with the number.
+        let suffix = code.map_or(String::new(), |code| format!(" (os error {code})"));
+        let text = error.to_string();
+        let text = text.strip_suffix(&suffix).unwrap_or(&text).to_owned();
+        Self::File { path, kind: error.kind(), code, text }
     }
 
     /// [`Error::Type`] from anything that prints.
@@ -69,6 +76,18 @@ impl Error {
             expected: expected.to_string(),
             got: got.to_string(),
         }
+    }
+}
+
+/// The system's number of an error, which may be wrapped in others.
+fn system_code(error: &std::io::Error) -> Option<i32> {
+    let mut inner: &(dyn std::error::Error + 'static) = error;
+    loop {
+        let code = inner.downcast_ref().and_then(std::io::Error::raw_os_error);
+        if code.is_some() {
+            return code;
+        }
+        inner = inner.source()?;
     }
 }
 

@@ -17,9 +17,11 @@ import pytest
 import cogrs
 from cogrs.collector import Group
 from tests.collector.build import actor, wrapper
+from tests.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 START = """
 import sys, os, threading, time
@@ -32,13 +34,8 @@ games.Start()
 """
 
 
-def start(script: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", START + script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(script: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return program(START + script)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -56,15 +53,12 @@ def start(script: str) -> subprocess.Popen[str]:
 def test_ctrl_c_ends_a_wait(wait: str) -> None:
     # Both games wait for answers, so that Run has to wait too.
     held = "held = games.GC.Wait(), games.GC.Wait()\nprint('waits', flush=True)\n"
-    process = start(held + wait)
-    try:
+    with start(held + wait) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode != 0
 
@@ -105,8 +99,8 @@ print("goes on")
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
 def test_interrupts_at_any_moment_leave_nobody_waiting() -> None:
-    process = start(INTERRUPTED)
-    out, err = process.communicate(timeout=100)
+    with start(INTERRUPTED) as process:
+        out, err = process.communicate(timeout=100)
     assert (out, err) == ("goes on\n", "")
 
 
@@ -137,8 +131,8 @@ os.write(1, b"parent goes on\\n")
     ["games.Run()", "games.Start()", "group.ask({'s': 1})", "group.run(print)"],
 )
 def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
-    process = start(FORK.format(call=call))
-    out, err = process.communicate(timeout=60)
+    with start(FORK.format(call=call)) as process:
+        out, err = process.communicate(timeout=60)
     assert err == ""
     child, parent = out.splitlines()
     assert child.startswith("refused:")
@@ -152,8 +146,8 @@ def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     [("games.Run(0.01)", 0), ("raise SystemExit(3)", 3), ("del games", 0), ("1 / 0", 1)],
 )
 def test_a_program_that_does_not_stop_its_games_ends_all_the_same(script: str, code: int) -> None:
-    process = start("games.reg_callback('actor', lambda *_: None)\n" + script)
-    _, err = process.communicate(timeout=20)
+    with start("games.reg_callback('actor', lambda *_: None)\n" + script) as process:
+        _, err = process.communicate(timeout=20)
     assert process.returncode == code
     assert (err != "") == (code == 1)
 
@@ -203,8 +197,8 @@ LARGE = [
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit that Linux keeps to")
 @pytest.mark.parametrize("call", LARGE)
 def test_more_memory_than_there_is_ends_in_an_error(call: str) -> None:
-    process = start(LIMITED.replace("CALL", call))
-    out, err = process.communicate(timeout=60)
+    with start(LIMITED.replace("CALL", call)) as process:
+        out, err = process.communicate(timeout=60)
     assert (err, process.returncode) == ("", 0)
     assert out.startswith("refused: ")
     assert "bytes" in out
@@ -255,6 +249,6 @@ os.write(1, b"parent goes on\\n")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("what", ["games", "group"])
 def test_leaving_in_a_forked_child_hides_no_exception(what: str) -> None:
-    process = start(CHILD.replace("WHAT", what))
-    out, err = process.communicate(timeout=60)
+    with start(CHILD.replace("WHAT", what)) as process:
+        out, err = process.communicate(timeout=60)
     assert (out, err) == ("child: 'of the user'\nparent goes on\n", "")

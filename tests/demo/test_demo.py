@@ -97,7 +97,9 @@ def test_it_learns_until_ctrl_c(start, tmp_path):
         time.sleep(0.01)
     code, out, err = demo.finish()
     assert (code, err) == (130, "")
-    assert "goal not reached" in out
+    assert out.count("stopping") == 1
+    assert "\ninterrupted\n" in out
+    assert "goal not" not in out
     demo.assert_gone(sockets)
     last = metrics_of(folder_of(tmp_path))[-1]
     assert last["caches"] > 0
@@ -122,16 +124,40 @@ def test_ctrl_c_leaves_nothing(start, moments):
         demo.assert_gone(had)
 
 
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_end_before_there_is_anything_to_draw(start, tmp_path, kind, code):
+    demo = start(*ENDLESS)
+    demo.line("starting")
+    demo.process.send_signal(kind)
+    assert demo.process.stdout.readline() == "stopping\n"
+    ended, out, err = demo.finish()
+    assert (ended, err) == (code, "")
+    metrics = folder_of(tmp_path) / "metrics.jsonl"
+    assert out == f"interrupted\n{metrics}\n"
+    assert list(metrics.parent.iterdir()) == [metrics]
+
+
+def test_sigterm_ends_the_children_first(start, tmp_path):
+    demo = start(*ENDLESS)
+    demo.line(r"trials [1-9]")
+    sockets = demo.sockets()
+    demo.process.terminate()
+    code, out, err = demo.finish()
+    assert (code, err) == (143, "")
+    assert demo.pids() == set()
+    assert "\ninterrupted\n" in out
+    demo.assert_gone(sockets)
+    metrics_of(folder_of(tmp_path))
+
+
 def test_a_parent_that_is_killed_takes_its_children_along(start):
-    cases = [("starting", signal.SIGKILL), ("trials [1-9]", signal.SIGKILL)]
-    cases += [("trials [1-9]", signal.SIGTERM)]
-    demos = [start(*ENDLESS) for _ in cases]
-    for demo, (line, kind) in zip(demos, cases, strict=True):
+    demos = {line: start(*ENDLESS) for line in ("starting", "trials [1-9]")}
+    for line, demo in demos.items():
         demo.line(line)
         sockets = demo.sockets()
-        demo.process.send_signal(kind)
+        demo.process.kill()
         code, _, err = demo.finish()
-        assert code == -kind
+        assert code == -signal.SIGKILL
         assert "Traceback" not in err
         demo.assert_gone(sockets)
 

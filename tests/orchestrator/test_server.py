@@ -23,6 +23,7 @@ from cogrs.orchestrator.links.channels import channel_options
 from cogrs.orchestrator.service.handle import _handle
 from cogrs.orchestrator.service.server import server_options
 from tests.orchestrator.net import on_loop
+from tests.program import program
 
 
 def ask(port: int, stub: Any = TrialLifecycleStub) -> bool:
@@ -127,16 +128,11 @@ with cogrs.serve_orchestrator(port=0) as orchestrator:
     print("up", flush=True)
     orchestrator.wait()
 """
-    program = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "up\n"
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=60)
+    with program(code, options=("-W", "error")) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs._core import draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.wire import digest_of, encode
+from tests.program import command
 from tests.replay import build
 from tests.replay.model import FIELDS
 
@@ -198,7 +198,7 @@ def assert_consistent(batch: Any) -> None:
 def run(script: str, *args: str, within: float = 60) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", script, *args],
+        command(script, *args),
         capture_output=True,
         text=True,
         timeout=within,
@@ -209,7 +209,7 @@ def run(script: str, *args: str, within: float = 60) -> subprocess.CompletedProc
 def launch(script: str, *args: str) -> subprocess.Popen[str]:
     """Start Python in a process of its own, to talk with by lines."""
     return subprocess.Popen(
-        [sys.executable, "-u", "-c", script, *args],
+        command(script, *args, options=("-u",)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

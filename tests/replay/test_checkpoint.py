@@ -1,5 +1,6 @@
 """A memory in a file: the same when it comes back, and refused when the file is not whole."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -222,13 +223,39 @@ def test_older_file_stays_when_saving_fails(path):
 
 
 def test_saving_into_no_folder_is_an_os_error(path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        memory().save(path / "nowhere" / "memory.rm")
+    missing = path / "nowhere" / "memory.rm"
+    with pytest.raises(FileNotFoundError, match="nowhere") as caught:
+        memory().save(missing)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(missing))
+    assert caught.value.strerror.startswith("No such file or directory")
 
 
 def test_missing_file_is_an_os_error(path):
-    with pytest.raises(FileNotFoundError, match=str(path)):
+    with pytest.raises(FileNotFoundError, match=str(path)) as caught:
         ReplayMemory.load(path)
+    assert caught.value.args == (errno.ENOENT, "No such file or directory")
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the size of files")
+def test_file_that_may_not_grow_is_an_os_error_and_leaves_nothing(path):
+    script = """
+import resource, signal, sys
+from tests.replay import build
+rem = build.memory(4096)
+build.add_uniform(rem, 4000)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    rem.save(sys.argv[1])
+except OSError as error:
+    print(error.errno, error.filename)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{errno.EFBIG} {path}\n"
+    assert list(path.parent.iterdir()) == []
 
 
 def test_file_gets_the_usual_permissions(path):

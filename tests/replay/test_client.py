@@ -731,10 +731,9 @@ def test_use_after_a_fork_is_refused_at_once_and_the_parent_goes_on() -> None:
 
 
 INTERRUPTED = """
-import signal, sys
+import sys
 from tests.replay import build, network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 client = network.deaf(timeout=60)
 with network.started() as server:
     full = network.connected(server, timeout=60, hwm=1)
@@ -777,7 +776,6 @@ def test_client_can_be_used_after_control_c() -> None:
 import signal, threading
 from tests.replay import build, network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 with network.full_pair(1) as (server, client):
     for call in (lambda: client.sub_bytes("t"), lambda: server.get_batch(1, wait=60)):
         interrupt = signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.replay import build
+from tests.replay import build, network
 from tests.replay.build import memory
 
 # Run in a process of its own: the test runner may have threads, which a fork does not survive.
@@ -115,6 +115,7 @@ memory.add_episode(*columns, 1.0, 1.0, False, False)
 memory.new_episode()
 memory.add_entries(*columns, 1.0)
 ids, ones = memory.episode(0).id, np.ones(rows)
+large = [np.zeros(4 * rows, f.dtype)] * 6
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 10_000_000,) * 2)
 for call in (
@@ -123,6 +124,8 @@ for call in (
     lambda: memory.close_episode(),
     lambda: memory.add_reward(int(ids[5]), 1.0),
     lambda: memory.update_priority(ids, ones),
+    lambda: memory.update_priority(range(10 * rows), 1.0),
+    lambda: memory.add_entries(*large, 1.0),
     lambda: cogrs.importance_weights(ones, exponent=1, total=1, count=1),
 ):
     try:
@@ -139,7 +142,7 @@ def test_want_of_memory_is_a_memory_error_and_the_memory_goes_on() -> None:
     done = subprocess.run(
         [sys.executable, "-c", STARVED], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.splitlines() == ["refused"] * 6 + ["goes on 1"]
+    assert done.stdout.splitlines() == ["refused"] * 8 + ["goes on 1"]
 
 
 # Lists are converted by Python code; arrays of the right kind are not.
@@ -182,3 +185,30 @@ def test_daemon_threads_let_the_interpreter_go(call: str) -> None:
     for _ in range(3):
         ended = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "main is done\n", "")
+
+
+# Ctrl-C may come in any line of Python, so in those of an import. What binds us to NumPy imports
+# some of it at its first use, and panics when that fails.
+FIRST_USE = """
+import builtins
+import numpy as np
+from cogrs.replay import ReplayMemory, convert
+
+imports = builtins.__import__
+
+def interrupt(name, *rest):
+    if name.startswith("numpy."):
+        raise KeyboardInterrupt
+    return imports(name, *rest)
+
+number = np.float32(0)
+builtins.__import__ = interrupt
+rem = ReplayMemory(0, 0, number, number, number, number, 0, 8)
+builtins.__import__ = imports
+print(rem.max_step)
+"""
+
+
+def test_numpy_is_bound_with_the_module_and_not_at_the_first_use() -> None:
+    done = network.run(FIRST_USE)
+    assert (done.stdout, done.stderr) == ("8\n", "")

@@ -706,10 +706,9 @@ def test_use_after_a_fork_is_refused_at_once_and_the_parent_goes_on() -> None:
 
 
 INTERRUPTED = """
-import signal, sys
+import sys
 from tests.replay import network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 server = network.made()
 call = eval("lambda: " + sys.argv[1])
 try:
@@ -745,7 +744,6 @@ INTERRUPTED_ANYWHERE = """
 import random, signal, threading
 from tests.replay import build, network
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 main, rng = threading.main_thread().ident, random.Random(0)
 
 def play():
@@ -766,6 +764,30 @@ for _ in range(25):
     interrupt.join()
 print("ended")
 """
+
+
+BETWEEN = """
+import weakref
+import zmq
+from cogrs.replay.transport import Transport
+
+class Interrupted(weakref.WeakSet):
+    def add(self, item):
+        raise KeyboardInterrupt
+
+transport = Transport("Server")
+transport._sockets = Interrupted()
+try:
+    transport.socket(zmq.PUSH, hwm=1)
+except KeyboardInterrupt:  # its traceback has the socket
+    transport.abandon()
+print("ended")
+"""
+
+
+def test_control_c_just_after_a_socket_was_made() -> None:
+    done = network.run(BETWEEN, within=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
 
 
 def test_control_c_at_any_moment_leaves_a_process_that_ends() -> None:

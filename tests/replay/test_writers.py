@@ -32,7 +32,7 @@ def test_episodes_side_by_side_stay_apart() -> None:
 
 
 def test_stack_leaves_out_a_slot_of_another_between_its_own() -> None:
-    """The first writer's entries come to lie in slots 0, 3, 2 and 4, around the last writer's in 1."""
+    """The first writer's entries lie in slots 0, 3, 2 and 4 in the end, the last writer's in 1."""
     rem = memory(5, frame_stack=3)
     writers = [rem.writer() for _ in range(5)]
     for k, writer in enumerate(writers):

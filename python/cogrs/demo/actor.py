@@ -10,7 +10,7 @@ import numpy as np
 
 from cogrs import ReplayMemoryClient, sdk
 from cogrs.demo.child import Child, main
-from cogrs.demo.net import action_values, draw_parameters
+from cogrs.demo.net import UPDATES, action_values, draw_parameters
 from cogrs.workers import PARAMETERS, ActorWorker, Decision, unpack_arrays
 
 if TYPE_CHECKING:
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from cogrs.demo.options import Role
 
 _MAX_STEP = 50_000
-_FIRST, _LAST, _STEPS = 1.0, 0.02, 4_000
-"""The share of random actions, and the steps in which it falls from the first to the last."""
+_FIRST, _LAST, _UPDATES = 1.0, 0.02, 500
+"""The share of random actions, and the learner's updates in which it falls from the first to the
+last. Steps would not do: a net that knows nothing yet would choose them while the learner still
+imports and compiles, or lags on a machine that is busy."""
 
 
 class Policy:
@@ -29,14 +31,14 @@ class Policy:
     def __init__(self, parameters: dict[str, Any], num_action: int, seed: int) -> None:
         """Begin with these parameters, and at random."""
         self.parameters = parameters
-        self.steps = 0
+        self.updates = 0
+        """The learner's updates behind the parameters."""
         self._num_action = num_action
         self._rng = np.random.default_rng(seed)
 
     def __call__(self, states: npt.NDArray[np.float32]) -> Decision:
         """Decide for each of some states."""
-        self.steps += len(states)
-        epsilon = max(_LAST, _FIRST + (_LAST - _FIRST) * self.steps / _STEPS)
+        epsilon = max(_LAST, _FIRST + (_LAST - _FIRST) * self.updates / _UPDATES)
         values = action_values(self.parameters, states)
         best = values.argmax(axis=1)
         random = self._rng.integers(self._num_action, size=len(states))
@@ -51,7 +53,9 @@ class Policy:
                 message = client.sub_bytes(PARAMETERS, timeout=0.2, last=True)
             except TimeoutError:
                 continue
-            self.parameters = unpack_arrays(message)
+            arrays = unpack_arrays(message)
+            self.updates = int(arrays.pop(UPDATES))
+            self.parameters = arrays
 
 
 def run(child: Child, role: Role) -> None:

@@ -61,7 +61,7 @@ def run(child: Child, role: Role) -> None:
             return {"loss": learner.update(batch, weights)}
 
         worker = LearnerWorker(
-            server, update, lambda: pack_arrays(learner.parameters), batch_size=_BATCH
+            server, update, lambda: pack_arrays(learner.published), batch_size=_BATCH
         )
         report(child, server, worker)
 

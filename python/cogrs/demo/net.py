@@ -23,6 +23,9 @@ _MONTE_CARLO = 0.1
 """A little of the return that was really seen keeps bootstrapped values from drifting: mixed Monte
 Carlo update (Bellemare et al. 2016; Ostrovski et al. 2017)."""
 
+UPDATES = "updates"
+"""Among published parameters: how often they were updated."""
+
 Arrays = dict[str, Any]
 
 
@@ -51,6 +54,7 @@ class Learner:
         import jax
         import optax
 
+        self._updates = 0
         self._optimizer = optax.adam(_RATE)
         self._nets = (parameters, parameters, self._optimizer.init(parameters))
         self._step = jax.jit(self._make_step())
@@ -59,6 +63,11 @@ class Learner:
     def parameters(self) -> Arrays:
         """The present parameters."""
         return self._nets[0]
+
+    @property
+    def published(self) -> Arrays:
+        """What actors are told: parameters, and the number of updates behind them."""
+        return {**self.parameters, UPDATES: np.int64(self._updates)}
 
     def update(self, batch: Batch, weights: npt.NDArray[np.float32]) -> float:
         """Learn from a batch whose rows weigh so much; return the loss."""
@@ -69,6 +78,7 @@ class Learner:
             (following.state[:, 0], following.info["terminated"]),
             weights,
         )
+        self._updates += 1
         return float(loss)
 
     def _make_step(self) -> Callable[..., Any]:

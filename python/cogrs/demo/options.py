@@ -14,7 +14,7 @@ class Options:
     Attributes:
         env: Id of a Gymnasium environment with a flat Box of observations and discrete actions.
         trials: Trials that run at the same time.
-        seed: Seed of everything that is drawn.
+        seed: Seed of what processes draw; their timing differs from run to run.
         out: Folder for the learning curve and the metrics.
         max_seconds: The run ends after so many seconds of learning.
         goal: Mean return over the last `window` trials that ends the run.

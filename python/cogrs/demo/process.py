@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import AsyncIterator
 
+    from cogrs.demo.interruption import Interruption
     from cogrs.demo.options import Role
 
 _READY = 60.0
@@ -53,14 +54,14 @@ class Process:
         )
         self._listener.start()
 
-    async def ready(self, interrupted: threading.Event) -> Any:
+    async def ready(self, interruption: Interruption) -> Any:
         """Return what the process says when it is ready; None if interrupted before.
 
         Raises:
             RefusedError: It ended instead, or took too long.
         """
         deadline = time.monotonic() + _READY
-        while not self._ready.done() and not interrupted.is_set():
+        while not self._ready.done() and not interruption.is_set():
             try:
                 self.check()
             except FailedError as error:
@@ -83,9 +84,11 @@ class Process:
             raise FailedError(f"the {self._name} process ended by itself: {reason}")
 
     def tell_end(self) -> None:
-        """Have it end."""
+        """Have it end; one that is not ready has nothing yet to end well."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        if not self._ready.done():
+            self._process.kill()
 
     def end(self, deadline: float) -> None:
         """Wait until it has ended; one that has not by a deadline is killed."""

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
+    from cogrs.demo.interruption import Interruption
     from cogrs.demo.options import Options
 
 _EVERY = 1.0
-"""Seconds between two lines."""
+"""Seconds between two lines of metrics."""
+_PRINT_EVERY = 5.0
+"""Seconds between two lines that are printed, when nothing new happens."""
+_RATE_SPAN = 10.0
+"""Seconds over which the steps a second are measured."""
 
 
 @dataclass
@@ -35,10 +40,11 @@ class Progress:
     updates: int = 0
     caches: int = 0
     loss: float | None = None
+    learner_up: bool = False
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Steps, and the mean return at that time, for each trial."""
     returns: deque[float] = field(init=False)
-    _rate: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         """Begin with no returns."""
@@ -52,8 +58,12 @@ class Progress:
             self.stored = said["stored"]
             self.returns.append(said["total_reward"])
             self.curve.append((self.steps, self.mean))
-            self._rate.append((time.monotonic(), self.steps))
+            now = time.monotonic()
+            self._recent.append((now, self.steps))
+            while len(self._recent) > 1 and self._recent[1][0] <= now - _RATE_SPAN:
+                self._recent.popleft()
         else:
+            self.learner_up = True
             self.updates, self.caches = said["updates"], said["caches"]
             self.loss = self.loss if said["loss"] is None else said["loss"]
 
@@ -89,10 +99,21 @@ class Progress:
     @property
     def rate(self) -> float:
         """Steps a second of late."""
-        if len(self._rate) < 2:
-            return 0.0
-        (first, before), (last, now) = self._rate[0], self._rate[-1]
-        return (now - before) / max(last - first, 1e-9)
+        now = self.ended or time.monotonic()
+        # From the start, or from the last trial that ended before the span.
+        since, before = self.started, 0
+        for moment, steps in self._recent:
+            if moment > now - _RATE_SPAN:
+                break
+            since, before = moment, steps
+        return (self.steps - before) / (now - since) if now > since else 0.0
+
+    @property
+    def phase(self) -> str:
+        """What the learner does."""
+        if self.updates or self.ended is not None:
+            return "learning"
+        return "compiling" if self.learner_up else "importing JAX"
 
     def figures(self) -> dict[str, Any]:
         """Return all figures of now."""
@@ -118,50 +139,73 @@ class Progress:
             ("replay", f"{self.stored} entries, {self.caches} caches sent"),
             ("updates", f"{self.updates}"),
             ("loss", loss),
-            ("mean return", f"{self.mean:.1f} of {self.options.goal:g}"),
+            ("mean return", f"{self.mean:.1f}, goal {self.options.goal:g}"),
         ]
 
     def line(self) -> str:
-        """Return the same in one line."""
-        return "  ".join(f"{name} {text}" for name, text in self.rows())
+        """Return the most of it in one line."""
+        learned = f"updates {self.updates}" if self.updates else f"learner {self.phase}"
+        return (
+            f"{self.seconds:3.0f} s  trials {self.trials}  steps {self.steps}, {self.rate:.0f}/s  "
+            f"{learned}  mean return {self.mean:.1f}, goal {self.options.goal:g}"
+        )
 
 
 class Display:
     """Shows progress: live on a terminal, else as a line now and then; and keeps the metrics."""
 
-    def __init__(self, progress: Progress, folder: Path) -> None:
+    def __init__(self, progress: Progress, folder: Path, interruption: Interruption) -> None:
         """Begin to show."""
         self._progress = progress
+        self._interruption = interruption
         self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
         self._live: Live | None = None
-        self._due = 0.0
+        self._due = self._print_due = 0.0
+        self._news: tuple[str, bool] | None = None
 
     def __enter__(self) -> Self:
-        """Take the terminal, if there is one."""
-        if sys.stdout.isatty():
-            from rich.live import Live
-
-            self._live = Live(transient=True, auto_refresh=False)
-            self._live.start()
+        """Return the display, which takes the terminal with the first figures."""
         return self
 
     def show(self) -> None:
         """Show the present figures."""
-        if self._live is not None:
-            self._live.update(_drawn(self._progress), refresh=True)
-        if time.monotonic() < self._due:
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _EVERY
+            self._write()
+        if sys.stdout.isatty():
+            self._draw()
             return
-        self._due = time.monotonic() + _EVERY
-        self._write()
-        if self._live is None:
+        news = self._progress.phase, self._progress.trials > 0
+        if now >= self._print_due or news != self._news:
+            self._print_due, self._news = now + _PRINT_EVERY, news
             print(self._progress.line(), flush=True)
+
+    def stop(self) -> None:
+        """Give the terminal back, and tell that the end has begun."""
+        self._leave()
+        self._interruption.tell()
 
     def __exit__(self, *_exc: object) -> None:
         """Give the terminal back, and write the last metrics."""
-        if self._live is not None:
-            self._live.stop()
+        self._leave()
         with self._metrics:
             self._write()
+
+    def _draw(self) -> None:
+        if self._live is None:
+            from rich.live import Live
+
+            self._interruption.quiet = True
+            self._live = Live(transient=True, auto_refresh=False)
+            self._live.start()
+        self._live.update(_drawn(self._progress), refresh=True)
+
+    def _leave(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._interruption.quiet = False
 
     def _write(self) -> None:
         self._metrics.write(json.dumps(self._progress.figures()) + "\n")
@@ -176,6 +220,7 @@ def _drawn(progress: Progress) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for row in progress.rows():
         table.add_row(*row)
+    table.add_row("learner", progress.phase)
     return Group(table, ProgressBar(total=1.0, completed=progress.share, width=40))
 
 
@@ -187,8 +232,7 @@ def draw_curve(progress: Progress, path: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    if progress.curve:
-        axes.plot(*zip(*progress.curve, strict=True))
+    axes.plot(*zip(*progress.curve, strict=True))
     axes.axhline(progress.options.goal, linestyle="--", color="grey", label="goal")
     axes.set_xlabel("steps")
     axes.set_ylabel(f"mean return of the last {progress.options.window} trials")

@@ -17,31 +17,43 @@ from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
 if TYPE_CHECKING:
-    import threading
     from pathlib import Path
+
+    from cogrs.demo.interruption import Interruption
 
 _GRACE = 1.0
 """Seconds for the trials that still run to end well."""
 
 
-def run(options: Options, interrupted: threading.Event) -> tuple[Progress, Path]:
+def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Path]]:
     """Run until the goal, or the time, is reached, or somebody interrupts.
 
     Returns:
-        What came of it, and the folder with curve and metrics.
+        What came of it, and the files that were written.
 
     Raises:
         RefusedError: It cannot start so.
         FailedError: A process ended by itself.
     """
-    role = describe(options)
-    folder = make_folder(options.out)
     progress = Progress(options)
-    print(f"starting {options.env}: an environment, an actor and a learner process", flush=True)
-    with Display(progress, folder) as display:
-        asyncio.run(learn(role, display, progress, interrupted))
-    draw_curve(progress, folder / "curve.png")
-    return progress, folder
+    if interruption.is_set():
+        return progress, []
+    role = describe(options)
+    if interruption.is_set():
+        return progress, []
+    folder = make_folder(options.out)
+    print(
+        f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
+        flush=True,
+    )
+    with Display(progress, folder, interruption) as display:
+        asyncio.run(learn(role, display, progress, interruption))
+    files = [folder / "metrics.jsonl"]
+    if progress.curve:
+        print("drawing the learning curve", flush=True)
+        files.append(folder / "curve.png")
+        draw_curve(progress, files[-1])
+    return progress, files
 
 
 def describe(options: Options) -> Role:
@@ -97,7 +109,7 @@ def make_folder(out: Path) -> Path:
 
 
 async def learn(
-    role: Role, display: Display, progress: Progress, interrupted: threading.Event
+    role: Role, display: Display, progress: Progress, interruption: Interruption
 ) -> None:
     """Start everything, follow it, and end it."""
     processes: list[Process] = []
@@ -110,12 +122,12 @@ async def learn(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(ended(processes))
         learner, environment = start("learner", role), start("environment", role)
-        endpoints = await learner.ready(interrupted)
-        if interrupted.is_set():
+        endpoints = await learner.ready(interruption)
+        if interruption.is_set():
             return
         actor = start("actor", Role(**{**vars(role), "endpoints": tuple(endpoints)}))
-        acts, plays = await actor.ready(interrupted), await environment.ready(interrupted)
-        if interrupted.is_set():
+        acts, plays = await actor.ready(interruption), await environment.ready(interruption)
+        if interruption.is_set():
             return
         params = TrialParams(
             environment=EnvironmentParams(endpoint=plays),
@@ -128,7 +140,7 @@ async def learn(
         )
         stack.push_async_callback(cancelled, playing)
         progress.started = time.monotonic()
-        while not (progress.reached or interrupted.is_set() or progress.late):
+        while not (progress.reached or interruption.is_set() or progress.late):
             follow(progress, figures)
             display.show()
             for process in processes:
@@ -137,6 +149,7 @@ async def learn(
                 playing.result()
             await asyncio.sleep(0.05)
         progress.ended = time.monotonic()
+        display.stop()
 
 
 def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:

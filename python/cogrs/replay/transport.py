@@ -107,19 +107,24 @@ class Transport:
             RuntimeError: Closed.
         """
         self.check()
+        # Before there is a socket: without it a context ends here, and waits for sockets for ever.
+        self._start_ender()
         _probe_descriptors()
         try:
             made = self._context.socket(kind)
         except zmq.ZMQError as error:
             self.check()  # closed meanwhile
             raise OSError(error.errno, f"cannot make a socket: {error.strerror}") from None
-        self._sockets.add(made)
-        self._start_ender()
-        made.set_hwm(hwm)
-        made.setsockopt(zmq.LINGER, linger_ms)
-        made.setsockopt(zmq.MAXMSGSIZE, max_frame)
-        made.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
-        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
+        try:
+            self._sockets.add(made)
+            made.set_hwm(hwm)
+            made.setsockopt(zmq.LINGER, linger_ms)
+            made.setsockopt(zmq.MAXMSGSIZE, max_frame)
+            made.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+            made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
+        except BaseException:  # Ctrl-C, whose traceback would keep it open
+            made.close(linger=0)
+            raise
         return made
 
     def attach(self, socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:

@@ -232,11 +232,17 @@ impl Given<'_> {
     }
 
     /// The same value where nobody else can change it.
-    #[must_use]
-    pub fn owned(self) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when there is none for a copy.
+    pub fn owned(self) -> Result<Self, Error> {
         match self {
-            Self::Array(_) => Self::Copy(self.bytes().to_vec()),
-            other => other,
+            Self::Array(_) => {
+                let bytes = self.bytes();
+                check_allocatable(bytes.len())?;
+                Ok(Self::Copy(bytes.to_vec()))
+            }
+            other => Ok(other),
         }
     }
 

@@ -221,7 +221,14 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     }
     // An iterator without a length may never end.
     match (value.len(), value.try_iter()) {
-        (Ok(count), Ok(items)) => items.take(count).map(|item| integer("id", &item?, 0)).collect(),
+        (Ok(count), Ok(items)) => {
+            let mut ids = Vec::new();
+            for item in items.take(count) {
+                ids.try_reserve(1).map_err(|error| Error::Memory(format!("id: {error}")))?;
+                ids.push(integer("id", &item?, 0)?);
+            }
+            Ok(ids)
+        }
         _ if value.hasattr("__index__")? => Ok(vec![integer("id", value, 0)?]),
         _ => Err(mistyped("id", "an id or a list of ids", value)),
     }

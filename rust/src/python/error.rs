@@ -1,7 +1,9 @@
 //! Errors of the core as the exceptions that Python has for them.
 
 use pyo3::PyErr;
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
+};
 
 use crate::error::Error;
 
@@ -13,6 +15,10 @@ impl From<Error> for PyErr {
             Error::Type { .. } => PyTypeError::new_err(text),
             Error::State(_) => PyRuntimeError::new_err(text),
             Error::Index(_) => PyIndexError::new_err(text),
+            // Python makes the subclass that goes with the number.
+            Error::File { path, code: Some(code), text, .. } => {
+                PyOSError::new_err((code, text, path))
+            }
             Error::File { kind, .. } => std::io::Error::new(kind, text).into(),
             Error::Memory(_) => PyMemoryError::new_err(text),
         }

@@ -12,7 +12,9 @@ use crate::python::exit::python_code;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
-/// Importance-sampling weights of a prioritized batch. See the stub for its contract.
+/// Importance-sampling weights of a prioritized batch.
+///
+/// The contract, with dtypes, shapes, errors and formula, is in `cogrs/_core.pyi`.
 ///
 /// # Errors
 /// `ValueError` or `TypeError` that name the argument.

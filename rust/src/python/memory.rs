@@ -24,7 +24,9 @@ use crate::replay::checkpoint::{self, Saved};
 use crate::replay::memory::Memory;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// A ring of whole episodes with prioritized sampling. See the stub for its contract.
+/// A ring of whole episodes with prioritized sampling.
+///
+/// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
 #[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
@@ -160,96 +162,114 @@ impl ReplayMemory {
         Ok(Self::assemble(memory, templates, uuid))
     }
 
+    /// Template of state: zeros of its dtype and shape.
     #[getter]
     fn state_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::State).zeros(py)
     }
 
+    /// Template of action: zeros of its dtype and shape.
     #[getter]
     fn action_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Action).zeros(py)
     }
 
+    /// Template of reward: zeros, float32, shape () or (R,).
     #[getter]
     fn reward_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Reward).zeros(py)
     }
 
+    /// Template of prob: zero, float32, shape ().
     #[getter]
     fn prob_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Prob).zeros(py)
     }
 
+    /// Template of value: zeros, float32, reward's shape or size 0.
     #[getter]
     fn value_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Value).zeros(py)
     }
 
+    /// Template of qvest: zeros, float32, reward's shape or size 0.
     #[getter]
     fn qvest_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Qvest).zeros(py)
     }
 
+    /// Template of info: zeros of its dtype and shape.
     #[getter]
     fn info_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Info).zeros(py)
     }
 
+    /// Bytes of one entry: the plain sum of its seven sizes.
     #[getter]
     fn entry_size(&self) -> usize {
         self.entry_size
     }
 
+    /// Entries held at most.
     #[getter]
     fn max_step(&self) -> usize {
         self.max_step
     }
 
+    /// 32-bit number that names this memory.
     #[getter]
     fn uuid(&self) -> u32 {
         self.uuid
     }
 
+    /// Bytes reserved for entries, weights and bookkeeping when the memory is full.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
 
+    /// Entries held now, those of open episodes included.
     #[getter]
     fn num_entry(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_entry())
     }
 
+    /// Episodes ever closed, evicted since or not.
     #[getter]
     fn total_episodes(&self) -> PyResult<u64> {
         self.shared().check_process()?;
         Ok(self.shared().totals().0)
     }
 
+    /// Entries of the episodes ever closed, final states left out: the steps taken.
     #[getter]
     fn total_steps(&self) -> PyResult<u64> {
         self.shared().check_process()?;
         Ok(self.shared().totals().1)
     }
 
+    /// Sum of the sampling weights of all entries that can be drawn now.
     #[getter]
     fn weight_sum(&self) -> PyResult<f64> {
         self.shared().check_process()?;
         Ok(self.shared().weight_sum())
     }
 
+    /// Entries that can be drawn now: those with a weight above 0.
     #[getter]
     fn num_sampleable(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_sampleable())
     }
 
+    /// Smallest weight of an entry that can be drawn now; 0.0 when there is none.
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
         self.shared().call(py, LONG, |memory| Ok(memory.min_weight()))
     }
 
+    /// Closed episodes held now.
     fn num_episode(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_episode())
@@ -264,11 +284,13 @@ impl ReplayMemory {
         true
     }
 
+    /// Another writer into this memory, with an open episode of its own.
     fn writer(&self) -> PyResult<ReplayWriter> {
         self.shared().check_process()?;
         Ok(ReplayWriter::new(Arc::clone(self.shared())))
     }
 
+    /// Drop all entries, open episodes included; ids go on from where they were.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| {
             memory.clear();
@@ -276,6 +298,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Make weights anew: `init_w * multiplier * priority ** priority_exponent`.
     fn update_priority(
         &self,
         py: Python<'_>,
@@ -288,6 +311,7 @@ impl ReplayMemory {
             .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities))
     }
 
+    /// Add to a stored reward, in an open or a closed episode.
     fn add_reward(
         &self,
         py: Python<'_>,
@@ -299,6 +323,7 @@ impl ReplayMemory {
         self.shared().call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
+    /// Draw transitions, with replacement, each with probability `weight / weight_sum`.
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
@@ -309,6 +334,7 @@ impl ReplayMemory {
         batch::draw(py, self.shared(), Kind::Batch, size("batch_size", batch_size, 1)?, out)
     }
 
+    /// Draw as `get_batch` does, with more about each row.
     #[pyo3(signature = (batch_size, *, nstep_return=false, out=None))]
     fn sample<'py>(
         &self,
@@ -321,6 +347,7 @@ impl ReplayMemory {
         batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
+    /// A copy of a closed episode.
     fn episode<'py>(
         &self,
         py: Python<'py>,
@@ -336,10 +363,12 @@ impl ReplayMemory {
         batch::episode(py, self.shared(), index)
     }
 
+    /// Write closed episodes, settings and the state of the draws to a file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
+    /// Make a memory from a file that `save` wrote, to go on where that stood.
     #[staticmethod]
     #[pyo3(signature = (path, *, allow_overcommit=false))]
     fn load(
@@ -357,6 +386,7 @@ impl ReplayMemory {
         Py::new(py, Self::assemble(memory, seven(templates)?, uuid))
     }
 
+    /// Print sizes, settings and fill to `sys.stdout`.
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().check_process()?;
         let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -365,6 +395,7 @@ impl ReplayMemory {
         Ok(())
     }
 
+    /// Publish a message, as `ReplayMemoryServer.pub_bytes` of the memory's server.
     fn pub_bytes(
         &self,
         py: Python<'_>,

@@ -53,6 +53,11 @@ mod core_module {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("__debug_build__", cfg!(debug_assertions))?;
         super::exit::register(module.py())?;
-        super::fork::register(module.py())
+        super::fork::register(module.py())?;
+        // At its first use the binding imports NumPy, and panics if that fails, as it does by a Ctrl-C.
+        // Here a failure is an error, and later uses find everything.
+        numpy::get_array_module(module.py())?;
+        numpy::npyffi::is_numpy_2(module.py());
+        Ok(())
     }
 }

@@ -116,7 +116,7 @@ impl Pen {
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
-            given.push(settled(field, template.value(template.name(), value)?));
+            given.push(settled(field, template.value(template.name(), value)?)?);
         }
         let init_w = [number("init_w", init_w)?];
         let (rows, bytes) = self.rows(&given, 1)?;
@@ -148,7 +148,7 @@ impl Pen {
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
-            given.push(settled(field, template.values(template.name(), value, count)?));
+            given.push(settled(field, template.values(template.name(), value, count)?)?);
         }
         let init_w = numbers("init_w", init_w)?.repeat("init_w", count)?;
         Ok((given, init_w))
@@ -263,6 +263,6 @@ fn leading(fields: Fields<'_, '_>) -> PyResult<usize> {
 }
 
 /// Rewards and values are read more than once, so what is checked must be what is stored.
-fn settled(field: Field, given: Given<'_>) -> Given<'_> {
-    if matches!(field, Field::Reward | Field::Value) { given.owned() } else { given }
+fn settled(field: Field, given: Given<'_>) -> Result<Given<'_>, Error> {
+    if matches!(field, Field::Reward | Field::Value) { given.owned() } else { Ok(given) }
 }

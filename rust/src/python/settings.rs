@@ -26,6 +26,7 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
 
 #[pymethods]
 impl ReplayMemory {
+    /// Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5.
     #[getter]
     fn priority_exponent(&self) -> PyResult<f64> {
         Ok(self.settings()?.priority_exponent)
@@ -37,6 +38,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_priority_exponent(value))
     }
 
+    /// Lambda of the multi-step return, in [0, 1]. Default 1.
     #[getter]
     fn mix_lambda(&self) -> PyResult<f64> {
         Ok(self.settings()?.mix_lambda)
@@ -48,6 +50,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_mix_lambda(value))
     }
 
+    /// States stacked in a sample, >= 1. Default 1. Entries it makes invalid are not drawn.
     #[getter]
     fn frame_stack(&self) -> PyResult<usize> {
         Ok(self.settings()?.frame_stack)
@@ -62,6 +65,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn.
     #[getter]
     fn multi_step(&self) -> PyResult<usize> {
         Ok(self.settings()?.multi_step)
@@ -76,6 +80,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Samples in a cache, >= 1. Default 32.
     #[getter]
     fn cache_size(&self) -> PyResult<usize> {
         Ok(self.settings()?.cache_size)
@@ -90,6 +95,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
     #[getter]
     fn max_episode(&self) -> PyResult<usize> {
         Ok(self.settings()?.max_episode)
@@ -104,6 +110,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Whether a server gives the samples of a cache more than once. Default False.
     #[getter]
     fn reuse_cache(&self) -> PyResult<bool> {
         Ok(self.settings()?.reuse_cache)
@@ -118,6 +125,7 @@ impl ReplayMemory {
         })
     }
 
+    /// Gamma of each reward dimension, >= 0. Default all 1.
     #[getter]
     fn discount_factor(&self) -> PyResult<Vec<f64>> {
         Ok(self.settings()?.discount_factor.clone())
@@ -129,6 +137,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_discount_factor(&values))
     }
 
+    /// Coefficient of each reward dimension in the priority. Default all 1.
     #[getter]
     fn reward_coeff(&self) -> PyResult<Vec<f64>> {
         Ok(self.settings()?.reward_coeff.clone())
@@ -140,6 +149,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_reward_coeff(&values))
     }
 
+    /// Which fields samples carry: 14 flags, prev s,a,r,p,v,q,i and then next. Default all True.
     #[getter]
     fn cache_flags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, self.settings()?.cache_flags)

@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
 
-/// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it. See the
-/// stub for its contract.
+/// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
+///
+/// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
 #[pyclass(frozen, subclass, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayWriter {
@@ -27,10 +28,12 @@ impl ReplayWriter {
 #[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
 #[pymethods]
 impl ReplayWriter {
+    /// Open an episode; entries of one already open are dropped.
     fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.pen.new_episode(py)
     }
 
+    /// Add one entry to the open episode, by value.
     fn add_entry(
         &self,
         py: Python<'_>,
@@ -45,6 +48,7 @@ impl ReplayWriter {
         self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
     }
 
+    /// Add T entries to the open episode: the arguments of `add_entry` with a leading T.
     fn add_entries(
         &self,
         py: Python<'_>,
@@ -59,6 +63,7 @@ impl ReplayWriter {
         self.pen.add_entries(py, [s, a, r, p, v, i], init_w)
     }
 
+    /// Close the open episode: compute returns and weights, make it one that can be sampled.
     #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None))]
     fn close_episode(
@@ -82,10 +87,12 @@ impl ReplayWriter {
         self.pen.close_episode(py, &args)
     }
 
+    /// Drop the open episode with its entries; without one: `RuntimeError`.
     fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.pen.abort_episode(py)
     }
 
+    /// Add a whole closed episode, whatever is open beside it: all of it, or nothing.
     #[pyo3(signature = (s, a, r, p, v, i, init_w, episodic_weight_multiplier=1.0, do_update_value=true,
                         do_update_weight=true, *, bootstrap_value=None, final_state=None,
                         final_info=None))]

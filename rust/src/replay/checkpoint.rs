@@ -73,7 +73,10 @@ pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let header = postcard::to_stdvec(&header(memory, uuid))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut aside = builder().tempfile_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    let parent = parent.unwrap_or(Path::new("."));
+    // Of a folder that is not there the temporary file's error gives no number.
+    std::fs::metadata(parent).map_err(failed)?;
+    let mut aside = builder().tempfile_in(parent).map_err(failed)?;
     write(memory, &header, aside.as_file_mut()).map_err(failed)?;
     if let Some(mode) = mode {
         aside.as_file().set_permissions(mode).map_err(failed)?;

@@ -1,0 +1,172 @@
+"""The commands of the command line, their options and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cogrs.demo.interruption import Interruption
+
+_REACHED, _NOT_REACHED, _REFUSED = 0, 1, 2
+_EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
+_MAX_TRIALS = 1000
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line, under the name of the command that was given."""
+
+    def parse_known_args(self, *args: Any, **named: Any) -> Any:
+        """Refuse what is not known here: argparse would leave it to the parser above."""
+        known, unknown = super().parse_known_args(*args, **named)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            like = get_close_matches(name, self._option_string_actions, 1)
+            hint = f"did you mean {like[0]}?" if like else f"see {self.prog} --help"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
+        return known, unknown
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_REFUSED, f"{self.prog}: {message}\n")
+
+
+class _Version(argparse.Action):
+    """Prints the version, for which the extension is loaded."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from cogrs import __version__
+
+        print(f"cogrs {__version__}")
+        parser.exit(0)
+
+
+def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
+    """Run a command; return its exit code."""
+    parser = _Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
+    _add_demo(commands)
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        return _REFUSED
+    return int(given.run(given, interruption))
+
+
+def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="learn a task from trials, end to end",
+        description="Learn a Gymnasium task: trials of environments and batched agents, "
+        "prioritized replay over the network, a learner, its parameters back to the actors. "
+        "CartPole is learned with the default settings; other environments run, but that they "
+        "are learned is not promised.",
+        epilog="Exit codes: 0 the goal was reached, 1 it was not, 2 nothing could start, 130 "
+        "Ctrl-C, 143 SIGTERM.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    demo.add_argument("--env", default="CartPole-v1", help="Gymnasium id, with discrete actions")
+    demo.add_argument("--trials", type=_trials, default=16, help="trials at the same time")
+    demo.add_argument(
+        "--seed",
+        type=_seed,
+        default=0,
+        help="seed of what processes draw; runs of one seed differ all the same, by the timing "
+        "between processes",
+    )
+    demo.add_argument(
+        "--out", type=_folder, default=Path("runs"), help="folder for curve and metrics"
+    )
+    demo.add_argument("--max-seconds", type=_seconds, default=300.0, help="end after so long")
+    demo.add_argument(
+        "--goal", type=_number, default=195.0, help="mean return of 20 trials to reach"
+    )
+    demo.set_defaults(run=_demo)
+
+
+def _trials(text: str) -> int:
+    return _integer(text, 1, _MAX_TRIALS)
+
+
+def _seed(text: str) -> int:
+    return _integer(text, 0, 2**32 - 1)
+
+
+def _integer(text: str, least: int, most: int) -> int:
+    if not text.strip().isdecimal() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(
+            f"expected an integer from {least} to {most}, got {text!r}"
+        )
+    return int(text)
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {text!r}")
+    return Path(text)
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"expected seconds >= 0, got {text!r}")
+    return seconds
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if number != number or abs(number) == float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
+    return number
+
+
+def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
+    for name in _EXTRA:
+        if find_spec(name) is None:
+            return _say(_REFUSED, f"{name} is not installed: pip install 'cogrs[demo]'")
+    from cogrs.demo.options import Options
+    from cogrs.demo.process import FailedError, RefusedError
+    from cogrs.demo.run import run
+
+    options = Options(
+        env=given.env,
+        trials=given.trials,
+        seed=given.seed,
+        out=given.out,
+        max_seconds=given.max_seconds,
+        goal=given.goal,
+    )
+    try:
+        progress, files = run(options, interruption)
+    except FailedError as error:
+        if interruption.is_set():  # who is told to end as we are may be sooner
+            print("interrupted")
+            return interruption.code
+        return _say(_REFUSED if isinstance(error, RefusedError) else _NOT_REACHED, str(error))
+    if progress.curve:
+        for name, text in progress.rows():
+            print(f"{name:12} {text}")
+    if progress.reached:
+        code, end = _REACHED, "goal reached"
+    elif interruption.is_set():
+        code, end = interruption.code, "interrupted"
+    else:
+        code, end = _NOT_REACHED, "goal not reached"
+    print(end)
+    for path in files:
+        print(path)
+    return code
+
+
+def _say(code: int, reason: str) -> int:
+    print(f"cogrs demo: {reason}", file=sys.stderr)
+    return code

@@ -1,0 +1,101 @@
+"""What the demo tells of its run: figures that hold for any run, lines that are few and short."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cogrs.demo import progress as module
+from cogrs.demo.interruption import Interruption
+from cogrs.demo.options import Options
+from cogrs.demo.progress import Display, Progress
+
+LEARNER = {"updates": 0, "caches": 0, "loss": None}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+
+    class Clock:
+        now = 1000.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def progress(clock):
+    return Progress(Options(), started=clock.now)
+
+
+def play(progress, steps):
+    progress.take({"episode": steps, "total_reward": float(steps), "stored": 0})
+
+
+def test_trials_that_end_together_have_the_rate_of_the_whole_time(clock, progress):
+    assert progress.rate == 0
+    clock.now += 1
+    play(progress, 11)
+    play(progress, 9)
+    assert progress.rate == 20
+    progress.ended = clock.now
+    clock.now += 100
+    assert progress.rate == 20
+
+
+def test_the_rate_is_that_of_late(clock, progress):
+    for _ in range(30):
+        clock.now += 1
+        play(progress, 10)
+    for _ in range(20):
+        clock.now += 1
+        play(progress, 300)
+    assert progress.rate == pytest.approx(300)
+    clock.now += 20
+    assert progress.rate == 0
+
+
+def test_no_time_at_all(progress):
+    play(progress, 10)
+    assert progress.rate == 0
+
+
+def test_a_goal_is_no_fraction(progress):
+    assert dict(progress.rows())["mean return"] == "0.0, goal 195"
+
+
+def test_phases_of_the_learner(progress):
+    phases = [progress.phase]
+    for updates in (0, 0, 5):
+        progress.take({**LEARNER, "updates": updates})
+        phases.append(progress.phase)
+    assert phases == ["importing JAX", "compiling", "compiling", "learning"]
+
+
+def test_lines_are_few_and_short(clock, progress, tmp_path, capsys):
+    with Display(progress, tmp_path, Interruption()) as display:
+        for tenth in range(600):
+            clock.now += 0.1
+            if tenth == 20:
+                progress.take(LEARNER)
+            if tenth == 25:
+                play(progress, 500)
+            if tenth > 60:
+                play(progress, 500)
+                progress.take({"updates": 123_456 + tenth, "caches": 99_999, "loss": 123.4567})
+            display.show()
+    lines = capsys.readouterr().out.splitlines()
+    assert 12 <= len(lines) <= 16  # one in five seconds, and one for each news
+    assert max(map(len, lines)) <= 100
+    assert "importing JAX" in lines[0]
+    assert any("compiling" in line for line in lines)
+    assert "updates 12" in lines[-1]
+    rows = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert 58 <= len(rows) <= 62
+    assert json.loads(rows[-1])["trials"] == progress.trials
