@@ -160,9 +160,9 @@ impl CacheStore {
         sender: u32,
         layout: Option<(u32, usize)>,
     ) -> PyResult<bool> {
+        self.shared.check_process()?;
         let settings = self.shared.settings();
         if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
-            self.shared.check_process()?;
             return Ok(false);
         }
         let columns =
@@ -175,6 +175,7 @@ impl CacheStore {
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.shared.check_process()?;
         let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
         let tally = |tally: Tally| (tally.caches, tally.samples, tally.bytes);
         let clients = PyDict::new(py);
