@@ -1,7 +1,9 @@
 """What a server tells about itself."""
 
 import dataclasses
+import json
 import os
+import pickle
 import threading
 import time
 from typing import Any
@@ -229,9 +231,17 @@ def test_a_snapshot_stays_as_it_is() -> None:
         assert stats.received.caches == 0
         with pytest.raises(dataclasses.FrozenInstanceError):
             stats.caches = 1
-        for table in (stats.clients, stats.refused):
-            with pytest.raises(TypeError, match="item assignment"):
-                table["x"] = 1
+
+
+def test_a_snapshot_can_be_written_down_and_sent() -> None:
+    with full_pair(1) as (server, client):
+        client.push_cache()
+        arrived(server, 1)
+        stats = server.stats()
+    assert pickle.loads(pickle.dumps(stats)) == stats
+    written = json.loads(json.dumps(dataclasses.asdict(stats)))
+    assert written["received"] == list(stats.received)
+    assert written["clients"] == {str(client.uuid): list(stats.received)}
 
 
 FORKED = """
@@ -277,9 +287,9 @@ def test_clients_in_processes_of_their_own_are_told_apart() -> None:
             network.launch(CLIENT, *network.endpoints(server), str(uuid)) for uuid in (1, 2)
         ]
         with network.ended(processes):
-            arrived(server, 10)
             for process in processes:
-                assert process.wait(SLACK) == 0
+                assert process.wait(60) == 0
+            arrived(server, 10)
         stats = server.stats()
         assert {uuid: sent[:2] for uuid, sent in stats.clients.items()} == {1: (5, 40), 2: (5, 40)}
         assert (stats.total_episodes, stats.total_steps, stats.samples_discarded) == (2, 40, 48)

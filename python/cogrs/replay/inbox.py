@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -153,13 +152,13 @@ class Inbox:
             oldest_age=oldest,
             newest_age=newest,
             received=Tally(*received),
-            clients=MappingProxyType({uuid: Tally(*sent) for uuid, sent in clients.items()}),
+            clients={uuid: Tally(*sent) for uuid, sent in clients.items()},
             other_clients=Tally(*others),
             samples_given=given,
             samples_discarded=discarded,
             total_episodes=episodes,
             total_steps=steps,
-            refused=MappingProxyType(refused),
+            refused=refused,
             published=published,
             publications_dropped=dropped,
             log_lines=self.logbook.total_lines,
