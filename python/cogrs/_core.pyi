@@ -534,7 +534,15 @@ class CacheStore:
     """
 
     def __new__(cls, memory: ReplayMemory, n_caches: int, *, seed: int | None = None) -> Self: ...
-    def push(self, rows: int, weight_sum: float, frames: list[Any]) -> None:
+    def push(
+        self,
+        rows: int,
+        weight_sum: float,
+        frames: list[Any],
+        *,
+        sender: int = 0,
+        layout: tuple[int, int] | None = None,
+    ) -> bool:
         """Keep a cache where it is: the store holds the frames, and copies nothing.
 
         Args:
@@ -542,6 +550,11 @@ class CacheStore:
             weight_sum: Sum of weights of the memory that it was drawn from.
             frames: Columns as `draw_cache` returns them: buffers of bytes, to which nobody writes
                 any more.
+            sender: 32-bit number of who sent it, for `stats`.
+            layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
+
+        Returns:
+            Whether the layout is the one in force. If not, nothing is kept.
 
         Raises:
             ValueError: Sizes disagree, or a weight is none. Nothing is kept.
@@ -551,6 +564,27 @@ class CacheStore:
         """See `ReplayMemoryServer.get_batch`."""
     def shortage(self, batch_size: int) -> str | None:
         """Why `get_batch` would raise RuntimeError now; None if it would not."""
+    def stats(
+        self,
+    ) -> tuple[
+        int,
+        int,
+        float,
+        int,
+        int,
+        float | None,
+        float | None,
+        tuple[int, int, int],
+        tuple[int, int, int],
+        dict[int, tuple[int, int, int]],
+    ]:
+        """Figures of one moment; see `cogrs.replay.stats.ServerStats`.
+
+        Returns:
+            Caches held; samples unused; sum of the sums of weights; samples given, discarded; ages
+            of the oldest and the newest cache in seconds; caches, samples and bytes received in
+            all, from clients that are not told apart any more, and from each client.
+        """
     @property
     def weight_sum(self) -> float:
         """Sum of the caches' sums of weights."""

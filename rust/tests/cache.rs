@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cogrs::error::Error;
 use cogrs::replay::cache::{Cache, CacheShape};
 use cogrs::replay::cache_store::CacheStore;
+use cogrs::replay::ledger::Tally;
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, FieldSpec};
 use proptest::prelude::*;
@@ -63,6 +66,16 @@ fn store(capacity: usize) -> CacheStore<Vec<u8>> {
     CacheStore::new(capacity, shape(), rng(1))
 }
 
+/// Client n sends cache n; the one that it replaces is returned.
+fn push(
+    store: &mut CacheStore<Vec<u8>>,
+    name: u32,
+    rows: usize,
+    weight_sum: f64,
+) -> Option<Arc<Cache<Vec<u8>>>> {
+    store.push(cache(name, rows, weight_sum), name, Instant::now())
+}
+
 /// What a batch consists of: cache and row of each sample.
 fn take(
     store: &mut CacheStore<Vec<u8>>,
@@ -111,7 +124,7 @@ fn behaves_as_the_model(capacity: usize, calls: Vec<Call>) {
         let unused: u32 = model.iter().map(|held| held.1 - held.2).sum();
         match call {
             Call::Push { rows, weight_sum } => {
-                store.push(cache(name as u32, rows, weight_sum));
+                push(&mut store, name as u32, rows, weight_sum);
                 model.push_back((name as u32, rows as u32, 0));
                 if model.len() > capacity {
                     model.pop_front();
@@ -140,7 +153,7 @@ proptest! {
 fn caches_are_drawn_in_proportion_to_their_sums_of_weights() {
     let mut store = store(3);
     for (name, weight_sum) in [(0, 1.0), (1, 2.0), (2, 5.0)] {
-        store.push(cache(name, 4, weight_sum));
+        push(&mut store, name, 4, weight_sum);
     }
     let mut counts = [0f64; 3];
     for (name, _) in take(&mut store, 80_000, true).unwrap() {
@@ -155,11 +168,11 @@ fn caches_are_drawn_in_proportion_to_their_sums_of_weights() {
 #[test]
 fn what_is_too_little_is_said_and_nothing_is_taken() {
     let mut store = store(2);
-    store.push(cache(0, 3, 1.0));
+    push(&mut store, 0, 3, 1.0);
     let text = |error: Error| error.to_string();
     let few = take(&mut store, 1, true).map_err(text);
     assert_eq!(few, Err("insufficient caches: have 1, need n_caches=2".into()));
-    store.push(cache(1, 3, 1.0));
+    push(&mut store, 1, 3, 1.0);
     let dry = take(&mut store, 7, false).map_err(text).unwrap_err();
     assert!(dry.contains("have 6 unused samples, need batch_size=7"), "{dry}");
     let mut taken = take(&mut store, 6, false).unwrap();
@@ -170,9 +183,9 @@ fn what_is_too_little_is_said_and_nothing_is_taken() {
 #[test]
 fn a_batch_keeps_what_the_store_has_replaced() {
     let mut store = store(1);
-    store.push(cache(7, 2, 1.0));
+    push(&mut store, 7, 2, 1.0);
     let taken = store.take(2, false).unwrap();
-    let oldest = store.push(cache(8, 2, 1.0)).unwrap();
+    let oldest = push(&mut store, 8, 2, 1.0).unwrap();
     drop((oldest, store));
     let (mut weights, mut out) = (vec![0; 8], vec![0; 16]);
     taken.gather(&mut [&mut weights, &mut out]);
@@ -182,11 +195,47 @@ fn a_batch_keeps_what_the_store_has_replaced() {
 #[test]
 fn another_shape_empties_the_store() {
     let mut store = store(2);
-    store.push(cache(0, 3, 1.0));
+    push(&mut store, 0, 3, 1.0);
     assert!(store.reshape(shape()).is_empty());
     let other = CacheShape::new(&spec(), &settings(&[true, true]));
     assert_eq!(store.reshape(other).len(), 1);
     assert!(store.is_empty());
+}
+
+#[test]
+fn a_snapshot_counts_what_came_went_and_is_there() {
+    let mut store = store(2);
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let before = store.snapshot(start);
+    assert_eq!((before.held, before.oldest, before.newest), (0, None, None));
+    for (second, (sender, rows)) in [(5, 3), (6, 4), (5, 1)].into_iter().enumerate() {
+        store.push(cache(0, rows, 2.0), sender, at(second as u64));
+    }
+    take(&mut store, 4, false).unwrap();
+    let now = store.snapshot(at(10));
+    let tally = |caches, samples| Tally { caches, samples, bytes: 12 * samples };
+    assert_eq!((now.held, now.unused, now.weight_sum), (2, 1, 4.0));
+    assert_eq!((now.given, now.discarded), (4, 3));
+    assert_eq!(
+        (now.oldest, now.newest),
+        (Some(Duration::from_secs(9)), Some(Duration::from_secs(8)))
+    );
+    assert_eq!((now.received, now.others), (tally(3, 8), tally(0, 0)));
+    assert_eq!(now.clients, [(6, tally(1, 4)), (5, tally(2, 4))]);
+}
+
+#[test]
+fn discarded_are_those_that_were_never_given() {
+    let mut store = store(1);
+    push(&mut store, 0, 4, 1.0);
+    take(&mut store, 5, true).unwrap();
+    push(&mut store, 1, 4, 1.0);
+    assert_eq!(store.snapshot(Instant::now()).discarded, 0);
+    take(&mut store, 3, true).unwrap();
+    assert_eq!(store.reshape(CacheShape::new(&spec(), &settings(&[true, true]))).len(), 1);
+    let now = store.snapshot(Instant::now());
+    assert_eq!((now.given, now.discarded, now.held), (8, 1, 0));
 }
 
 #[test]

@@ -23,7 +23,7 @@ from tests.replay.model import FIELDS
 LOOPBACK = "tcp://127.0.0.1:*"
 SLACK = 10.0
 """Seconds after which something that takes a second at most has failed."""
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm")
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "log_seconds")
 
 
 def made(
@@ -108,7 +108,7 @@ def raw(kind: int, endpoint: str) -> Iterator[zmq.Socket[bytes]]:
 
 
 def cache_message(client: ReplayMemoryClient, **changes: Any) -> list[bytes]:
-    """The frames of a cache; changes are fields of its header, or `frames`."""
+    """The frames of a cache; changes are fields of its header, `frames` or `sender`."""
     rows, weight_sum, flags, frame_stack, frames = draw_cache(client.rem)
     fields = {
         "rows": rows,
@@ -118,7 +118,8 @@ def cache_message(client: ReplayMemoryClient, **changes: Any) -> list[bytes]:
         "frame_stack": frame_stack,
     }
     frames = changes.pop("frames", lambda given: given)([bytes(frame) for frame in frames])
-    return [encode(client.uuid, cache=pb.Cache(**fields | changes)), *frames]
+    sender = changes.pop("sender", client.uuid)
+    return [encode(sender, cache=pb.Cache(**fields | changes)), *frames]
 
 
 def eventually(holds: Callable[[], Any], within: float = SLACK) -> None:

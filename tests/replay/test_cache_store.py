@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cogrs._core import CacheStore, ReplayMemory, draw_cache
+from cogrs._core import CacheStore, ReplayMemory, cache_layout, draw_cache
 from tests.replay import build
 from tests.replay.build import memory
 from tests.replay.test_golden import chi2_limit, pooled_chi2
@@ -423,6 +423,42 @@ def test_caches_without_any_field_have_weights() -> None:
     store = CacheStore(memory(0, cache_flags=[False] * 14), 1)
     store.push(2, 1.0, columns([1, 2])[:1])
     assert store.get_batch(2).weight.tolist() == [1, 1]
+
+
+# -- what is counted --
+
+
+def test_figures_of_a_store() -> None:
+    _, store = empty(2)
+    assert store.stats() == (0, 0, 0.0, 0, 0, None, None, (0, 0, 0), (0, 0, 0), {})
+    for sender, infos in ((7, [1, 2]), (2**32 - 1, [3]), (7, [4, 5, 6])):
+        store.push(len(infos), 1.5, columns(infos), sender=sender)
+    taken(store, 3)
+    *counts, oldest, newest, received, others, clients = store.stats()
+    assert counts == [2, 1, 3.0, 3, 2]
+    assert oldest >= newest >= 0
+    assert (received, others) == ((3, 6, 6 * 12), (0, 0, 0))
+    assert list(clients.items()) == [(2**32 - 1, (1, 1, 12)), (7, (2, 5, 5 * 12))]
+
+
+@pytest.mark.parametrize("sender", [-1, 2**32])
+def test_sender_out_of_range(sender: int) -> None:
+    _, store = empty()
+    with pytest.raises(OverflowError):
+        store.push(1, 1.0, columns([1]), sender=sender)
+    assert store.stats()[7] == (0, 0, 0)
+
+
+def test_cache_of_another_layout_is_not_kept() -> None:
+    rem, store = empty(1)
+    flags, frame_stack, _ = cache_layout(rem)
+    for other in ((flags + 1, frame_stack), (flags, frame_stack + 1)):
+        assert store.push(1, 1.0, columns([1]), layout=other) is False
+    assert store.stats()[7] == (0, 0, 0)
+    assert store.push(1, 1.0, columns([1]), layout=(flags, frame_stack)) is True
+    rem.cache_flags = [True]
+    assert store.push(1, 1.0, columns([1]), layout=(flags, frame_stack)) is False
+    assert len(store) == 0
 
 
 # -- against a model --

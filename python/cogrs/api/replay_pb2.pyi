@@ -227,7 +227,7 @@ Global___Settings: _TypeAlias = Settings  # noqa: Y015
 
 @_typing.final
 class Counter(_message.Message):
-    """What a client has ever closed. The server keeps the largest that each sender told, so that a
+    """What a client has ever closed and lost. The server keeps the largest that each sender told, so that a
     message that is repeated or lost counts nothing twice.
     """
 
@@ -235,17 +235,21 @@ class Counter(_message.Message):
 
     EPISODES_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
     episodes: _builtins.int
     steps: _builtins.int
+    dropped: _builtins.int
+    """Published messages that it was too slow for; 0 from clients that do not tell."""
     def __init__(
         self,
         *,
         episodes: _builtins.int = ...,
         steps: _builtins.int = ...,
+        dropped: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["episodes", b"episodes", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "episodes", b"episodes", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.server import ReplayMemoryServer
+    from cogrs.replay.stats import ServerStats, Tally
 
 _HOMES = {
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
+    "ServerStats": "cogrs.replay.stats",
+    "Tally": "cogrs.replay.stats",
 }
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "ReplayMemoryServer",
     "ReplayWriter",
     "Sample",
+    "ServerStats",
+    "Tally",
     "importance_weights",
 ]
 

@@ -138,7 +138,7 @@ class ReplayMemoryClient:
             self._synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
 
     def update_counter(self) -> None:
-        """Tell the server how many episodes and steps were closed here, ever.
+        """Tell the server how many episodes and steps were closed here, ever, and what was lost.
 
         To be called after each episode. It may be repeated, or get lost: the next one makes up.
 
@@ -148,7 +148,8 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         episodes, steps = self._state().totals()
-        counter = pb.Counter(episodes=episodes, steps=steps)
+        dropped = self._subscriber.total_dropped()
+        counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
         self._request("update_counter", "counter_reply", counter=counter)
 
     def push_cache(self) -> int:

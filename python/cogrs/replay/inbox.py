@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ import zmq
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.logbook import Logbook
+from cogrs.replay.reporter import Reporter
+from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.transport import seconds_to
-from cogrs.replay.wire import SMALL_FRAME, WireError, decode, digest_of, encode, sizes_of
+from cogrs.replay.wire import REASONS, SMALL_FRAME, WireError, decode, digest_of, encode, sizes_of
 
 if TYPE_CHECKING:
     from cogrs.replay.batch import Batch
@@ -35,18 +38,25 @@ class Inbox:
         logbook: The log file.
         total_episodes: Episodes that clients have closed.
         total_steps: Steps of those episodes.
+        total_dropped: Published messages that clients were too slow for.
         total_caches: Caches that have arrived, whole ones only.
         total_refused: Messages that were dropped: none of ours, or ones that did not fit.
     """
 
-    def __init__(self, memory: ReplayMemory, n_caches: int, seed: int | None) -> None:
+    def __init__(
+        self, memory: ReplayMemory, n_caches: int, seed: int | None, log_seconds: float | None
+    ) -> None:
         """Keep the newest `n_caches` caches of memories like this one.
+
+        Workers log what arrives every `log_seconds`; None for never.
 
         Raises:
             ValueError: `n_caches` < 1.
         """
         self.logbook = Logbook()
         self.caches = CacheStore(memory, n_caches, seed=seed)
+        self._n_caches = int(n_caches)
+        self._reporter = Reporter(log_seconds)
         self._closed = False
         self._memory = memory
         self._digest = digest_of(memory)
@@ -55,8 +65,10 @@ class Inbox:
         self.total_episodes = 0
         self.total_steps = 0
         self.total_caches = 0
+        self.total_dropped = 0
         self.total_refused = 0
-        self._counters: dict[int, tuple[int, int]] = {}
+        self._refused = dict.fromkeys(REASONS, 0)
+        self._counters: dict[int, tuple[int, int, int]] = {}
         self._refused_peers: set[str] = set()
 
     @cached_property
@@ -79,7 +91,7 @@ class Inbox:
                     self._count(header.sender, header.counter)
                     return encode(self._memory.uuid, counter_reply=pb.CounterReply())
                 case kind:
-                    raise WireError(f"{kind or 'nothing'} as a request")
+                    raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
             self._refuse(frames[0], error)
             return encode(self._memory.uuid, refusal=pb.Refusal(reason=str(error)))
@@ -90,12 +102,12 @@ class Inbox:
             header = decode(frames[0])
             match header.WhichOneof("body"):
                 case "cache":
-                    self._take_cache(header.cache, frames[1:])
+                    self._take_cache(header.sender, header.cache, frames[1:])
                 case "log":
                     line = _only(frames).log
                     self.logbook.add(header.sender, line.stream, line.number, line.text)
                 case kind:
-                    raise WireError(f"{kind or 'nothing'} pushed")
+                    raise WireError(f"{kind or 'nothing'} pushed", "kind")
         except WireError as error:
             self._refuse(frames[0], error)
 
@@ -117,6 +129,41 @@ class Inbox:
                 if self.caches.shortage(batch_size) is None:
                     raise
 
+    def tick(self) -> None:
+        """Look after the log file and the log; to be called often."""
+        self.logbook.tick()
+        self._reporter.tick(self.stats)
+
+    def stats(self, published: int = 0) -> ServerStats:
+        """Take the figures of a server that has published so many messages."""
+        store = self.caches.stats()
+        held, unused, weight_sum, given, discarded, oldest, newest = store[:7]
+        received, others, clients = store[7:]
+        taken_at = time.monotonic()
+        with self._lock:
+            episodes, steps, dropped = self.total_episodes, self.total_steps, self.total_dropped
+            refused = dict(self._refused)
+        return ServerStats(
+            taken_at=taken_at,
+            caches=held,
+            n_caches=self._n_caches,
+            samples_unused=unused,
+            weight_sum=weight_sum,
+            oldest_age=oldest,
+            newest_age=newest,
+            received=Tally(*received),
+            clients={uuid: Tally(*sent) for uuid, sent in clients.items()},
+            other_clients=Tally(*others),
+            samples_given=given,
+            samples_discarded=discarded,
+            total_episodes=episodes,
+            total_steps=steps,
+            refused=refused,
+            published=published,
+            publications_dropped=dropped,
+            log_lines=self.logbook.total_lines,
+        )
+
     def wake(self) -> None:
         """Wake all who wait, for the server is closed."""
         with self._arrived:
@@ -133,16 +180,18 @@ class Inbox:
                     raise TimeoutError(f"get_batch: {shortage}")
                 self._arrived.wait(left)
 
-    def _take_cache(self, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
-        flags, frame_stack, _ = cache_layout(self._memory)
+    def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if cache.template != self._digest:
-            raise WireError("a cache of other templates")
-        if (cache.flags, cache.frame_stack) != (flags, frame_stack):
-            raise WireError("a cache of other cache_flags or frame_stack")
+            raise WireError("a cache of other templates", "template")
+        layout = cache.flags, cache.frame_stack
         try:
-            self.caches.push(cache.rows, cache.weight_sum, frames)
+            taken = self.caches.push(
+                cache.rows, cache.weight_sum, frames, sender=sender, layout=layout
+            )
         except ValueError as error:
-            raise WireError(f"a cache that cannot be: {error}") from None
+            raise WireError(f"a cache that cannot be: {error}", "cache") from None
+        if not taken:
+            raise WireError("a cache of other cache_flags or frame_stack", "layout")
         with self._lock:
             self.total_caches += 1
         with self._arrived:
@@ -150,16 +199,22 @@ class Inbox:
 
     def _count(self, sender: int, counter: pb.Counter) -> None:
         with self._lock:
-            episodes, steps = self._counters.get(sender, (0, 0))
-            largest = max(episodes, counter.episodes), max(steps, counter.steps)
-            self._counters[sender] = largest
-            self.total_episodes += largest[0] - episodes
-            self.total_steps += largest[1] - steps
+            known = self._counters.get(sender, (0, 0, 0))
+            told = counter.episodes, counter.steps, counter.dropped
+            self._counters[sender] = largest = (
+                max(known[0], told[0]),
+                max(known[1], told[1]),
+                max(known[2], told[2]),
+            )
+            self.total_episodes += largest[0] - known[0]
+            self.total_steps += largest[1] - known[1]
+            self.total_dropped += largest[2] - known[2]
 
     def _refuse(self, frame: zmq.Frame, error: WireError) -> None:
         peer = _peer_of(frame)
         with self._lock:
             self.total_refused += 1
+            self._refused[error.reason] += 1
             if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
                 return
             self._refused_peers.add(peer)
@@ -168,7 +223,7 @@ class Inbox:
 
 def _only(frames: list[zmq.Frame]) -> pb.Header:
     if len(frames) != 1:
-        raise WireError(f"{len(frames)} frames where 1 is expected")
+        raise WireError(f"{len(frames)} frames where 1 is expected", "frames")
     return decode(frames[0])
 
 

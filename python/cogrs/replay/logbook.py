@@ -31,6 +31,10 @@ class Logbook:
     Several workers of a server take lines from their sockets side by side, so a line can overtake
     another. One that comes early waits, at most for a period: what is lost on the way holds up
     nothing.
+
+    Attributes:
+        path: Of the file; None before `open`.
+        total_lines: Lines that have come, with and without a file.
     """
 
     def __init__(self) -> None:
@@ -39,6 +43,7 @@ class Logbook:
         self._file: IO[Any] | None = None
         self._closed = False
         self.path: str | None = None
+        self.total_lines = 0
         self._next: dict[int, int] = {}
         self._early: dict[int, dict[int, str]] = {}
         self._due = time.monotonic() + _PERIOD
@@ -65,6 +70,7 @@ class Logbook:
         now = datetime.now().astimezone().isoformat(timespec="microseconds")
         escaped = text.replace("\n", "\\n").replace("\r", "\\r")
         with self._lock:
+            self.total_lines += 1
             early = self._early.setdefault(stream, {})
             early[number] = f"{now},{sender:08x},{escaped}\n"
             following = self._next.get(stream, 0)

@@ -52,6 +52,7 @@ class Publisher:
         self._queue: deque[tuple[bytes, bytes, bytes]] = deque()
         self._subscribed = threading.Condition()
         self._subscribers: Counter[bytes] = Counter()
+        self.total_published = 0
         self._due = time.monotonic() + _PERIOD
         self._done = threading.Event()
         socket = transport.socket(zmq.XPUB, hwm=hwm, max_frame=SMALL_FRAME)
@@ -74,6 +75,7 @@ class Publisher:
         with self._lock:
             number = self._last.get(digest, (0, b""))[0] + 1
             self._last[digest] = (number, body)
+            self.total_published += 1
             self._queue.append((Key(MESSAGES, digest).frame(), self._header(number), body))
         self._bell.ring()
 

@@ -12,6 +12,7 @@ from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.publisher import Publisher
+from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport, deadline_after
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs.replay.batch import Batch
+    from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
 
@@ -56,6 +58,7 @@ class ReplayMemoryServer:
         seed: int | None = None,
         hwm: int = 16,
         pub_hwm: int = 16,
+        log_seconds: float | None = 10.0,
     ) -> None:
         """Make the memory, the store of caches and the publishing socket.
 
@@ -76,6 +79,8 @@ class ReplayMemoryServer:
             hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
             pub_hwm: Published messages that wait for a slow subscriber, at most, >= 1; further ones
                 are dropped, which the subscriber counts.
+            log_seconds: Seconds between lines about what arrives, which PULL workers log at level
+                INFO to the logger 'cogrs.replay.server'; None for no lines.
 
         Raises:
             TypeError: As `ReplayMemory`, or an argument is of a wrong type.
@@ -87,7 +92,7 @@ class ReplayMemoryServer:
         pub_hwm = check_count("pub_hwm", pub_hwm)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
-        self._inbox = Inbox(self._rem, n_caches, seed)
+        self._inbox = Inbox(self._rem, n_caches, seed, check_period("log_seconds", log_seconds))
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
         self._transport = Transport(type(self).__name__)
@@ -136,6 +141,17 @@ class ReplayMemoryServer:
         """Messages dropped because they were none of this protocol, or did not fit the memory."""
         self._transport.check_process()
         return self._inbox.total_refused
+
+    def stats(self) -> ServerStats:
+        """Take the server's figures: what has arrived, from whom, what is held, how old it is.
+
+        Cheap, and waits for nothing: call it as often as you like, after `close` too.
+
+        Raises:
+            RuntimeError: In a forked child.
+        """
+        self._transport.check_process()
+        return self._inbox.stats(self._publisher.total_published)
 
     @property
     def weight_sum(self) -> float:
@@ -372,7 +388,7 @@ def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None
         for frames in transport.messages(socket):
             if frames is not None:
                 inbox.take(frames)
-            inbox.logbook.tick()
+            inbox.tick()
 
 
 def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:

@@ -130,6 +130,11 @@ class Subscriber:
             queue = self._topics.get(digest_of_topic(topic))
             return queue.dropped if queue else 0
 
+    def total_dropped(self) -> int:
+        """Messages of all topics that were sent to this subscriber and lost."""
+        with self._changed:
+            return sum(queue.dropped for queue in self._topics.values())
+
     def wake(self) -> None:
         """Wake all who wait, for the transport has been closed."""
         with self._changed:

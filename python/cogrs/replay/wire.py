@@ -43,8 +43,19 @@ LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
 
 
+REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
+"""Why messages are refused: none of this protocol; another version of it; of a kind that does not
+belong there; of another number of frames; a cache of other templates; of other `cache_flags` or
+`frame_stack`; with sizes or weights that cannot be."""
+
+
 class WireError(ValueError):
     """A message that is none of ours; it is dropped and counted."""
+
+    def __init__(self, text: str, reason: str = "foreign") -> None:
+        """Say what is wrong; `reason` is one of `REASONS`."""
+        super().__init__(text)
+        self.reason = reason
 
 
 def encode(sender: int, **body: Any) -> bytes:
@@ -63,7 +74,8 @@ def decode(frame: bytes | zmq.Frame) -> pb.Header:
     except DecodeError:
         raise WireError("something that is not a message of cogrs") from None
     if header.version != VERSION:
-        raise WireError(f"protocol version {header.version}, this is version {VERSION}")
+        text = f"protocol version {header.version}, this is version {VERSION}"
+        raise WireError(text, "version")
     return header
 
 

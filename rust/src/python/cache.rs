@@ -83,6 +83,6 @@ pub fn cache_layout(
 }
 
 /// The cache flags, the first one lowest.
-fn bits(settings: &Settings) -> u32 {
+pub fn bits(settings: &Settings) -> u32 {
     settings.cache_flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag))
 }

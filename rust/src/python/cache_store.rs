@@ -3,22 +3,25 @@
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMemoryView};
+use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::python::args::{integer, size};
 use crate::python::batch::{arrays, transitions};
+use crate::python::cache::bits;
 use crate::python::layout::{Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::ready::Ready;
 use crate::python::shared::{DETACH_FROM, Shared};
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
+use crate::replay::ledger::Tally;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS};
 
@@ -147,20 +150,51 @@ impl CacheStore {
         Ok(Self { shared, store: Mutex::new(store), spec })
     }
 
+    #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
     fn push(
         &self,
         py: Python<'_>,
         rows: usize,
         weight_sum: f64,
         frames: &Bound<'_, PyList>,
-    ) -> PyResult<()> {
+        sender: u32,
+        layout: Option<(u32, usize)>,
+    ) -> PyResult<bool> {
+        self.shared.check_process()?;
+        let settings = self.shared.settings();
+        if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
+            return Ok(false);
+        }
         let columns =
             frames.iter().map(|frame| Frame::new(&frame)).collect::<PyResult<Vec<_>>>()?;
-        let shape = CacheShape::new(&self.spec, &self.shared.settings());
+        let shape = CacheShape::new(&self.spec, &settings);
         let cache = Cache::new(&shape, rows, weight_sum, columns)?;
-        let oldest = self.with(py, shape, |store| store.push(cache))?;
+        let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
-        Ok(())
+        Ok(true)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.shared.check_process()?;
+        let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
+        let tally = |tally: Tally| (tally.caches, tally.samples, tally.bytes);
+        let clients = PyDict::new(py);
+        for (client, sent) in now.clients {
+            clients.set_item(client, tally(sent))?;
+        }
+        let items = (
+            now.held,
+            now.unused,
+            now.weight_sum,
+            now.given,
+            now.discarded,
+            now.oldest.map(|age| age.as_secs_f64()),
+            now.newest.map(|age| age.as_secs_f64()),
+            tally(now.received),
+            tally(now.others),
+            clients,
+        );
+        items.into_pyobject(py)
     }
 
     #[pyo3(signature = (batch_size, *, out=None))]

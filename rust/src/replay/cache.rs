@@ -84,6 +84,11 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.weight_sum
     }
 
+    /// Bytes of all columns.
+    pub fn nbytes(&self) -> usize {
+        self.columns.iter().map(|column| column.as_ref().len()).sum()
+    }
+
     /// One row of each column.
     #[inline]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::{Error, Result};
 use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::ledger::{Ledger, Tally};
 use crate::replay::transition::unit;
 
 /// The newest `capacity` caches, first in, first out.
@@ -22,6 +24,37 @@ pub struct CacheStore<B> {
     shape: CacheShape,
     held: VecDeque<Held<B>>,
     rng: Xoshiro256PlusPlus,
+    ledger: Ledger,
+    given: u64,
+    discarded: u64,
+}
+
+/// Clients that are told apart in a [`Snapshot`].
+pub const MOST_CLIENTS: usize = 1024;
+
+/// A store's figures at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Caches held.
+    pub held: usize,
+    /// Samples held that have not been given yet.
+    pub unused: usize,
+    /// Sum of the caches' sums of weights.
+    pub weight_sum: f64,
+    /// Samples given, each as often as it was.
+    pub given: u64,
+    /// Samples that went without having been given once.
+    pub discarded: u64,
+    /// How long ago the oldest cache held arrived.
+    pub oldest: Option<Duration>,
+    /// How long ago the newest cache held arrived.
+    pub newest: Option<Duration>,
+    /// What has arrived.
+    pub received: Tally,
+    /// What has arrived from clients that are not told apart any more.
+    pub others: Tally,
+    /// What has arrived from each client; whoever sent last comes last.
+    pub clients: Vec<(u32, Tally)>,
 }
 
 #[derive(Debug)]
@@ -29,6 +62,9 @@ struct Held<B> {
     cache: Arc<Cache<B>>,
     /// The row to be given next.
     next: usize,
+    /// Rows that have been given at least once.
+    seen: usize,
+    arrived: Instant,
 }
 
 impl<B: AsRef<[u8]>> Held<B> {
@@ -39,14 +75,20 @@ impl<B: AsRef<[u8]>> Held<B> {
     fn take(&mut self, reuse: bool) -> u32 {
         let row = if reuse && self.left() == 0 { 0 } else { self.next };
         self.next = row + 1;
+        self.seen = self.seen.max(self.next);
         row as u32
+    }
+
+    fn unseen(&self) -> u64 {
+        (self.cache.rows() - self.seen) as u64
     }
 }
 
 impl<B: AsRef<[u8]>> CacheStore<B> {
     /// An empty store for caches of one shape.
     pub fn new(capacity: usize, shape: CacheShape, rng: Xoshiro256PlusPlus) -> Self {
-        Self { capacity, shape, held: VecDeque::new(), rng }
+        let ledger = Ledger::new(MOST_CLIENTS);
+        Self { capacity, shape, held: VecDeque::new(), rng, ledger, given: 0, discarded: 0 }
     }
 
     /// What caches look like.
@@ -80,15 +122,45 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
             return Vec::new();
         }
         self.shape = shape;
+        self.discarded += self.held.iter().map(Held::unseen).sum::<u64>();
         self.held.drain(..).map(|held| held.cache).collect()
     }
 
-    /// Adds a cache. The oldest, which it replaces when the store is full, is returned.
-    pub fn push(&mut self, cache: Cache<B>) -> Option<Arc<Cache<B>>> {
+    /// Adds a cache that `sender` sent. The oldest, which it replaces when the store is full, is
+    /// returned.
+    pub fn push(
+        &mut self,
+        cache: Cache<B>,
+        sender: u32,
+        arrived: Instant,
+    ) -> Option<Arc<Cache<B>>> {
+        let (samples, bytes) = (cache.rows() as u64, cache.nbytes() as u64);
+        self.ledger.add(sender, Tally { caches: 1, samples, bytes });
         let full = self.held.len() >= self.capacity;
-        let oldest = if full { self.held.pop_front().map(|held| held.cache) } else { None };
-        self.held.push_back(Held { cache: Arc::new(cache), next: 0 });
-        oldest
+        let oldest = if full { self.held.pop_front() } else { None };
+        self.discarded += oldest.as_ref().map_or(0, Held::unseen);
+        self.held.push_back(Held { cache: Arc::new(cache), next: 0, seen: 0, arrived });
+        oldest.map(|held| held.cache)
+    }
+
+    /// The figures at a moment.
+    ///
+    /// # Complexity
+    /// O(caches + clients).
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
+        let age = |held: &Held<B>| now.saturating_duration_since(held.arrived);
+        Snapshot {
+            held: self.len(),
+            unused: self.unused(),
+            weight_sum: self.weight_sum(),
+            given: self.given,
+            discarded: self.discarded,
+            oldest: self.held.front().map(age),
+            newest: self.held.back().map(age),
+            received: self.ledger.total(),
+            others: self.ledger.others(),
+            clients: self.ledger.senders(),
+        }
     }
 
     /// Takes the samples of a batch: all of them, or none.
@@ -115,6 +187,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
                 choice.drop(at);
             }
         }
+        self.given += rows as u64;
         let caches = self.held.iter().map(|held| Arc::clone(&held.cache)).collect();
         Ok(Taken { caches, picks })
     }

@@ -11,6 +11,7 @@
 //! | how it outlives the process | [`checkpoint`] |
 //! | what goes over the network | [`cache`] |
 //! | what a learner draws from | [`cache_store`] |
+//! | what has come from whom | [`ledger`] |
 //! | all of it together | [`memory`], with [`closing`] and [`amend`] |
 //!
 //! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
@@ -23,6 +24,7 @@ pub mod closing;
 pub mod column;
 pub mod episode;
 pub mod importance;
+pub mod ledger;
 pub mod memory;
 pub mod priority;
 pub mod returns;

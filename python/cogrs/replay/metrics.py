@@ -1,0 +1,152 @@
+"""A replay server's figures for Prometheus.
+
+Needs prometheus-client, which no other part of the package does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+try:
+    from prometheus_client import REGISTRY
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "prometheus_client":
+        raise
+    raise ImportError(
+        "cogrs.replay.metrics needs prometheus-client, which is not installed: "
+        "pip install 'cogrs[metrics]'",
+        name="prometheus_client",
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+    from cogrs.replay.server import ReplayMemoryServer
+    from cogrs.replay.stats import ServerStats
+
+__all__ = ["Metrics"]
+
+
+class _Figure(NamedTuple):
+    """A metric of a single value; None is no value."""
+
+    name: str
+    text: str
+    value: Callable[[ServerStats], float | None]
+    unit: str = ""
+
+
+_COUNTERS = (
+    _Figure("caches_received", "Caches that have arrived.", lambda s: s.received.caches),
+    _Figure("samples_received", "Samples in those caches.", lambda s: s.received.samples),
+    _Figure("received_bytes", "Bytes of those caches.", lambda s: s.received.bytes, "bytes"),
+    _Figure("samples_given", "Samples in batches.", lambda s: s.samples_given),
+    _Figure(
+        "samples_discarded",
+        "Samples that were replaced or dropped before they were given.",
+        lambda s: s.samples_discarded,
+    ),
+    _Figure("episodes", "Episodes that clients have closed.", lambda s: s.total_episodes),
+    _Figure("steps", "Steps of those episodes.", lambda s: s.total_steps),
+    _Figure("messages_published", "Messages published.", lambda s: s.published),
+    _Figure(
+        "publications_dropped",
+        "Published messages that clients were too slow for.",
+        lambda s: s.publications_dropped,
+    ),
+    _Figure("log_lines", "Log lines that have arrived.", lambda s: s.log_lines),
+)
+
+_GAUGES = (
+    _Figure("caches", "Caches held.", lambda s: s.caches),
+    _Figure("caches_limit", "Caches held at most.", lambda s: s.n_caches),
+    _Figure("samples_unused", "Samples held, not given yet.", lambda s: s.samples_unused),
+    _Figure("weight_sum", "Sum of weights of the caches held.", lambda s: s.weight_sum),
+    _Figure(
+        "oldest_cache_age_seconds",
+        "Time since the oldest cache held arrived.",
+        lambda s: s.oldest_age,
+        "seconds",
+    ),
+    _Figure(
+        "newest_cache_age_seconds",
+        "Time since the newest cache held arrived.",
+        lambda s: s.newest_age,
+        "seconds",
+    ),
+)
+
+# In the order of `Tally`.
+_BY_CLIENT = (
+    ("client_caches_received", "Caches that have arrived, by client.", ""),
+    ("client_samples_received", "Samples in those caches, by client.", ""),
+    ("client_received_bytes", "Bytes of those caches, by client.", "bytes"),
+)
+
+
+class Metrics(Collector):
+    """Takes `server.stats()` whenever Prometheus asks.
+
+    The server is not kept alive by this, and once it is gone there are no more metrics of it. One
+    registry has room for one server: their metrics have the same names.
+    """
+
+    def __init__(self, server: ReplayMemoryServer) -> None:
+        """Measure a server."""
+        self._server = weakref.ref(server)
+        self._registry: CollectorRegistry | None = None
+
+    def register(self, registry: CollectorRegistry | None = None) -> Self:
+        """Add these metrics to a registry, by default to the one of prometheus-client.
+
+        Raises:
+            ValueError: Metrics of these names are in it already.
+        """
+        registry = REGISTRY if registry is None else registry
+        registry.register(self)
+        self._registry = registry
+        return self
+
+    def unregister(self) -> None:
+        """Take the metrics out of the registry. Again, or before `register`: nothing."""
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.unregister(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the metrics, by which a registry sees that it has them already."""
+        return _families(None)
+
+    def collect(self) -> Iterable[Metric]:
+        """Take the figures."""
+        server = self._server()
+        return () if server is None else _families(server.stats())
+
+
+def _families(stats: ServerStats | None) -> Iterator[Metric]:
+    """Make metrics of figures; without figures they are empty."""
+    for family, figures in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+        for name, text, value_of, unit in figures:
+            value = None if stats is None else value_of(stats)
+            yield family(f"cogrs_replay_{name}", text, value, unit=unit)
+    refused = CounterMetricFamily(
+        "cogrs_replay_messages_refused", "Messages dropped, by why.", labels=["reason"]
+    )
+    for reason, count in stats.refused.items() if stats is not None else ():
+        refused.add_metric([reason], count)
+    yield refused
+    rows = []
+    if stats is not None:
+        rows = [(f"{uuid:08x}", sent) for uuid, sent in stats.clients.items()]
+        rows.append(("other", stats.other_clients))
+    for at, (name, text, unit) in enumerate(_BY_CLIENT):
+        by_client = CounterMetricFamily(f"cogrs_replay_{name}", text, labels=["client"], unit=unit)
+        for client, sent in rows:
+            by_client.add_metric([client], sent[at])
+        yield by_client

@@ -1,0 +1,83 @@
+"""What a server tells about itself at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Tally(NamedTuple):
+    """Caches that have arrived, ever.
+
+    Fields:
+        caches: Whole caches.
+        samples: Samples in them.
+        bytes: Bytes of their weights and fields; headers are left out.
+    """
+
+    caches: int
+    samples: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerStats:
+    """Figures of a `ReplayMemoryServer`. Counts begin with the server and never go down.
+
+    What is about caches and samples is of one moment: `received` is the sum of `clients` and
+    `other_clients`, and where no sample is used again it is `samples_given`, `samples_discarded`
+    and `samples_unused` together. So are the counters, and the refused messages.
+
+    Attributes:
+        taken_at: When this was taken, in seconds of `time.monotonic`.
+        caches: Caches held.
+        n_caches: Caches held at most.
+        samples_unused: Samples held that have not been given yet.
+        weight_sum: Sum of the sums of weights of the caches held.
+        oldest_age: Seconds since the oldest cache held arrived; None if there is none.
+        newest_age: Seconds since the newest cache held arrived; None if there is none.
+        received: What has arrived.
+        clients: What has arrived from each client, by its uuid; whoever sent last comes last. No
+            more than 1,024 clients, those who sent last: a cache of a further one moves the row of
+            the client that has been silent longest to `other_clients`.
+        other_clients: What has arrived from clients that have no row of their own, put together. A
+            client that sends again gets a new row, and what it sent before stays here.
+        samples_given: Samples in batches; one that is used again counts again.
+        samples_discarded: Samples that were replaced, or dropped because settings changed, before
+            they were given once.
+        total_episodes: Episodes that clients have closed, as they told by `update_counter`.
+        total_steps: Steps of those episodes, final states left out.
+        refused: Messages dropped, by why: a key for each reason of
+            `cogrs.replay.wire.REASONS`, 0 included.
+        published: Messages given to `pub_bytes`.
+        publications_dropped: Published messages that clients were too slow for, added up over
+            clients, as they told by `update_counter`.
+        log_lines: Lines that have arrived from `write_log`.
+    """
+
+    taken_at: float
+    caches: int
+    n_caches: int
+    samples_unused: int
+    weight_sum: float
+    oldest_age: float | None
+    newest_age: float | None
+    received: Tally
+    clients: Mapping[int, Tally]
+    other_clients: Tally
+    samples_given: int
+    samples_discarded: int
+    total_episodes: int
+    total_steps: int
+    refused: Mapping[str, int]
+    published: int
+    publications_dropped: int
+    log_lines: int
+
+    @property
+    def total_refused(self) -> int:
+        """Messages dropped, for whatever reason."""
+        return sum(self.refused.values())
