@@ -12,11 +12,13 @@ from cogrs.replay.batch import Batch, Entry, Episode, NStepSample, Sample
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
     from cogrs.replay.endpoint import Bind, Conn
+    from cogrs.replay.keys import KeyPair
     from cogrs.replay.server import ReplayMemoryServer
 
 _HOMES = {
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
+    "KeyPair": "cogrs.replay.keys",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
 }
@@ -27,6 +29,7 @@ __all__ = [
     "Conn",
     "Entry",
     "Episode",
+    "KeyPair",
     "NStepSample",
     "ReplayMemory",
     "ReplayMemoryClient",
