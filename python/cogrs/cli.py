@@ -1,4 +1,4 @@
-"""The command line: `cogrs demo`."""
+"""The command line: `cogrs demo`, `cogrs keys`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands)
+    _add_keys(commands)
     given = parser.parse_args(arguments)
     try:
         return int(given.run(given))
@@ -59,6 +60,20 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--goal", type=_number, default=195.0, help="mean return of 20 trials to reach"
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_keys(commands: argparse._SubParsersAction[_Parser]) -> None:
+    keys = commands.add_parser(
+        "keys",
+        help="make a key pair for replay over a network",
+        description="Make a CURVE key pair: NAME.key, to be given to peers, and NAME.key_secret, "
+        "which only its owner may read. Files that are there are not overwritten.",
+        epilog="Exit codes: 0 they were made, 2 they were not.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    keys.add_argument("name", metavar="NAME", help="name of the files, without a suffix")
+    keys.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="folder for them")
+    keys.set_defaults(run=_keys)
 
 
 def _trials(text: str) -> int:
@@ -133,6 +148,21 @@ def _run_demo(given: argparse.Namespace, interrupted: threading.Event) -> int:
     if progress.reached:
         return _REACHED
     return _INTERRUPTED if interrupted.is_set() else _NOT_REACHED
+
+
+def _keys(given: argparse.Namespace) -> int:
+    from cogrs.replay.keys import KeyPair
+
+    try:
+        pair = KeyPair.new()
+        public, secret = pair.save(given.name, given.out)
+    except (OSError, RuntimeError, ValueError) as error:
+        print(f"cogrs keys: {error}", file=sys.stderr)
+        return _REFUSED
+    print(f"public key  {pair.public}")
+    print(f"for peers   {public}")
+    print(f"secret      {secret}")
+    return _REACHED
 
 
 def _say(code: int, reason: str) -> int:
