@@ -226,6 +226,30 @@ def test_who_is_not_in_the_list_is_logged_once(caplog: Any) -> None:
     assert caplog.records[0].levelno == logging.WARNING
 
 
+@pytest.mark.parametrize("wrong", ["no keys", "wrong server key"])
+def test_who_has_no_keys_for_the_server_is_logged_once_an_endpoint(wrong: Any, caplog: Any) -> None:
+    with started(1, **SAFE) as server:
+        for _ in range(2):
+            assert_refused(server, **WRONG[wrong])
+        eventually(lambda: len(lines(caplog)) >= 2)
+        time.sleep(0.6)
+        told = lines(caplog)
+        endpoints = [server.pub_endpoint, server.rep_endpoint]
+    assert sorted(told) == sorted(
+        f"refused a connection to {each} that ended without keys for this server; "
+        "further ones are not told"
+        for each in endpoints
+    )
+
+
+def test_good_clients_are_not_reported(caplog: Any) -> None:
+    with started(1, **SAFE) as server:
+        for _ in range(5):
+            with connected(server, None, **KEYS) as client:
+                assert_served(server, client)
+    assert lines(caplog) == []
+
+
 def test_client_with_keys_does_not_take_a_server_without() -> None:
     with started(1) as server:
         assert_refused(server, **KEYS)

@@ -63,6 +63,7 @@ class Transport:
         """Name the class whose sockets these are, for its errors; keys are for all of them."""
         self._owner = owner
         self._curve = curve
+        self._guard: Guard | None = None
         self._warned = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._pid = os.getpid()
@@ -152,7 +153,7 @@ class Transport:
             RuntimeError: Closed.
         """
         if self._curve is not None and self._curve.allowed is not None:
-            Guard(self, self._curve.allowed)
+            self._guard = Guard(self, self._curve.allowed)
 
     def attach(
         self,
@@ -187,6 +188,8 @@ class Transport:
             if self._curve is not None:
                 self._curve.apply(socket, mode, domain)
             where = attach(socket, name, endpoint, mode)
+            if mode == Bind and self._guard is not None:
+                self._guard.watch(socket, where)
         except BaseException:
             socket.close(linger=0)
             raise
