@@ -1,4 +1,4 @@
-"""The command line: `cogrs demo`, `cogrs keys`."""
+"""The command line: `cogrs demo`, `cogrs keys`, `cogrs replay-server`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands)
     _add_keys(commands)
+    _add_replay_server(commands)
     given = parser.parse_args(arguments)
     try:
         return int(given.run(given))
@@ -74,6 +75,18 @@ def _add_keys(commands: argparse._SubParsersAction[_Parser]) -> None:
     keys.add_argument("name", metavar="NAME", help="name of the files, without a suffix")
     keys.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="folder for them")
     keys.set_defaults(run=_keys)
+
+
+def _add_replay_server(commands: argparse._SubParsersAction[_Parser]) -> None:
+    server = commands.add_parser(
+        "replay-server",
+        help="run a replay server that a file describes",
+        description="Receive caches, counters and log lines of clients until Ctrl-C or SIGTERM. "
+        "The file is TOML: see docs/replay.md. The endpoints are told when they are bound.",
+        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+    )
+    server.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML file")
+    server.set_defaults(run=_replay_server)
 
 
 def _trials(text: str) -> int:
@@ -162,6 +175,27 @@ def _keys(given: argparse.Namespace) -> int:
     print(f"public key  {pair.public}")
     print(f"for peers   {public}")
     print(f"secret      {secret}")
+    return _REACHED
+
+
+def _replay_server(given: argparse.Namespace) -> int:
+    ended = threading.Event()
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, lambda *_: ended.set()) for kind in kinds]
+    try:
+        from cogrs.replay.config import start_server
+
+        with start_server(given.config) as server:
+            for name in ("pub_endpoint", "rep_endpoint", "pull_endpoint"):
+                print(f"{name:13} {getattr(server, name)}", flush=True)
+            ended.wait()
+            print(f"ended after {server.total_caches} caches", flush=True)
+    except (MemoryError, OSError, RuntimeError, ValueError) as error:
+        print(f"cogrs replay-server: {error}", file=sys.stderr)
+        return _REFUSED
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
     return _REACHED
 
 

@@ -11,6 +11,7 @@ from cogrs.replay.batch import Batch, Entry, Episode, NStepSample, Sample
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
+    from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.keys import KeyPair
     from cogrs.replay.server import ReplayMemoryServer
@@ -21,6 +22,7 @@ _HOMES = {
     "KeyPair": "cogrs.replay.keys",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
+    "start_server": "cogrs.replay.config",
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "ReplayWriter",
     "Sample",
     "importance_weights",
+    "start_server",
 ]
 
 
