@@ -1,4 +1,4 @@
-"""The command line: `cogrs demo`, `cogrs keys`, `cogrs replay-server`."""
+"""The command line: `cogrs demo`, `keys`, `replay-server` and `replay-proxy`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from cogrs.replay.proxy import ReplayProxy
+    from cogrs.replay.server import ReplayMemoryServer
 
 _REACHED, _NOT_REACHED, _REFUSED, _INTERRUPTED = 0, 1, 2, 130
 _EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
 _MAX_TRIALS = 1000
+_ENDS = ("rep_front", "rep_back", "pull_front", "pull_back")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_demo(commands)
     _add_keys(commands)
     _add_replay_server(commands)
+    _add_replay_proxy(commands)
     given = parser.parse_args(arguments)
     try:
         return int(given.run(given))
@@ -87,6 +92,22 @@ def _add_replay_server(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     server.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML file")
     server.set_defaults(run=_replay_server)
+
+
+def _add_replay_proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
+    proxy = commands.add_parser(
+        "replay-proxy",
+        help="pass clients of replay on to workers that connect",
+        description="Listen to clients at the fronts and to a server's workers at the backs, until "
+        "Ctrl-C or SIGTERM. The endpoints are told when they are bound.",
+        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+    )
+    for name in _ENDS:
+        option = f"--{name.replace('_', '-')}"
+        proxy.add_argument(option, required=True, metavar="ENDPOINT", help="tcp://HOST:PORT")
+    proxy.add_argument("--key", metavar="FILE", help="key pair of the server, NAME.key_secret")
+    proxy.add_argument("--allow", metavar="DIR", help="folder of the clients' public keys")
+    proxy.set_defaults(run=_replay_proxy)
 
 
 def _trials(text: str) -> int:
@@ -179,19 +200,40 @@ def _keys(given: argparse.Namespace) -> int:
 
 
 def _replay_server(given: argparse.Namespace) -> int:
+    def start() -> ReplayMemoryServer:
+        from cogrs.replay.config import start_server
+
+        return start_server(given.config)
+
+    return _until_ended("replay-server", start, ("pub_endpoint", "rep_endpoint", "pull_endpoint"))
+
+
+def _replay_proxy(given: argparse.Namespace) -> int:
+    def start() -> ReplayProxy:
+        from cogrs.replay.proxy import ReplayProxy
+
+        ends = (getattr(given, name) for name in _ENDS)
+        return ReplayProxy(*ends, key=given.key, allow=given.allow)
+
+    return _until_ended("replay-proxy", start, _ENDS)
+
+
+def _until_ended(
+    command: str,
+    start: Callable[[], ReplayMemoryServer | ReplayProxy],
+    endpoints: Sequence[str],
+) -> int:
+    """Run something until Ctrl-C or SIGTERM, and tell where it listens."""
     ended = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(kind, lambda *_: ended.set()) for kind in kinds]
     try:
-        from cogrs.replay.config import start_server
-
-        with start_server(given.config) as server:
-            for name in ("pub_endpoint", "rep_endpoint", "pull_endpoint"):
-                print(f"{name:13} {getattr(server, name)}", flush=True)
+        with start() as running:
+            for name in endpoints:
+                print(f"{name:13} {getattr(running, name)}", flush=True)
             ended.wait()
-            print(f"ended after {server.total_caches} caches", flush=True)
     except (MemoryError, OSError, RuntimeError, ValueError) as error:
-        print(f"cogrs replay-server: {error}", file=sys.stderr)
+        print(f"cogrs {command}: {error}", file=sys.stderr)
         return _REFUSED
     finally:
         for kind, handler in zip(kinds, before, strict=True):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.keys import KeyPair
+    from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.server import ReplayMemoryServer
 
 _HOMES = {
@@ -22,6 +23,7 @@ _HOMES = {
     "KeyPair": "cogrs.replay.keys",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
+    "ReplayProxy": "cogrs.replay.proxy",
     "start_server": "cogrs.replay.config",
 }
 
@@ -36,6 +38,7 @@ __all__ = [
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",
+    "ReplayProxy",
     "ReplayWriter",
     "Sample",
     "importance_weights",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Self
 
 import zmq
@@ -89,6 +90,8 @@ class ReplayProxy:
             self._transport.finish_close()
             raise
         self.rep_front, self.rep_back, self.pull_front, self.pull_back = bound
+        # No thread of ours holds the proxy, so one that is forgotten closes.
+        self._finalize = weakref.finalize(self, _close, self._transport)
         for kind_name, front, back in (("rep", *sockets[:2]), ("pull", *sockets[2:])):
             threading.Thread(
                 target=_run,
@@ -99,8 +102,8 @@ class ReplayProxy:
 
     def close(self) -> None:
         """Stop and free the ports. Again: nothing."""
-        if not self._transport.closed and self._transport.begin_close():
-            self._transport.finish_close()
+        self._finalize()
+        self._transport.wait_closed()
 
     def __enter__(self) -> Self:
         """Return the proxy."""
@@ -114,3 +117,8 @@ class ReplayProxy:
 def _run(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
     with transport.loop(), front, back:
         zmq.proxy(front, back)
+
+
+def _close(transport: Transport) -> None:
+    if transport.begin_close():
+        transport.finish_close()
