@@ -92,6 +92,17 @@ def test_key_that_comes_into_the_folder_later(tmp_path: Any) -> None:
             assert_served(server, client)
 
 
+def test_subscriber_that_was_refused_is_taken_later(tmp_path: Any) -> None:
+    """Its connection is tried again, without a new client."""
+    with started(1, key=SERVER, allow=tmp_path) as server:
+        server.pub_bytes("model", b"weights")
+        with connected(server, None, **KEYS) as client:
+            with pytest.raises(TimeoutError):
+                client.sub_bytes("model", timeout=0.5, last=True)
+            CLIENT.save("client", tmp_path)
+            assert client.sub_bytes("model", timeout=2 * SLACK, last=True) == b"weights"
+
+
 def test_what_is_sent_is_enciphered() -> None:
     word = b"a word that nobody else may read"
     for keys, safe in (({}, {}), (KEYS, SAFE)):

@@ -101,7 +101,8 @@ class Guard:
             who = f"with key {z85.encode(credentials[0]).decode()}"
         if not takes:
             self._refuse(f"from {peer}", f"{who}, which is none of its {where}")
-        status = (b"200", b"OK") if takes else (b"400", b"this key is not allowed")
+        # After 400, an error for good, libzmq's clients give up; after 300 they try again later.
+        status = (b"200", b"OK") if takes else (b"300", b"this key is not allowed")
         return [version, request, *status, b"", b""]
 
     def _refuse(self, where: str, why: str) -> None:

@@ -26,6 +26,9 @@ _PUBLIC, _SECRET = ".key", ".key_secret"
 _LENGTH = 40
 """Characters of a key: 32 bytes in Z85."""
 
+_HANDSHAKE_MS = 5000
+"""A client that was refused tries again so often: its key may have been allowed meanwhile."""
+
 FRAME_OVERHEAD: Final = 64
 """Bytes by which CURVE makes a frame larger, at most."""
 
@@ -181,6 +184,7 @@ class Curve:
         """Give the keys to a socket that is to bind or connect."""
         socket.curve_secretkey = self._pair.secret.encode()
         socket.curve_publickey = self._pair.public.encode()
+        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         if mode == Bind:
             socket.curve_server = True
             socket.setsockopt_string(zmq.ZAP_DOMAIN, domain)
