@@ -1,6 +1,7 @@
 """The command line: what it understands, what it says, and what it refuses in one line."""
 
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -8,7 +9,7 @@ import threading
 import pytest
 
 import cogrs
-from cogrs import cli, commands
+from cogrs import KeyPair, cli, commands
 from cogrs.demo.interruption import Interruption
 
 
@@ -157,3 +158,44 @@ def test_one_that_comes_before_the_start(capfd, monkeypatch, tmp_path, number, c
     assert cli.main(["demo", "--out", str(tmp_path)]) == code
     assert capfd.readouterr() == ("stopping\ninterrupted\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- keys --
+
+
+def test_keys_are_made_and_told(capsys, tmp_path):
+    folder = tmp_path / "new"
+    assert cli.main(["keys", "actor", "--out", str(folder)]) == 0
+    pair = KeyPair.load(folder / "actor.key_secret")
+    assert stat.S_IMODE((folder / "actor.key_secret").stat().st_mode) == 0o600
+    out, err = capsys.readouterr()
+    assert [line.split()[-1] for line in out.splitlines()] == [
+        pair.public,
+        str(folder / "actor.key"),
+        str(folder / "actor.key_secret"),
+    ]
+    assert (err, pair.secret in out) == ("", False)
+
+
+def test_keys_lie_here_by_default(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["keys", "actor"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"actor.key", "actor.key_secret"}
+
+
+@pytest.mark.parametrize("name", ["actor", "", "a/b", ".."])
+def test_keys_that_are_not_made(capsys, tmp_path, name):
+    KeyPair.new().save("actor", tmp_path)
+    before = (tmp_path / "actor.key_secret").read_text()
+    assert cli.main(["keys", name, "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert err.startswith("cogrs keys: ")
+    assert (tmp_path / "actor.key_secret").read_text() == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_keys_in_a_folder_that_cannot_be(capsys, tmp_path):
+    (tmp_path / "file").touch()
+    assert cli.main(["keys", "actor", "--out", str(tmp_path / "file")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cogrs.demo.interruption import Interruption
+    from cogrs.replay.proxy import ReplayProxy
+    from cogrs.replay.server import ReplayMemoryServer
 
 _REACHED, _NOT_REACHED, _REFUSED = 0, 1, 2
 _EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
 _MAX_TRIALS = 1000
+_ENDS = ("rep_front", "rep_back", "pull_front", "pull_back")
+_LOOK = 0.1
+"""Seconds between two looks at whether a signal came."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,6 +58,9 @@ def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     _add_demo(commands)
+    _add_keys(commands)
+    _add_replay_server(commands)
+    _add_replay_proxy(commands)
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help(sys.stderr)
@@ -88,6 +97,48 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--goal", type=_number, default=195.0, help="mean return of 20 trials to reach"
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_keys(commands: argparse._SubParsersAction[_Parser]) -> None:
+    keys = commands.add_parser(
+        "keys",
+        help="make a key pair for replay over a network",
+        description="Make a CURVE key pair: NAME.key, to be given to peers, and NAME.key_secret, "
+        "which only its owner may read. Files that are there are not overwritten.",
+        epilog="Exit codes: 0 they were made, 2 they were not.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    keys.add_argument("name", metavar="NAME", help="name of the files, without a suffix")
+    keys.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="folder for them")
+    keys.set_defaults(run=_keys)
+
+
+def _add_replay_server(commands: argparse._SubParsersAction[_Parser]) -> None:
+    server = commands.add_parser(
+        "replay-server",
+        help="run a replay server that a file describes",
+        description="Receive caches, counters and log lines of clients until Ctrl-C or SIGTERM. "
+        "The file is TOML: see docs/replay.md. The endpoints are told when they are bound.",
+        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+    )
+    server.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML file")
+    server.set_defaults(run=_replay_server)
+
+
+def _add_replay_proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
+    proxy = commands.add_parser(
+        "replay-proxy",
+        help="pass clients of replay on to workers that connect",
+        description="Listen to clients at the fronts and to a server's workers at the backs, until "
+        "Ctrl-C or SIGTERM. The endpoints are told when they are bound.",
+        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+    )
+    for name in _ENDS:
+        option = f"--{name.replace('_', '-')}"
+        proxy.add_argument(option, required=True, metavar="ENDPOINT", help="tcp://HOST:PORT")
+    proxy.add_argument("--key", metavar="FILE", help="key pair of the server, NAME.key_secret")
+    proxy.add_argument("--allow", metavar="DIR", help="folder of the clients' public keys")
+    proxy.set_defaults(run=_replay_proxy)
 
 
 def _trials(text: str) -> int:
@@ -165,6 +216,61 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
     for path in files:
         print(path)
     return code
+
+
+def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
+    from cogrs.replay.keys import KeyPair
+
+    try:
+        pair = KeyPair.new()
+        public, secret = pair.save(given.name, given.out)
+    except (OSError, RuntimeError, ValueError) as error:
+        print(f"cogrs keys: {error}", file=sys.stderr)
+        return _REFUSED
+    print(f"public key  {pair.public}")
+    print(f"for peers   {public}")
+    print(f"secret      {secret}")
+    return _REACHED
+
+
+def _replay_server(given: argparse.Namespace, interruption: Interruption) -> int:
+    def start() -> ReplayMemoryServer:
+        from cogrs.replay.config import start_server
+
+        return start_server(given.config)
+
+    return _until_ended(
+        "replay-server", start, interruption, ("pub_endpoint", "rep_endpoint", "pull_endpoint")
+    )
+
+
+def _replay_proxy(given: argparse.Namespace, interruption: Interruption) -> int:
+    def start() -> ReplayProxy:
+        from cogrs.replay.proxy import ReplayProxy
+
+        ends = (getattr(given, name) for name in _ENDS)
+        return ReplayProxy(*ends, key=given.key, allow=given.allow)
+
+    return _until_ended("replay-proxy", start, interruption, _ENDS)
+
+
+def _until_ended(
+    command: str,
+    start: Callable[[], ReplayMemoryServer | ReplayProxy],
+    interruption: Interruption,
+    endpoints: Sequence[str],
+) -> int:
+    """Run something until Ctrl-C or SIGTERM, and tell where it listens."""
+    try:
+        with start() as running:
+            for name in endpoints:
+                print(f"{name:13} {getattr(running, name)}", flush=True)
+            while not interruption.is_set():
+                time.sleep(_LOOK)
+    except (MemoryError, OSError, RuntimeError, ValueError) as error:
+        print(f"cogrs {command}: {error}", file=sys.stderr)
+        return _REFUSED
+    return _REACHED
 
 
 def _say(code: int, reason: str) -> int:

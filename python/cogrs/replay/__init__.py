@@ -11,17 +11,23 @@ from cogrs.replay.batch import Batch, Entry, Episode, NStepSample, Sample
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
+    from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
+    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.server import ReplayMemoryServer
     from cogrs.replay.stats import ServerStats, Tally
 
 _HOMES = {
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
+    "KeyPair": "cogrs.replay.keys",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",
     "Tally": "cogrs.replay.stats",
+    "ReplayProxy": "cogrs.replay.proxy",
+    "start_server": "cogrs.replay.config",
 }
 
 __all__ = [
@@ -30,15 +36,18 @@ __all__ = [
     "Conn",
     "Entry",
     "Episode",
+    "KeyPair",
     "NStepSample",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",
+    "ReplayProxy",
     "ReplayWriter",
     "Sample",
     "ServerStats",
     "Tally",
     "importance_weights",
+    "start_server",
 ]
 
 

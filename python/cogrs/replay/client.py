@@ -13,6 +13,7 @@ import zmq
 from cogrs._core import ReplayMemory, cache_layout, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
+from cogrs.replay.keys import Curve
 from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.transport import Channel, Transport, deadline_after
 from cogrs.replay.wire import (
@@ -28,7 +29,10 @@ from cogrs.replay.wire import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
+
+    from cogrs.replay.keys import KeyPair
 
 _LARGEST = (1 << 64) - 1
 
@@ -53,6 +57,8 @@ class ReplayMemoryClient:
         seed: int | None = None,
         hwm: int = 16,
         sub_hwm: int = 16,
+        key: KeyPair | str | os.PathLike[str] | None = None,
+        server_key: KeyPair | str | os.PathLike[str] | None = None,
     ) -> None:
         """Do not connect yet, and never wait unless `max_step` is given.
 
@@ -68,10 +74,17 @@ class ReplayMemoryClient:
             hwm: Caches that wait to be sent, at most (high-water mark), >= 1.
             sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; then
                 the newest replaces the oldest, which is counted.
+            key: The client's key pair, or its file `NAME.key_secret`. All sockets then use CURVE.
+                A server without keys, or with another key, or that does not allow this client's,
+                is never reached: calls raise TimeoutError. None: no keys.
+            server_key: The server's public key, or its file `NAME.key`. Given with `key`.
 
         Raises:
             TypeError: An argument is of a wrong type.
-            ValueError: An endpoint is none, or a number is out of range.
+            ValueError: An endpoint is none, a number is out of range, a key is none, or `key` or
+                `server_key` is given without the other.
+            OSError: A file of a key cannot be read.
+            RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
         self._sub_endpoint = check_endpoint("sub_endpoint", sub_endpoint, Conn)
         self._req_endpoint = check_endpoint("req_endpoint", req_endpoint, Conn)
@@ -86,7 +99,8 @@ class ReplayMemoryClient:
         sub_hwm = check_count("sub_hwm", sub_hwm)
         if max_step is not None:
             check_count("max_step", max_step, 0, _LARGEST)
-        self._transport = Transport(type(self).__name__)
+        curve = Curve.of_client(key, server_key)
+        self._transport = Transport(type(self).__name__, curve)
         requests = partial(_connect, self._transport, "req_endpoint", (self._req_endpoint,))
         pushes = partial(_connect, self._transport, "push_endpoint", self._push_endpoints)
         # Nothing here holds the client, so one that is forgotten closes.
@@ -290,7 +304,8 @@ class ReplayMemoryClient:
             socket.send_multipart((head, *frames), zmq.NOBLOCK, copy=False)
 
     def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
-        return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s")
+        hint = self._transport.hint
+        return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s{hint}")
 
     def __enter__(self) -> Self:
         """Return the client."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import operator
 import re
 import socket as unix
@@ -101,6 +102,17 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
     except zmq.ZMQError as error:
         raise OSError(error.errno, _why(name, endpoint, error)) from None
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def is_open(endpoint: str) -> bool:
+    """Tell whether other machines may reach an endpoint that was bound."""
+    match = _TCP.fullmatch(endpoint)
+    if match is None:
+        return False
+    try:
+        return not ipaddress.ip_address(match["host"].strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return True
 
 
 def _is_served(endpoint: str) -> bool:

@@ -11,16 +11,19 @@ import zmq
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
+from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport, deadline_after
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
     from cogrs.replay.batch import Batch
+    from cogrs.replay.keys import KeyPair
     from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
@@ -59,6 +62,8 @@ class ReplayMemoryServer:
         hwm: int = 16,
         pub_hwm: int = 16,
         log_seconds: float | None = 10.0,
+        key: KeyPair | str | os.PathLike[str] | None = None,
+        allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     ) -> None:
         """Make the memory, the store of caches and the publishing socket.
 
@@ -81,22 +86,33 @@ class ReplayMemoryServer:
                 are dropped, which the subscriber counts.
             log_seconds: Seconds between lines about what arrives, which PULL workers log at level
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
+            key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
+                what goes over the network is enciphered, clients prove who they are and know that
+                this is the server. Its workers and proxies, in other processes too, have the same
+                pair. None: no keys.
+            allow: Public keys of the clients that it takes, or files `NAME.key` of them; or a
+                folder of such files, which is looked at when a client connects. Given with `key`.
 
         Raises:
             TypeError: As `ReplayMemory`, or an argument is of a wrong type.
-            ValueError: As `ReplayMemory`, or an argument is out of range.
-            OSError: The endpoint cannot be bound, for instance because the port is taken.
+            ValueError: As `ReplayMemory`, or an argument is out of range, a key is none, or `key`
+                or `allow` is given without the other.
+            OSError: The endpoint cannot be bound, for instance because the port is taken; or a file
+                of a key cannot be read.
+            RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
         endpoint = check_endpoint("pub_endpoint", pub_endpoint, Bind)
         self._hwm = check_count("hwm", hwm)
         pub_hwm = check_count("pub_hwm", pub_hwm)
+        curve = Curve.of_server(key, allow)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
         self._inbox = Inbox(self._rem, n_caches, seed, check_period("log_seconds", log_seconds))
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
-        self._transport = Transport(type(self).__name__)
+        self._transport = Transport(type(self).__name__, curve)
         try:
+            self._transport.guard()
             self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
         except BaseException:
             self._transport.abandon()
@@ -325,15 +341,17 @@ class ReplayMemoryServer:
         return socket
 
     def _proxy(self, front: tuple[int, str], back: tuple[int, str]) -> None:
-        sides = zip(("front_ep", "back_ep"), (front, back), strict=True)
-        checked = [(name, kind, check_endpoint(name, at, Bind)) for name, (kind, at) in sides]
+        sides = (("front_ep", CLIENTS, *front), ("back_ep", WORKERS, *back))
+        checked = [
+            (name, domain, kind, check_endpoint(name, at, Bind)) for name, domain, kind, at in sides
+        ]
         max_frame = self._inbox.max_frame
         bound: list[str] = []
         ends: list[zmq.Socket[bytes]] = []
         try:
-            for name, kind, endpoint in checked:
+            for name, domain, kind, endpoint in checked:
                 socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
-                bound.append(self._transport.attach(socket, name, endpoint, Bind))
+                bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
                 ends.append(socket)
             self._tell(front[0], bound[0])
             with self._transport.loop():

@@ -118,7 +118,7 @@ class Subscriber:
                 if left == 0:
                     raise TimeoutError(
                         f"sub_bytes: no message of topic {topic!r} from {self._endpoint} within "
-                        f"{timeout:g} s"
+                        f"{timeout:g} s{self._transport.hint}"
                     )
                 self._changed.wait(left)
                 self._transport.check()

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.replay.endpoint import Bind, attach
+from cogrs.replay.endpoint import Bind, attach, is_open
+from cogrs.replay.guard import Guard
+from cogrs.replay.keys import CLIENTS, FRAME_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cogrs.replay.endpoint import Mode
+    from cogrs.replay.keys import Curve
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -41,6 +44,9 @@ while such a socket closes with a message half sent (session_base.cpp, clean_pip
 _HEARTBEAT_MS = 5000
 """A peer that is silent for three of these is gone, whatever TCP believes."""
 
+_LARGEST_FRAME = (1 << 63) - 1
+"""ZeroMQ's numbers are signed."""
+
 _DESCRIPTORS = 16
 """What a context with its first socket needs; libzmq ends the process when it gets fewer."""
 
@@ -53,9 +59,12 @@ class Transport:
     and waits until all is sent.
     """
 
-    def __init__(self, owner: str) -> None:
-        """Name the class whose sockets these are, for its errors."""
+    def __init__(self, owner: str, curve: Curve | None = None) -> None:
+        """Name the class whose sockets these are, for its errors; keys are for all of them."""
         self._owner = owner
+        self._curve = curve
+        self._guard: Guard | None = None
+        self._warned = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._pid = os.getpid()
         self._sockets: weakref.WeakSet[zmq.Socket[bytes]] = weakref.WeakSet()
@@ -68,6 +77,16 @@ class Transport:
         self._all_closed = threading.Event()
         self._ender: threading.Thread | None = None
         self.closed = False
+
+    @property
+    def hint(self) -> str:
+        """What a wait for a peer that never came may have to do with keys."""
+        if self._curve is None:
+            return " (if it is there: it may want keys, and this client has none)"
+        return (
+            " (if it is there: it may have no keys, or another than server_key, or not allow this "
+            "client's key)"
+        )
 
     def check_process(self) -> None:
         """Refuse to work in a forked child, where a lock can stay locked for ever.
@@ -117,9 +136,12 @@ class Transport:
             raise OSError(error.errno, f"cannot make a socket: {error.strerror}") from None
         try:
             self._sockets.add(made)
+            self._start_ender()
             made.set_hwm(hwm)
             made.setsockopt(zmq.LINGER, linger_ms)
-            made.setsockopt(zmq.MAXMSGSIZE, max_frame)
+            # libzmq compares with what comes from the network, which is the enciphered frame.
+            overhead = FRAME_OVERHEAD if self._curve and max_frame >= 0 else 0
+            made.setsockopt(zmq.MAXMSGSIZE, min(max_frame + overhead, _LARGEST_FRAME))
             made.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
             made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
         except BaseException:  # Ctrl-C, whose traceback would keep it open
@@ -127,8 +149,34 @@ class Transport:
             raise
         return made
 
-    def attach(self, socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
+    def guard(self) -> None:
+        """Ask of each connection, from now on, whether its key is allowed. Without keys: nothing.
+
+        To be called before a socket binds.
+
+        Raises:
+            OSError: The process has no file descriptors left.
+            RuntimeError: Closed.
+        """
+        if self._curve is not None and self._curve.allowed is not None:
+            self._guard = Guard(self, self._curve.allowed)
+
+    def attach(
+        self,
+        socket: zmq.Socket[bytes],
+        name: str,
+        endpoint: str,
+        mode: Mode,
+        domain: str = CLIENTS,
+    ) -> str:
         """Bind or connect a socket of this transport, and return where; it is closed on failure.
+
+        Args:
+            socket: The socket.
+            name: The argument that the endpoint was given as.
+            endpoint: Where.
+            mode: Which of both.
+            domain: Who may connect when there are keys.
 
         Raises:
             OSError: The system refuses, or the endpoint is bound here already.
@@ -143,13 +191,29 @@ class Transport:
                     "share an endpoint behind a proxy: rep_proxy_main or pull_proxy_main",
                 )
             _probe_descriptors()
+            if self._curve is not None:
+                self._curve.apply(socket, mode, domain)
             where = attach(socket, name, endpoint, mode)
+            if mode == Bind and self._guard is not None:
+                self._guard.watch(socket, where)
         except BaseException:
             socket.close(linger=0)
             raise
         if mode == Bind:
             self._bound[where] = socket
+            self._warn(name, where)
         return where
+
+    def _warn(self, name: str, where: str) -> None:
+        if self._curve is None and not self._warned and is_open(where):
+            self._warned = True
+            _logger.warning(
+                "%s: %s %s can be reached by other machines, and whoever does is taken: give keys "
+                "(key=, allow=), or listen on the loopback",
+                self._owner,
+                name,
+                where,
+            )
 
     @contextmanager
     def loop(self) -> Iterator[None]:

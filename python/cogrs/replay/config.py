@@ -1,0 +1,148 @@
+"""A server as a file describes it, for `cogrs replay-server` and for learners."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.replay.server import ReplayMemoryServer
+from cogrs.replay.wire import FIELDS, SETTINGS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+_LOOPBACK = "tcp://127.0.0.1:*"
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm")
+_ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
+_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", "allow", "logfile")
+_LARGEST_TEMPLATE = 1 << 31
+"""Bytes; a template is made whole, and a mistake in its shape should not cost the machine."""
+
+
+def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
+    """Make and start the server that a TOML file describes.
+
+    Its keys are the arguments of `ReplayMemoryServer` and of `start`; `templates` is a table with a
+    `dtype` and a `shape` for each field of an entry, `settings` one of properties of the memory,
+    `logfile` is a file that lines are appended to. Paths are relative to the file.
+
+    Raises:
+        ValueError: The file is no TOML, or a key is unknown, missing, or has a value that cannot
+            be. The message begins with file and key.
+        OSError: A file cannot be read or written, or an endpoint cannot be bound.
+        MemoryError: As `ReplayMemory`.
+        RuntimeError: As `ReplayMemoryServer`.
+    """
+    where = Path(path)
+    try:
+        return _started(tomllib.loads(where.read_text(encoding="utf-8")), where.parent)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
+    _check_names("", given, (*_TOP, "templates", "settings"))
+    settings = _table(given, "settings")
+    _check_names("settings.", settings, SETTINGS)
+    templates = _table(given, "templates")
+    _check_names("templates.", templates, FIELDS)
+    state, action, reward, prob, value, qvest, info = (
+        _template(f"templates.{name}", templates.get(name)) for name in FIELDS
+    )
+    if "n_caches" not in given:
+        raise ValueError("n_caches: expected an integer, got nothing")
+    options = {name: given[name] for name in _OPTIONS if name in given}
+    pub, rep, pull = (given.get(name, _LOOPBACK) for name in _ENDPOINTS)
+    server = ReplayMemoryServer(
+        state,
+        action,
+        reward,
+        prob,
+        value,
+        qvest,
+        info,
+        given.get("max_step", 0),
+        pub,
+        given["n_caches"],
+        key=_path(given, "key", folder),
+        allow=_allow(given, folder),
+        **options,
+    )
+    try:
+        _set(server, settings)
+        logfile = _path(given, "logfile", folder)
+        if logfile is not None:
+            server.set_logfile(logfile, "a")
+        return server.start(rep, pull)
+    except BaseException:
+        server.close()
+        raise
+
+
+def _template(name: str, given: object) -> np.ndarray[Any, Any]:
+    if not isinstance(given, dict):
+        raise ValueError(f"{name}: expected a table of dtype and shape, got {_told(given)}")
+    _check_names(f"{name}.", given, ("dtype", "shape"))
+    text, shape = given.get("dtype"), given.get("shape", [])
+    try:
+        if not isinstance(text, str):
+            raise TypeError
+        dtype = np.dtype(text)
+    except (TypeError, ValueError, SyntaxError):
+        raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}") from None
+    if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
+        raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
+    size = dtype.itemsize
+    for each in shape:
+        size *= each
+    if size > _LARGEST_TEMPLATE or len(shape) > 32:
+        raise ValueError(f"{name}.shape: expected one of at most 2 GiB, got {shape}")
+    return np.zeros(shape, dtype)
+
+
+def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        try:
+            setattr(server.rem, name, value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"settings.{name}: {error}") from None
+
+
+def _allow(given: Mapping[str, Any], folder: Path) -> Any:
+    value = given.get("allow")
+    if not isinstance(value, list):
+        return _path(given, "allow", folder)
+    # In a list, what ends like a file's name is one; all else is a key.
+    return [
+        folder / each if isinstance(each, str) and each.endswith(".key") else each for each in value
+    ]
+
+
+def _path(given: Mapping[str, Any], name: str, folder: Path) -> Path | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected a path, got {_told(value)}")
+    return folder / value
+
+
+def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = given.get(name, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: expected a table, got {_told(value)}")
+    return value
+
+
+def _check_names(prefix: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{prefix}{name}: expected one of {', '.join(known)}")
+
+
+def _told(value: object) -> str:
+    return "nothing" if value is None else repr(value)

@@ -1,0 +1,146 @@
+"""Servers that a file describes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cogrs import KeyPair, ReplayMemoryClient, cli
+from cogrs.replay.config import start_server
+from tests.replay import build, network
+from tests.replay.network import arrived, connected, eventually
+
+TEMPLATES = """
+[templates]
+state = { dtype = "int64" }
+action = { dtype = "int64", shape = [] }
+reward = { dtype = "float32", shape = [1] }
+prob = { dtype = "float32" }
+value = { dtype = "float32", shape = [1] }
+qvest = { dtype = "float32", shape = [1] }
+info = { dtype = "int64" }
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "replay.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_file_with_everything(tmp_path: Path, monkeypatch: Any) -> None:
+    server_public, _ = KeyPair.new().save("learner", tmp_path)
+    _, secret = KeyPair.new().save("actor", tmp_path / "actors")
+    text = f"""
+n_caches = 1
+max_step = 8
+uuid = 7
+seed = 1
+hwm = 4
+pub_hwm = 4
+pub_endpoint = "tcp://127.0.0.1:*"
+rep_endpoint = "tcp://127.0.0.1:0"
+pull_endpoint = "ipc://{tmp_path}/pull"
+key = "learner.key_secret"
+allow = "actors"
+logfile = "lines.log"
+{TEMPLATES}
+[settings]
+cache_size = 6
+discount_factor = [0.5]
+reuse_cache = true
+"""
+    path = written(tmp_path, text)
+    monkeypatch.chdir("/")
+    with (
+        start_server(path) as server,
+        connected(server, key=secret, server_key=server_public) as client,
+    ):
+        assert (server.rem.uuid, server.rem.max_step, server.rem.cache_size) == (7, 8, 6)
+        assert server.rem.reuse_cache
+        assert client.rem.discount_factor == [0.5]
+        ones = np.ones((10, 1), np.float32)
+        client.rem.add_episode(**build.steps(10, r=ones, v=ones), **build.UNIFORM)
+        client.push_cache()
+        client.write_log("a line")
+        arrived(server, 1)
+        eventually(lambda: "a line" in (tmp_path / "lines.log").read_text())
+        assert server.pull_endpoint == f"ipc://{tmp_path}/pull"
+        with pytest.raises(TimeoutError, match="keys"):
+            ReplayMemoryClient(*network.endpoints(server), max_step=1, timeout=0.3)
+
+
+def test_keys_in_a_list(tmp_path: Path) -> None:
+    learner, actor, other = (KeyPair.new() for _ in range(3))
+    learner.save("learner", tmp_path)
+    actor.save("actor", tmp_path)
+    allow = f'key = "learner.key_secret"\nallow = ["actor.key", {other.public!r}]\n'
+    with start_server(written(tmp_path, f"n_caches = 1\n{allow}{TEMPLATES}")) as server:
+        for key in (actor, other):
+            with connected(server, key=key, server_key=learner) as client:
+                assert client.rem.max_step == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("= 1", "Invalid"),
+        (TEMPLATES, "n_caches: expected an integer, got nothing"),
+        ("n_caches = 0" + TEMPLATES, "n_caches"),
+        ("n_caches = '1'" + TEMPLATES, "n_caches"),
+        ("n_cache = 1" + TEMPLATES, "n_cache: expected one of"),
+        ("n_caches = 1", "templates.state: expected a table of dtype and shape, got nothing"),
+        ("n_caches = 1\ntemplates = 1", "templates: expected a table, got 1"),
+        ("n_caches = 1" + TEMPLATES + "more = {}", "templates.more: expected one of state"),
+        ("n_caches = 1" + TEMPLATES.replace("int64", "int65"), "templates.state.dtype: expected"),
+        ("n_caches = 1" + TEMPLATES.replace("dtype", "type"), "templates.state.type: expected"),
+        ("n_caches = 1" + TEMPLATES.replace("[1]", "[-1]"), "templates.reward.shape: expected"),
+        ("n_caches = 1" + TEMPLATES.replace("[1]", "[true]"), "templates.reward.shape: expected"),
+        ("n_caches = 1" + TEMPLATES.replace("[1]", "[999999999999]"), "templates.reward.shape"),
+        ("n_caches = 1" + TEMPLATES + "[settings]\nsize = 1", "settings.size: expected one of"),
+        ("n_caches = 1" + TEMPLATES + "[settings]\ncache_size = 0", "settings.cache_size: "),
+        ("n_caches = 1" + TEMPLATES + "[settings]\nmix_lambda = 'a'", "settings.mix_lambda: "),
+        ("n_caches = 1\nrep_endpoint = 'x'" + TEMPLATES, "rep_endpoint: expected"),
+        ("n_caches = 1\npub_endpoint = 3" + TEMPLATES, "pub_endpoint: expected"),
+        ("n_caches = 1\nkey = 3" + TEMPLATES, "key: expected a path"),
+        ("n_caches = 1\nallow = []" + TEMPLATES, "key: expected"),
+        ("n_caches = 1\nlogfile = []" + TEMPLATES, "logfile: expected a path"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, capsys: Any, text: str, told: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ValueError, match=r"^/") as caught:
+        start_server(path)
+    assert str(caught.value).startswith(f"{path}: {told}")
+    assert cli.main(["replay-server", "--config", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"cogrs replay-server: {caught.value}\n")
+
+
+def test_file_that_is_not_there(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["replay-server", "--config", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_command_runs_until_it_is_ended(tmp_path: Path, kind: int) -> None:
+    path = written(tmp_path, "n_caches = 1\nlogfile = 'lines'" + TEMPLATES)
+    command = [sys.executable, "-m", "cogrs.cli", "replay-server", "--config", str(path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    with network.ended([process]):
+        told = [process.stdout.readline().split() for _ in range(3)]
+        assert [name for name, _ in told] == ["pub_endpoint", "rep_endpoint", "pull_endpoint"]
+        with ReplayMemoryClient(*(where for _, where in told), max_step=8) as client:
+            client.write_log("last line")
+            client.update_counter()
+        eventually(lambda: "last line" in (tmp_path / "lines").read_text())
+        process.send_signal(kind)
+        out, err = process.communicate(timeout=network.SLACK)
+        assert (process.returncode, out, err) == (0, "stopping\n", "")
