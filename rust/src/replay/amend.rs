@@ -54,8 +54,8 @@ impl Memory {
         let worths: &mut [Worth] = &mut self.worths;
         touch(worths, targets.iter().map(|target| target.slot));
         let exponent = self.settings.priority_exponent;
-        let (mut slots, mut made) = (Vec::with_capacity(targets.len()), Vec::new());
-        made.reserve_exact(targets.len());
+        let mut slots = Vec::with_capacity(targets.len());
+        let mut made = Vec::with_capacity(targets.len());
         for target in &targets {
             let weight = weight(worths[target.slot as usize].base, target.priority, exponent);
             if !weight.is_finite() {
