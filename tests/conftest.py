@@ -9,6 +9,6 @@ _COMMON = {
 }
 settings.register_profile("fast", max_examples=150, stateful_step_count=40, **_COMMON)
 settings.register_profile("ci", max_examples=300, stateful_step_count=50, **_COMMON)
-settings.register_profile("soak", max_examples=5_000, stateful_step_count=100, **_COMMON)
+settings.register_profile("soak", max_examples=1_000, stateful_step_count=100, **_COMMON)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::replay::closing::appraise;
 use crate::replay::column::{check_allocatable, touch};
 use crate::replay::memory::Memory;
-use crate::replay::priority::{Worth, weight};
+use crate::replay::priority::{Worth, weights};
 use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
 
@@ -54,16 +54,13 @@ impl Memory {
         let worths: &mut [Worth] = &mut self.worths;
         touch(worths, targets.iter().map(|target| target.slot));
         let exponent = self.settings.priority_exponent;
-        let mut slots = Vec::with_capacity(targets.len());
-        let mut made = Vec::with_capacity(targets.len());
-        for target in &targets {
-            let weight = weight(worths[target.slot as usize].base, target.priority, exponent);
-            if !weight.is_finite() {
-                let expected = "one whose weight is finite in float32";
-                return Err(Error::value("priority", expected, target.priority));
-            }
-            slots.push(target.slot);
-            made.push(weight);
+        let slots: Vec<u32> = targets.iter().map(|target| target.slot).collect();
+        let base = slots.iter().map(|&slot| worths[slot as usize].base);
+        let mut powers: Vec<f64> = targets.iter().map(|target| target.priority).collect();
+        let mut made: Vec<f32> = weights(base, &mut powers, exponent).collect();
+        if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
+            let expected = "one whose weight is finite in float32";
+            return Err(Error::value("priority", expected, targets[at].priority));
         }
         for (target, drawn) in targets.iter().zip(&mut made) {
             worths[target.slot as usize].weight = *drawn;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::replay::column::check_allocatable;
 use crate::replay::episode::{Ending, Episode};
 use crate::replay::memory::{Memory, Rows};
-use crate::replay::priority::{Worth, mixed_error, weight};
+use crate::replay::priority::{Worth, mixed_errors, weights};
 use crate::replay::returns::lambda_returns;
 use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
@@ -79,19 +79,22 @@ pub(super) fn appraise(
         let gamma = &settings.discount_factor;
         lambda_returns(rewards, values, bootstrap, gamma, settings.mix_lambda, &mut returns);
     }
-    let mut weights = vec![0.0; base.len()];
-    for step in settings.interior(length) {
-        weights[step] = base[step];
-        if ending.weights {
-            let row = step * dims..(step + 1) * dims;
-            let error = mixed_error(&returns[row.clone()], &values[row], &settings.reward_coeff);
-            weights[step] = weight(base[step], error, settings.priority_exponent);
-        }
+    let mut made = vec![0.0; base.len()];
+    let inside = settings.interior(length);
+    if ending.weights {
+        let rows = inside.start * dims..inside.end * dims;
+        let mut errors =
+            mixed_errors(&returns[rows.clone()], &values[rows], &settings.reward_coeff);
+        let base = base[inside.clone()].iter().copied();
+        let weights = weights(base, &mut errors, settings.priority_exponent);
+        made[inside].iter_mut().zip(weights).for_each(|(made, weight)| *made = weight);
+    } else {
+        made[inside.clone()].copy_from_slice(&base[inside]);
     }
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
     all_finite("qvest", &returns, dims.max(1))?;
-    all_finite("weight", &weights, 1)?;
-    Ok(Appraisal { returns, weights })
+    all_finite("weight", &made, 1)?;
+    Ok(Appraisal { returns, weights: made })
 }
 
 fn all_finite(name: &str, values: &[f32], dims: usize) -> Result<()> {
@@ -153,7 +156,7 @@ impl Memory {
     /// Whether there is memory to compute returns and weights of so many entries.
     pub(super) fn check_appraisable(&self, entries: usize) -> Result<()> {
         // Rewards, values and returns in both widths, and a few numbers an entry.
-        let row = 24 * self.spec.reward_dims() + 24;
+        let row = 24 * self.spec.reward_dims() + 32;
         check_allocatable(entries.saturating_mul(row))
     }
 

@@ -1,6 +1,7 @@
 //! Importance-sampling weights.
 
 use crate::error::{Error, Result};
+use crate::replay::power::raise_all;
 use crate::replay::settings::finite_from_zero;
 
 /// What the weights of a batch are divided by.
@@ -51,7 +52,9 @@ pub fn importance_weights(
         return Err(Error::value("min_weight", "the smallest weight there is", got));
     }
     // N and total cancel in the quotient of two weights.
-    Ok(weights.iter().map(|weight| (weight / smallest).powf(-exponent) as f32).collect())
+    let mut powers: Vec<f64> = weights.iter().map(|weight| weight / smallest).collect();
+    raise_all(&mut powers, -exponent);
+    Ok(powers.into_iter().map(|power| power as f32).collect())
 }
 
 fn positive(name: &str, value: f64) -> Result<f64> {

@@ -26,6 +26,7 @@ pub mod episode;
 pub mod importance;
 pub mod ledger;
 pub mod memory;
+pub mod power;
 pub mod priority;
 pub mod returns;
 pub mod ring;

@@ -2,6 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::replay::power::raise_all;
+
 /// What an entry is worth. Both numbers together, since a new priority reads the one and writes the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -12,33 +14,39 @@ pub struct Worth {
     pub weight: f32,
 }
 
-/// The mixed error of one entry: `sum_d coeff[d] * |q[d] - v[d]|`, and 0 where that is negative.
-pub fn mixed_error(returns: &[f64], values: &[f32], coeff: &[f64]) -> f64 {
-    let terms = returns.iter().zip(values).zip(coeff);
-    let sum: f64 = terms.map(|((q, v), c)| c * (q - f64::from(*v)).abs()).sum();
-    // Not `max`, which would turn NaN into 0.
-    if sum < 0.0 { 0.0 } else { sum }
-}
-
-/// The weight with which an entry is drawn: `base * error ^ exponent`, and 0^0 is 1.
+/// The mixed error of every entry: `sum_d coeff[d] * |q[d] - v[d]|`, and 0 where that is negative.
 ///
-/// `base` is the entry's initial weight times its episode's multiplier. This is the proportional
-/// priority of Schaul et al. 2016, section 3.3, scaled.
-#[inline]
-pub fn weight(base: f32, error: f64, exponent: f64) -> f32 {
-    (f64::from(base) * power(error, exponent)) as f32
+/// `returns` and `values` have shape (T, R), row by row, for R numbers in `coeff`.
+pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> {
+    let term = |c: &f64, (q, v): (&f64, &f32)| c * (q - f64::from(*v)).abs();
+    // Not `max`, which would turn NaN into 0.
+    let floored = |sum: f64| if sum < 0.0 { 0.0 } else { sum };
+    let pairs = returns.iter().zip(values);
+    match coeff {
+        [] => Vec::new(),
+        // Without a loop in the loop this is done for many entries at a time.
+        [c] => pairs.map(|pair| floored(term(c, pair))).collect(),
+        _ => {
+            let rows = returns.chunks_exact(coeff.len()).zip(values.chunks_exact(coeff.len()));
+            let sum = |(q, v): (&[f64], &[f32])| {
+                coeff.iter().zip(q.iter().zip(v)).map(|(c, pair)| term(c, pair)).sum()
+            };
+            rows.map(|row| floored(sum(row))).collect()
+        }
+    }
 }
 
-/// `powf` costs ten times these, and these are the exponents that people use.
-#[inline]
-fn power(error: f64, exponent: f64) -> f64 {
-    if exponent == 0.5 {
-        error.sqrt()
-    } else if exponent == 1.0 {
-        error
-    } else {
-        error.powf(exponent)
-    }
+/// The weights with which entries are drawn: `base * error ^ exponent`, and 0^0 is 1.
+///
+/// `base` are the entries' initial weights times their episode's multiplier; `errors` are used up. This is
+/// the proportional priority of Schaul et al. 2016, section 3.3, scaled.
+pub fn weights<'a>(
+    base: impl ExactSizeIterator<Item = f32> + 'a,
+    errors: &'a mut [f64],
+    exponent: f64,
+) -> impl ExactSizeIterator<Item = f32> + 'a {
+    raise_all(errors, exponent);
+    base.zip(errors).map(|(base, power)| (f64::from(base) * *power) as f32)
 }
 
 #[cfg(test)]
@@ -47,15 +55,19 @@ mod tests {
 
     #[test]
     fn the_error_is_absolute_in_each_dimension_before_mixing() {
-        assert_eq!(mixed_error(&[2.0, -3.0], &[0.0, 0.0], &[1.0, 2.0]), 8.0);
-        assert_eq!(mixed_error(&[2.0], &[0.0], &[-1.0]), 0.0);
-        assert!(mixed_error(&[f64::NAN], &[0.0], &[1.0]).is_nan());
+        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 0.0], &[1.0, 2.0]), [8.0]);
+        assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 1.0], &[1.0]), [2.0, 4.0]);
+        assert_eq!(mixed_errors(&[2.0], &[0.0], &[-1.0]), [0.0]);
+        assert!(mixed_errors(&[f64::NAN], &[0.0], &[1.0])[0].is_nan());
     }
 
     #[test]
     fn exponent_zero_leaves_the_base_even_without_error() {
-        assert_eq!(weight(3.0, 0.0, 0.0), 3.0);
-        assert_eq!(weight(3.0, 0.0, 0.5), 0.0);
-        assert_eq!(weight(2.0, 9.0, 0.5), 6.0);
+        let weights = |base, error, exponent| {
+            weights([base].into_iter(), &mut [error], exponent).collect::<Vec<f32>>()
+        };
+        assert_eq!(weights(3.0, 0.0, 0.0), [3.0]);
+        assert_eq!(weights(3.0, 0.0, 0.5), [0.0]);
+        assert_eq!(weights(2.0, 9.0, 0.5), [6.0]);
     }
 }
