@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 import zmq
 
 from cogrs._core import ReplayMemory, publish_through
+from cogrs.replay.batch import BatchT
 from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
+from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport, deadline_after
@@ -22,14 +24,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.replay.batch import Batch
     from cogrs.replay.keys import KeyPair
     from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
 
 
-class ReplayMemoryServer:
+class ReplayMemoryServer(Generic[BatchT]):
     """Receives caches from clients and makes batches of them for a learner.
 
     The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
@@ -62,6 +63,7 @@ class ReplayMemoryServer:
         hwm: int = 16,
         pub_hwm: int = 16,
         log_seconds: float | None = 10.0,
+        ids: bool = False,
         key: KeyPair | str | os.PathLike[str] | None = None,
         allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     ) -> None:
@@ -86,6 +88,8 @@ class ReplayMemoryServer:
                 are dropped, which the subscriber counts.
             log_seconds: Seconds between lines about what arrives, which PULL workers log at level
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
+            ids: Whether caches carry ids, so that `get_batch` tells whose entry each row is and
+                `update_priority` sends errors back.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 what goes over the network is enciphered, clients prove who they are and know that
                 this is the server. Its workers and proxies, in other processes too, have the same
@@ -107,7 +111,11 @@ class ReplayMemoryServer:
         curve = Curve.of_server(key, allow)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
-        self._inbox = Inbox(self._rem, n_caches, seed, check_period("log_seconds", log_seconds))
+        if not isinstance(ids, bool):
+            raise TypeError(f"ids: expected True or False, got {type(ids).__name__}")
+        self._ids = ids
+        period = check_period("log_seconds", log_seconds)
+        self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids)
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
         self._transport = Transport(type(self).__name__, curve)
@@ -118,9 +126,10 @@ class ReplayMemoryServer:
             self._transport.abandon()
             raise
         publish_through(self._rem, self._publisher.publish)
+        self._inbox.publish = self._publisher.publish_brief
         # No thread of ours holds the server, so one that is forgotten closes.
         parts = (self._transport, self._publisher, self._inbox)
-        self._finalize = weakref.finalize(self, _close, *parts)
+        self._finalize: weakref.finalize[..., Any] = weakref.finalize(self, _close, *parts)
 
     # What it is and what has arrived.
 
@@ -193,7 +202,7 @@ class ReplayMemoryServer:
 
     def get_batch(
         self, batch_size: int, *, wait: float | None = None, out: tuple[Any, ...] | None = None
-    ) -> Batch:
+    ) -> BatchT:
         """Take a batch of samples from the caches: all of them, or none.
 
         Without `rem.reuse_cache` each sample of a cache is given once; with it, the first comes
@@ -205,7 +214,8 @@ class ReplayMemoryServer:
             out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
 
         Returns:
-            `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller.
+            `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
+            `ids=True` an `IdBatch`, `(prev, next, weight, ids, sender)`.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
@@ -216,8 +226,33 @@ class ReplayMemoryServer:
         """
         self._transport.check()
         if wait is None:
-            return self._inbox.caches.get_batch(batch_size, out=out)
-        return self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
+            batch = self._inbox.caches.get_batch(batch_size, out=out)
+        else:
+            batch = self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
+        return cast("BatchT", batch)
+
+    def update_priority(
+        self, ids: npt.ArrayLike, sender: npt.ArrayLike, priority: npt.ArrayLike
+    ) -> None:
+        """Send errors back to the clients, which take them by `apply_priorities`; never waits.
+
+        A message goes to each client that `sender` names; one that is slow gets the newest ones.
+
+        Args:
+            ids: `IdBatch.ids` of a batch, integers (B,).
+            sender: `IdBatch.sender` of it, integers (B,).
+            priority: The error of each row without exponent, finite and >= 0, (B,).
+
+        Raises:
+            TypeError: An argument is not made of numbers. Nothing is sent.
+            ValueError: Lengths differ, or a number is out of range. Nothing is sent.
+            RuntimeError: The server has no ids, or is closed.
+        """
+        self._transport.check()
+        if not self._ids:
+            raise RuntimeError("this server has no ids: make it with ids=True")
+        priorities = Priorities.of(ids, sender, priority)
+        priorities.publish(self._rem.uuid, self._publisher.publish_brief)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
         """Publish a message; never waits.
@@ -398,7 +433,7 @@ def _answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> No
     with transport.loop(), socket:
         for frames in transport.messages(socket):
             if frames is not None:
-                socket.send(inbox.answer(frames))
+                socket.send_multipart(inbox.answer(frames), copy=False)
 
 
 def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
