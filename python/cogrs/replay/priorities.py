@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+_MOST_ROWS = 32_768
+"""Rows of one message to a server, whose frames are small."""
+
 _IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
 
 
@@ -79,18 +82,21 @@ class Priorities(NamedTuple):
         """
         columns = (told.ids, _IDS), (told.senders, _SENDERS), (told.errors, _ERRORS)
         try:
-            ids, senders, errors = (np.frombuffer(column, dtype) for column, dtype in columns)
+            read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
         except ValueError:
             raise WireError("priorities that cannot be: broken numbers", "cache") from None
+        ids, senders, errors = read
         if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _sound(errors):
             raise WireError("priorities that cannot be", "cache")
         return cls(ids, senders, errors)
 
-    def write(self) -> pb.Priorities:
-        """Return what goes to a server."""
-        return pb.Priorities(
-            ids=self.ids.tobytes(), senders=self.sender.tobytes(), errors=self.errors.tobytes()
-        )
+    def write(self) -> Iterator[pb.Priorities]:
+        """Yield what goes to a server, in messages that it takes."""
+        for first in range(0, len(self.ids), _MOST_ROWS):
+            ids, senders, errors = (column[first : first + _MOST_ROWS] for column in self)
+            yield pb.Priorities(
+                ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
+            )
 
     def publish(self, sender: int, publish: Callable[[bytes, bytes], object]) -> None:
         """Publish a message to each client, as `sender`."""

@@ -62,7 +62,7 @@ class ReplaySampler(Generic[BatchT]):
         """Do not connect yet.
 
         Args:
-            endpoints: The servers' `rep_endpoint`s, or those of proxies with one server behind each.
+            endpoints: The servers' `rep_endpoint`s, or proxies' with one server behind each.
             timeout: Seconds in which a server has to answer; None for ever.
             skip_down: What happens when one does not: False raises TimeoutError, True goes on with
                 the others, which is logged once, until it answers again.
@@ -140,8 +140,9 @@ class ReplaySampler(Generic[BatchT]):
         rows = check_count("batch_size", batch_size)
         deadline = None if wait is None else deadline_after("wait", wait)
         with self._turn(deadline):
+            self._take_answers()
             for source in self._sources:
-                source.begin()
+                source.begin(self._timeout)
             checked = False
             while True:
                 self._take_answers()
@@ -184,8 +185,10 @@ class ReplaySampler(Generic[BatchT]):
         with self._turn(None):
             if self._look is None or not self._look.ids:
                 raise RuntimeError("the servers have no ids: make them with ids=True")
-            message = encode(self._sender, priorities=priorities.write())
-            return sum(not source.tell(message) for source in self._sources)
+            messages = [encode(self._sender, priorities=each) for each in priorities.write()]
+            return sum(
+                not all(source.tell(message) for message in messages) for source in self._sources
+            )
 
     def close(self) -> None:
         """Wake all that waits and close all connections. Again: nothing."""
@@ -244,7 +247,7 @@ class ReplaySampler(Generic[BatchT]):
             to come from whom.
         """
         for source in self._sources:
-            source.ask_unknown(self._sender)
+            source.ask_unknown(self._sender, sums=self._mixer is not None)
         present = [source for source in self._sources if not source.down]
         if self._mixer is None:
             if any(source.sizes is None for source in present):
@@ -286,7 +289,8 @@ class ReplaySampler(Generic[BatchT]):
             first = self._first.endpoint if self._first else "the others"
             source.forget()
             raise RuntimeError(
-                f"{source.endpoint} has other templates, cache_flags, frame_stack or ids than {first}"
+                f"{source.endpoint} has other templates, cache_flags, frame_stack or ids "
+                f"than {first}"
             )
         source.agreed = True
 

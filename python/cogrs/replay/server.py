@@ -211,11 +211,11 @@ class ReplayMemoryServer(Generic[BatchT]):
         Args:
             batch_size: Rows B, >= 1.
             wait: Seconds to wait for samples when there are too few; None does not wait.
-            out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
+            out: Arrays to fill, as of `ReplayMemory.get_batch`.
 
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
-            `ids=True` an `IdBatch`, `(prev, next, weight, ids, sender)`.
+            `ids=True` an `IdBatch`: `(prev, next, weight, ids, sender)`.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
@@ -239,13 +239,13 @@ class ReplayMemoryServer(Generic[BatchT]):
         A message goes to each client that `sender` names; one that is slow gets the newest ones.
 
         Args:
-            ids: `IdBatch.ids` of a batch, integers (B,).
-            sender: `IdBatch.sender` of it, integers (B,).
+            ids: `IdBatch.ids`, integers (B,).
+            sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, finite and >= 0, (B,).
 
         Raises:
-            TypeError: An argument is not made of numbers. Nothing is sent.
-            ValueError: Lengths differ, or a number is out of range. Nothing is sent.
+            TypeError: An argument is not made of numbers; nothing is sent.
+            ValueError: Lengths differ, or a number is out of range; nothing is sent.
             RuntimeError: The server has no ids, or is closed.
         """
         self._transport.check()

@@ -33,8 +33,8 @@ class SourceStats:
 
     Attributes:
         endpoint: Where it is.
-        weight_sum: The sum of its caches' sums of weights as it told last; 0 while it has fewer than
-            `n_caches`; None before it told any.
+        weight_sum: The sum of its caches' sums of weights as it told last; 0 while it has fewer
+            than `n_caches`; None before it told any.
         unused: Samples that it had not given, as it told last.
         samples: Samples that it gave, ever.
         kept: Those that are here and not in a batch yet.
@@ -129,18 +129,20 @@ class Source:
         """Whether it told in this call that it has fewer than n_caches caches."""
         return self.weight_sum == 0 and self._told
 
-    def begin(self) -> None:
+    def begin(self, timeout: float | None) -> None:
         """Begin a call, to which it has told nothing yet."""
+        if self.late(timeout) and self._rows == 0:
+            self.reset()  # asked long ago, and nothing is lost by asking again
         self._told = False
         self.shortage = ""
 
-    def ask_unknown(self, sender: int) -> None:
-        """Ask what its memory looks like, or for a sum, unless that is known."""
+    def ask_unknown(self, sender: int, *, sums: bool) -> None:
+        """Ask what its memory looks like, or for its sum if wanted, unless that is known."""
         if self.busy or self.rests:
             return
         if self.sizes is None:
             self._ask(encode(sender, sizes_request=pb.SizesRequest()), 0)
-        elif not self.weight_sum or self.down:
+        elif sums and (not self.weight_sum or self.down):
             self.ask(sender, 0)
 
     def renew(self, sender: int) -> None:
@@ -165,8 +167,8 @@ class Source:
         if Look(samples.template, samples.flags, samples.frame_stack, samples.ids) != look:
             self.reset()
             raise RuntimeError(
-                f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack or ids "
-                "than the first server had: make a new sampler"
+                f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack or "
+                "ids than the first server had: make a new sampler"
             )
 
     def keep(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
