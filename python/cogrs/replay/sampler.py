@@ -308,7 +308,9 @@ class ReplaySampler(Generic[BatchT]):
             for source, count in pairs
             if count > 0 and source.shortage
         ]
-        if lacking is None and all(source.is_empty or source.down for source in self._sources):
+        present = [source for source in self._sources if not source.down]
+        # Without a wait, what was told to an earlier call does not count.
+        if all(source.weight_sum == 0 and (source.told or over) for source in present):
             short = ["insufficient caches: no server has n_caches of them"]
         if wait is None:
             if short:
@@ -319,9 +321,9 @@ class ReplaySampler(Generic[BatchT]):
             for source, count in pairs
             if source.busy and not source.down and (lacking is None or count > 0)
         ]
-        if waiting:
-            short.append(f"no answer from {', '.join(waiting)}")
-        raise self._timed_out("; ".join(short) or "too few samples", wait)
+        if waiting and not short:
+            raise self._timed_out(f"no answer from {', '.join(waiting)}", wait)
+        raise TimeoutError(f"get_batch: {'; '.join(short) or 'too few samples'} after {wait:g} s")
 
     def _pause(self, deadline: float | None) -> None:
         """Wait a moment for answers."""

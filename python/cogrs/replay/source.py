@@ -82,6 +82,7 @@ class Source:
         samples: Samples that it gave.
         timeouts: Requests that were given up.
         down: Whether others are drawn from without it.
+        told: Whether it told a sum in the present call.
         agreed: Whether its sizes were compared with those of the others.
     """
 
@@ -97,7 +98,7 @@ class Source:
         self.timeouts = 0
         self.down = False
         self.agreed = False
-        self._told = False
+        self.told = False
         self._socket: zmq.Socket[bytes] | None = None
         self._numbers = itertools.count(1)
         self._number = 0
@@ -124,16 +125,11 @@ class Source:
             and time.monotonic() - self._since >= timeout
         )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it told in this call that it has fewer than n_caches caches."""
-        return self.weight_sum == 0 and self._told
-
     def begin(self, timeout: float | None) -> None:
         """Begin a call, to which it has told nothing yet."""
         if self.late(timeout) and self._rows == 0:
             self.reset()  # asked long ago, and nothing is lost by asking again
-        self._told = False
+        self.told = False
         self.shortage = ""
 
     def ask_unknown(self, sender: int, *, sums: bool) -> None:
@@ -147,7 +143,7 @@ class Source:
 
     def renew(self, sender: int) -> None:
         """Ask for its sum unless it told in this call, or is being asked."""
-        if self.sizes is not None and not self._told:
+        if self.sizes is not None and not self.told:
             self.ask(sender, 0)
 
     def ask(self, sender: int, rows: int) -> None:
@@ -298,7 +294,7 @@ class Source:
         # NaN compares as False.
         if not 0 <= samples.weight_sum < float("inf"):
             raise WireError("a sum of weights that cannot be")
-        self._since, self._told = None, True
+        self._since, self.told = None, True
         self.weight_sum, self.unused = samples.weight_sum, samples.unused
         self.shortage = samples.shortage if self._rows > 0 else ""
         if self.shortage or samples.weight_sum == 0:
