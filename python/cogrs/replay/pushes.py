@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -23,6 +24,9 @@ _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
 _FIRST = 1.0
 """Seconds that the first message waits for a connection, to learn whether the server takes any."""
+
+_SLICE = 0.1
+"""Seconds that it waits for room before it looks at connections."""
 
 _names = itertools.count()
 
@@ -59,9 +63,7 @@ class Pushes:
         """
         deadline = deadline_after("timeout", timeout)
         with self._channel.turn(deadline) as socket:
-            if socket is not None:
-                self._check(call, socket)
-            if socket is None or not self._channel.wait(socket, zmq.POLLOUT, deadline):
+            if socket is None or not self._has_room(call, socket, deadline):
                 where = ", ".join(self._endpoints)
                 why = f"{self._hwm} messages wait to be taken by"
                 if len(self._endpoints) > 1:
@@ -97,6 +99,17 @@ class Pushes:
         end = deadline_after("timeout", _FIRST)
         while end is not None and seconds_to(end) > 0 and not events.poll(50):
             self._transport.check()
+
+    def _has_room(self, call: str, socket: zmq.Socket[bytes], deadline: float | None) -> bool:
+        """Wait until there is room for a message, and look meanwhile at connections."""
+        while True:
+            self._check(call, socket)
+            slice_end = time.monotonic() + _SLICE
+            end = slice_end if deadline is None else min(slice_end, deadline)
+            if self._channel.wait(socket, zmq.POLLOUT, end):
+                return True
+            if deadline is not None and seconds_to(deadline) <= 0:
+                return False
 
     def _check(self, call: str, socket: zmq.Socket[bytes]) -> None:
         """Refuse to send what would be lost."""
