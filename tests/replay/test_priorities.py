@@ -15,7 +15,7 @@ from cogrs.api import replay_pb2 as pb
 from cogrs.replay import AppliedPriorities
 from cogrs.replay import publisher as publisher_module
 from cogrs.replay.priorities import Priorities, received, topic_of
-from cogrs.replay.wire import WireError, encode
+from cogrs.replay.wire import FIELDS, WireError, encode
 from tests.replay import build
 from tests.replay.network import (
     SLACK,
@@ -306,3 +306,30 @@ def test_requests_spread_priorities_and_bad_ones_are_refused() -> None:
         assert asked(ids=ids, senders=senders, errors=np.float32([-1]).tobytes()) == "refusal"
         assert server.stats().refused["cache"] == 3
         assert endpoints(server)[1] == server.rep_endpoint
+
+
+def test_a_file_can_ask_for_ids(tmp_path: Any) -> None:
+    fields = "".join(f'{name} = {{ dtype = "float32" }}\n' for name in FIELDS)
+    path = tmp_path / "replay.toml"
+    path.write_text(f"n_caches = 1\nids = true\n[templates]\n{fields}")
+    with cogrs.replay.start_server(path) as server, connected(server) as client:
+        build.add_uniform(client.rem, 20)
+        client.push_cache()
+        assert isinstance(server.get_batch(4, wait=SLACK), IdBatch)
+    path.write_text(f"n_caches = 1\nids = 1\n[templates]\n{fields}")
+    with pytest.raises(ValueError, match="ids: expected True or False"):
+        cogrs.replay.start_server(path)
+
+
+def test_batches_with_ids_become_jax_arrays() -> None:
+    as_arrays = pytest.importorskip("cogrs.jax").as_arrays
+    small = {"s": np.float32(0), "a": np.int32(0), "i": np.float32(0)}
+    with served(**small) as server, connected(server) as client:
+        k = np.float32(np.arange(20))
+        build.add_uniform(client.rem, 20, s=k, a=np.int32(k), i=k)
+        client.push_cache()
+        batch = server.get_batch(4, wait=SLACK)
+        arrays = as_arrays(batch)
+    assert type(arrays) is IdBatch
+    assert arrays.ids is batch.ids
+    assert arrays.sender.tolist() == batch.sender.tolist()

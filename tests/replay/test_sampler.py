@@ -387,6 +387,27 @@ def test_more_than_fits_into_an_answer_is_refused_or_asked_for_in_parts() -> Non
         assert len(sampler.get_batch(10).weight) == 10
 
 
+def test_large_answers_pass_the_proxy_of_a_server() -> None:
+    (front, back) = unused_endpoints(2)
+    large = np.zeros(1 << 18, np.uint8)  # a cache of one sample is smaller than an answer of eight
+    with started(1, s=large, reuse_cache=True, cache_size=1) as server:
+        mains = [
+            threading.Thread(target=server.rep_proxy_main, args=(front, back)),
+            threading.Thread(target=server.rep_worker_main, args=(back, Conn)),
+        ]
+        with connected(server, 8) as client:
+            build.add_uniform(client.rem, 4, s=np.zeros((4, len(large)), np.uint8))
+            client.push_cache()
+            arrived(server, 1)
+        for main in mains:
+            main.start()
+        with ReplaySampler([front], timeout=SLACK) as sampler:
+            assert len(sampler.get_batch(8).weight) == 8
+        server.close()
+        for main in mains:
+            main.join(SLACK)
+
+
 def test_errors_go_back_by_way_of_the_servers() -> None:
     one, other = started(1, ids=True), started(1, ids=True)
     with (

@@ -17,6 +17,8 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport, deadline_after
+from cogrs.replay.wire import LARGEST_REPLY
+from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
     import os
@@ -314,7 +316,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             rep.close()
             self._rep_endpoint = None
             raise
-        for name, serve, socket in (("rep", _answer, rep), ("pull", _take, pull)):
+        for name, serve, socket in (("rep", answer, rep), ("pull", take, pull)):
             args = (self._transport, self._inbox, socket)
             threading.Thread(target=serve, args=args, name=f"cogrs-{name}", daemon=True).start()
         return self
@@ -332,7 +334,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             RuntimeError: The server is closed already.
         """
         socket = self._worker("endpoint", zmq.REP, endpoint, check_mode(mode))
-        _answer(self._transport, self._inbox, socket)
+        answer(self._transport, self._inbox, socket)
 
     def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
         """Receive clients' caches and log lines; returns when the server is closed.
@@ -340,7 +342,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         Arguments and errors as `rep_worker_main`.
         """
         socket = self._worker("endpoint", zmq.PULL, endpoint, check_mode(mode))
-        _take(self._transport, self._inbox, socket)
+        take(self._transport, self._inbox, socket)
 
     def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
         """Listen to clients at one endpoint and to REP workers at another, and pass on.
@@ -385,7 +387,9 @@ class ReplayMemoryServer(Generic[BatchT]):
         ends: list[zmq.Socket[bytes]] = []
         try:
             for name, domain, kind, endpoint in checked:
-                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+                # Samples that workers give a sampler are not bounded by what clients push.
+                most = LARGEST_REPLY if kind == zmq.DEALER else max_frame
+                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=most)
                 bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
                 ends.append(socket)
             self._tell(front[0], bound[0])
@@ -427,21 +431,6 @@ class ReplayMemoryServer(Generic[BatchT]):
             "a ReplayMemoryServer cannot be pickled or copied: other processes reach it through a "
             "ReplayMemoryClient"
         )
-
-
-def _answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with transport.loop(), socket:
-        for frames in transport.messages(socket):
-            if frames is not None:
-                socket.send_multipart(inbox.answer(frames), copy=False)
-
-
-def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with transport.loop(), socket:
-        for frames in transport.messages(socket):
-            if frames is not None:
-                inbox.take(frames)
-            inbox.tick()
 
 
 def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:
