@@ -31,6 +31,7 @@ from tests.replay.network import (
     assert_consistent,
     connected,
     ended,
+    eventually,
     launch,
     made,
     once_free,
@@ -291,13 +292,34 @@ def test_servers_that_are_down_can_be_skipped(caplog: pytest.LogCaptureFixture) 
             assert len(told) == 1
 
 
-def test_when_all_are_down_all_are_named() -> None:
+def test_when_all_are_down_all_are_named_and_asked_again() -> None:
     nobody = unused_endpoints(2)
-    with (
-        ReplaySampler(nobody, timeout=0.2, skip_down=True) as sampler,
-        pytest.raises(TimeoutError, match=f"no answer from {nobody[0]}, {nobody[1]}"),
-    ):
-        sampler.get_batch(4)
+    with ReplaySampler(nobody, timeout=0.3, skip_down=True) as sampler:
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match=f"no answer from {nobody[0]}, {nobody[1]}"):
+                sampler.get_batch(4)
+        with made(1).start(nobody[1]) as server, connected(server) as client:
+            build.add_uniform(client.rem, 20)
+            client.push_cache()
+            arrived(server, 1)
+            eventually(lambda: _drawn(sampler))
+            assert [each.down for each in sampler.stats()] == [True, False]
+
+
+def _drawn(sampler: ReplaySampler[cogrs.Batch]) -> bool:
+    try:
+        return len(sampler.get_batch(4, wait=SLACK).weight) == 4
+    except TimeoutError:
+        return False
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    with Fake(samples) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
+        sizes = pb.Sizes(templates=[pb.Template(dtype="|O", shape=[1])] * 7)
+        fake.inbox.answer = lambda frames: [encode(1, sizes=sizes)]
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=f"{fake.endpoint}: .* sizes that cannot be"):
+                sampler.get_batch(4)
 
 
 BAD: dict[str, Callable[[pb.SamplesRequest, Inbox], list[Any]]] = {

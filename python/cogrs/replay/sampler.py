@@ -18,7 +18,7 @@ from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.source import PAUSE, Look, Source, SourceStats
 from cogrs.replay.transport import Transport, deadline_after, seconds_to
-from cogrs.replay.wire import LARGEST_REPLY, digest_of, encode, memory_like
+from cogrs.replay.wire import LARGEST_REPLY, digest_of, encode
 
 if TYPE_CHECKING:
     import os
@@ -141,8 +141,10 @@ class ReplaySampler(Generic[BatchT]):
         deadline = None if wait is None else deadline_after("wait", wait)
         with self._turn(deadline):
             self._take_answers()
+            all_down = all(source.down for source in self._sources)
             for source in self._sources:
                 source.begin(self._timeout)
+                source.down = source.down and not all_down  # there is nobody else to wait for
             checked = False
             while True:
                 self._take_answers()
@@ -178,13 +180,15 @@ class ReplaySampler(Generic[BatchT]):
         Raises:
             TypeError: As of `ReplayMemoryServer.update_priority`.
             ValueError: Likewise.
-            RuntimeError: The servers have no ids, nothing was drawn yet, or the sampler is closed.
+            RuntimeError: The servers have no ids, nothing was drawn yet, the sampler is closed, or
+                a server answered an earlier request with what it should not.
         """
         self._transport.check()
         priorities = Priorities.of(ids, sender, priority)
         with self._turn(None):
             if self._look is None or not self._look.ids:
                 raise RuntimeError("the servers have no ids: make them with ids=True")
+            self._take_answers()  # or else those of earlier priorities fill the connection
             messages = [encode(self._sender, priorities=each) for each in priorities.write()]
             return sum(
                 not all(source.tell(message) for message in messages) for source in self._sources
@@ -271,7 +275,7 @@ class ReplaySampler(Generic[BatchT]):
         sizes = present[0].sizes
         if sizes is None:
             return
-        memory = memory_like(sizes, 0, None, None)
+        memory = present[0].memory()
         flags, frame_stack, largest = cache_layout(memory, ids=sizes.ids)
         self._look = Look(digest_of(memory), flags, frame_stack, sizes.ids)
         self._first = present[0]
@@ -283,7 +287,7 @@ class ReplaySampler(Generic[BatchT]):
         """Refuse a server whose samples look otherwise; to be called often, for it looks once."""
         if source.sizes is None or source.agreed:
             return
-        memory = memory_like(source.sizes, 0, None, None)
+        memory = source.memory()
         flags, frame_stack, _ = cache_layout(memory)
         if Look(digest_of(memory), flags, frame_stack, source.sizes.ids) != self._look:
             first = self._first.endpoint if self._first else "the others"

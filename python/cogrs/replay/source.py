@@ -12,12 +12,12 @@ import zmq
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import receive
-from cogrs.replay.wire import LARGEST_REPLY, WireError, decode, encode
+from cogrs.replay.wire import LARGEST_REPLY, WireError, decode, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cogrs._core import SampleMixer
+    from cogrs._core import ReplayMemory, SampleMixer
     from cogrs.replay.transport import Transport
 
 _HWM = 16
@@ -153,6 +153,18 @@ class Source:
         self._number = next(self._numbers)
         request = pb.SamplesRequest(rows=rows, number=self._number)
         self._ask(encode(sender, samples_request=request), rows)
+
+    def memory(self) -> ReplayMemory:
+        """Make a memory without room that is otherwise like its own.
+
+        Raises:
+            RuntimeError: There can be none; it will be asked anew what its memory looks like.
+        """
+        try:
+            return memory_like(self.sizes or pb.Sizes(), 0, None, None)
+        except RuntimeError as error:
+            self.forget()
+            raise RuntimeError(f"{self.endpoint}: {error}") from None
 
     def check(self, look: Look, samples: pb.Samples) -> None:
         """Refuse samples that do not look as they should.
