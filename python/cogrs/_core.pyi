@@ -9,7 +9,7 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
-from cogrs.replay.batch import Batch, Episode, NStepSample, Sample
+from cogrs.replay.batch import Batch, Episode, IdBatch, NStepSample, Sample
 
 __all__ = [
     "CacheStore",
@@ -19,6 +19,7 @@ __all__ = [
     "GroupDelivery",
     "ReplayMemory",
     "ReplayWriter",
+    "SampleMixer",
     "__debug_build__",
     "__version__",
     "cache_layout",
@@ -27,6 +28,7 @@ __all__ = [
     "game_spec",
     "importance_weights",
     "publish_through",
+    "start_ids",
 ]
 
 __version__: str
@@ -498,25 +500,40 @@ def publish_through(
 # -- cache.rs -------------------------------------------------------------------------------------
 
 def draw_cache(
-    memory: ReplayMemory,
+    memory: ReplayMemory, *, ids: bool = False
 ) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]]] | None:
     """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
 
+    Args:
+        memory: The memory.
+        ids: Whether to add the ids of prev's entries.
+
     Returns:
         Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
-        bit, `frame_stack`, and the bytes of the columns: weights (float32), then each field that
-        the flags name.
+        bit, `frame_stack`, and the bytes of the columns: weights (float32), ids (uint64) if asked
+        for, then each field that the flags name.
 
     Raises:
         MemoryError: There is no memory for it.
     """
 
-def cache_layout(memory: ReplayMemory) -> tuple[int, int, int]:
-    """What caches look like under the present settings.
+def cache_layout(memory: ReplayMemory, *, ids: bool = False) -> tuple[int, int, int]:
+    """What caches look like under the present settings, with ids or without.
 
     Returns:
         The cache flags as `draw_cache` returns them, `frame_stack`, and the bytes of a row in the
         largest column.
+    """
+
+def start_ids(memory: ReplayMemory, random: int) -> None:
+    """Have a memory's ids begin where those of others hardly do: an id of theirs is gone here.
+
+    Args:
+        memory: One that has opened no episode yet.
+        random: A random number of 64 bits.
+
+    Raises:
+        RuntimeError: An episode was opened.
     """
 
 # -- cache_store.rs -------------------------------------------------------------------------------
@@ -530,10 +547,13 @@ class CacheStore:
             `reuse_cache` is. When `cache_flags` or `frame_stack` change, the caches held are
             dropped.
         n_caches: Caches kept, >= 1; a further one replaces the oldest.
+        ids: Whether caches have ids, and batches ids and senders.
         seed: Makes draws reproducible.
     """
 
-    def __new__(cls, memory: ReplayMemory, n_caches: int, *, seed: int | None = None) -> Self: ...
+    def __new__(
+        cls, memory: ReplayMemory, n_caches: int, *, ids: bool = False, seed: int | None = None
+    ) -> Self: ...
     def push(
         self,
         rows: int,
@@ -560,8 +580,20 @@ class CacheStore:
             ValueError: Sizes disagree, or a weight is none. Nothing is kept.
             TypeError: A frame is no buffer.
         """
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch:
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch | IdBatch:
         """See `ReplayMemoryServer.get_batch`."""
+    def give(
+        self, rows: int
+    ) -> tuple[float, int, int, int, list[npt.NDArray[np.uint8]], str | None]:
+        """Take samples as the frames that carry them: all of them, or none.
+
+        Returns:
+            After that: the sum of the caches' sums of weights, 0.0 when there are fewer than
+            `n_caches`, and the samples unused; the cache flags and `frame_stack` as `draw_cache`
+            returns them; the bytes of the columns, none when `rows` is 0 or there are too few:
+            weights (float32), with ids those (uint64) and senders (uint32), then each field that
+            the flags name; and why there are too few, or None.
+        """
     def shortage(self, batch_size: int) -> str | None:
         """Why `get_batch` would raise RuntimeError now; None if it would not."""
     def stats(
@@ -593,6 +625,55 @@ class CacheStore:
         """Samples held that have not been given yet."""
     def __len__(self) -> int:
         """Caches held."""
+
+# -- mixer.rs -------------------------------------------------------------------------------------
+
+@final
+class SampleMixer:
+    """What several servers gave, and which server each row to come is from.
+
+    Args:
+        memory: One like theirs, whose settings do not change any more.
+        servers: How many.
+        ids: Whether samples have ids and senders.
+        seed: Makes draws reproducible.
+    """
+
+    def __new__(
+        cls, memory: ReplayMemory, servers: int, *, ids: bool = False, seed: int | None = None
+    ) -> Self: ...
+    def push(self, server: int, rows: int, frames: list[Any]) -> None:
+        """Keep what a server gave where it is; frames as of `CacheStore.give`.
+
+        Raises:
+            ValueError: Sizes disagree, or a weight is none. Nothing is kept.
+            TypeError: A frame is no buffer.
+            IndexError: There is no such server.
+        """
+    @property
+    def unused(self) -> list[int]:
+        """Samples of each server that are not used yet."""
+    def check(self, batch_size: int, *, out: _Buffers | None = None) -> None:
+        """Raise what `get_batch` would for its arguments."""
+    def plan(self, batch_size: int, weights: list[float]) -> None:
+        """Draw servers in proportion to `weights` until so many rows are planned.
+
+        Raises:
+            ValueError: Not as many weights as servers, or one is none.
+            RuntimeError: All are 0.
+        """
+    def forget(self, server: int) -> None:
+        """Strike out the rows that are planned to come from a server."""
+    def lacking(self, batch_size: int) -> list[int]:
+        """Of the next rows that are planned, how many each server has still to give."""
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch | IdBatch:
+        """Make a batch of the next rows that are planned: all of them, or nothing.
+
+        Raises:
+            RuntimeError: Some are not planned, or not here yet.
+            ValueError: As `ReplayMemory.get_batch`.
+            TypeError: As `ReplayMemory.get_batch`.
+        """
 
 # -- importance.rs --------------------------------------------------------------------------------
 

@@ -5,13 +5,15 @@ What replay memories say to each other over ZeroMQ.
 
 Every message is multipart, and its first frame is a Header:
 
-  REQ/REP    [Header]                              sizes, counters
+  REQ/REP    [Header]                              sizes, counters, priorities
+             [Header with Samples | weight | ids | sender | field | field ...]
   PUSH/PULL  [Header with Log]
-             [Header with Cache | weight | field | field ...]
+             [Header with Cache | weight | ids | field | field ...]
   PUB/SUB    [topic | Header with Publication | message]
 
-Frames behind a header are raw bytes, little-endian. A cache's weights are float32, one a sample.
-Its fields are those that its flags name, prev's and then next's in the order state, action,
+Frames behind a header are raw bytes, little-endian. Weights are float32, one a sample. Ids (uint64)
+and, in samples that a server gives, senders (uint32) are there only with `ids`.
+Fields are those that the flags name, prev's and then next's in the order state, action,
 reward, prob, value, qvest, info: a frame a field, a row a sample, each row of the template's
 dtype and shape, the state with its stacked frames, oldest first.
 
@@ -55,6 +57,10 @@ class Header(_message.Message):
     CACHE_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
     PUBLICATION_FIELD_NUMBER: _builtins.int
+    SAMPLES_REQUEST_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    PRIORITIES_FIELD_NUMBER: _builtins.int
+    PRIORITIES_REPLY_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this protocol: 1. Messages of another one are dropped."""
     sender: _builtins.int
@@ -75,6 +81,14 @@ class Header(_message.Message):
     def log(self) -> Global___Log: ...
     @_builtins.property
     def publication(self) -> Global___Publication: ...
+    @_builtins.property
+    def samples_request(self) -> Global___SamplesRequest: ...
+    @_builtins.property
+    def samples(self) -> Global___Samples: ...
+    @_builtins.property
+    def priorities(self) -> Global___Priorities: ...
+    @_builtins.property
+    def priorities_reply(self) -> Global___PrioritiesReply: ...
     def __init__(
         self,
         *,
@@ -88,12 +102,16 @@ class Header(_message.Message):
         cache: Global___Cache | None = ...,
         log: Global___Log | None = ...,
         publication: Global___Publication | None = ...,
+        samples_request: Global___SamplesRequest | None = ...,
+        samples: Global___Samples | None = ...,
+        priorities: Global___Priorities | None = ...,
+        priorities_reply: Global___PrioritiesReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "publication", b"publication", "refusal", b"refusal", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "publication", b"publication", "refusal", b"refusal", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication", "samples_request", "samples", "priorities", "priorities_reply"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -125,8 +143,11 @@ class Sizes(_message.Message):
     TEMPLATES_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     MAX_FRAME_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
+    ids: _builtins.bool
+    """Whether caches have ids."""
     @_builtins.property
     def templates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Template]:
         """state, action, reward, prob, value, qvest, info."""
@@ -139,10 +160,11 @@ class Sizes(_message.Message):
         templates: _abc.Iterable[Global___Template] | None = ...,
         settings: Global___Settings | None = ...,
         max_frame: _builtins.int = ...,
+        ids: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_frame", b"max_frame", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "max_frame", b"max_frame", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -304,6 +326,7 @@ class Cache(_message.Message):
     TEMPLATE_FIELD_NUMBER: _builtins.int
     FLAGS_FIELD_NUMBER: _builtins.int
     FRAME_STACK_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
     """Samples."""
     weight_sum: _builtins.float
@@ -314,6 +337,8 @@ class Cache(_message.Message):
     """Which fields follow: bit 0 is prev's state, bit 13 next's info."""
     frame_stack: _builtins.int
     """States in a stack."""
+    ids: _builtins.bool
+    """Whether ids follow the weights."""
     def __init__(
         self,
         *,
@@ -322,14 +347,142 @@ class Cache(_message.Message):
         template: _builtins.int = ...,
         flags: _builtins.int = ...,
         frame_stack: _builtins.int = ...,
+        ids: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Cache: _TypeAlias = Cache  # noqa: Y015
+
+@_typing.final
+class SamplesRequest(_message.Message):
+    """Asks a server for samples of its caches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    rows: _builtins.int
+    """How many; 0 asks for the sums alone."""
+    number: _builtins.int
+    """Comes back with the answer."""
+    def __init__(
+        self,
+        *,
+        rows: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SamplesRequest: _TypeAlias = SamplesRequest  # noqa: Y015
+
+@_typing.final
+class Samples(_message.Message):
+    """Samples, all that were asked for or none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    WEIGHT_SUM_FIELD_NUMBER: _builtins.int
+    UNUSED_FIELD_NUMBER: _builtins.int
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    FRAME_STACK_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    SHORTAGE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    rows: _builtins.int
+    """Samples in this message."""
+    weight_sum: _builtins.float
+    """What the server has after that: the sum of its caches' sums of weights, 0 when it has fewer than
+    n_caches, and samples that were not given yet.
+    """
+    unused: _builtins.int
+    template: _builtins.int
+    """As of Cache."""
+    flags: _builtins.int
+    frame_stack: _builtins.int
+    ids: _builtins.bool
+    shortage: _builtins.str
+    """Why there are too few; empty when there are not."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        weight_sum: _builtins.float = ...,
+        unused: _builtins.int = ...,
+        template: _builtins.int = ...,
+        flags: _builtins.int = ...,
+        frame_stack: _builtins.int = ...,
+        ids: _builtins.bool = ...,
+        shortage: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "number", b"number", "rows", b"rows", "shortage", b"shortage", "template", b"template", "unused", b"unused", "weight_sum", b"weight_sum"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Samples: _TypeAlias = Samples  # noqa: Y015
+
+@_typing.final
+class Priorities(_message.Message):
+    """Errors that a learner sends back to the client whose samples they are about: to a server by REQ, and
+    from there as a published message, of the topic "cogrs.priorities." and the client's uuid in eight
+    hexadecimal digits.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SENDERS_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    senders: _builtins.bytes
+    """Of a request: the uuid of the client of each row, uint32, little-endian. Of a message: empty."""
+    ids: _builtins.bytes
+    """Ids of the client's entries, uint64, little-endian."""
+    errors: _builtins.bytes
+    """Errors without exponent, float32, little-endian, finite and >= 0."""
+    def __init__(
+        self,
+        *,
+        senders: _builtins.bytes = ...,
+        ids: _builtins.bytes = ...,
+        errors: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors", "ids", b"ids", "senders", b"senders"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Priorities: _TypeAlias = Priorities  # noqa: Y015
+
+@_typing.final
+class PrioritiesReply(_message.Message):
+    """Priorities have been published."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrioritiesReply: _TypeAlias = PrioritiesReply  # noqa: Y015
 
 @_typing.final
 class Log(_message.Message):

@@ -7,18 +7,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
-from cogrs.replay.batch import Batch, Entry, Episode, NStepSample, Sample
+from cogrs.replay.batch import Batch, Entry, Episode, IdBatch, NStepSample, Sample
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
     from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
     from cogrs.replay.keys import KeyPair
+    from cogrs.replay.priorities import AppliedPriorities
     from cogrs.replay.proxy import ReplayProxy
+    from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
+    from cogrs.replay.source import SourceStats
     from cogrs.replay.stats import ServerStats, Tally
 
 _HOMES = {
+    "AppliedPriorities": "cogrs.replay.priorities",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
     "KeyPair": "cogrs.replay.keys",
@@ -27,24 +31,30 @@ _HOMES = {
     "ServerStats": "cogrs.replay.stats",
     "Tally": "cogrs.replay.stats",
     "ReplayProxy": "cogrs.replay.proxy",
+    "ReplaySampler": "cogrs.replay.sampler",
+    "SourceStats": "cogrs.replay.source",
     "start_server": "cogrs.replay.config",
 }
 
 __all__ = [
+    "AppliedPriorities",
     "Batch",
     "Bind",
     "Conn",
     "Entry",
     "Episode",
+    "IdBatch",
     "KeyPair",
     "NStepSample",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",
     "ReplayProxy",
+    "ReplaySampler",
     "ReplayWriter",
     "Sample",
     "ServerStats",
+    "SourceStats",
     "Tally",
     "importance_weights",
     "start_server",

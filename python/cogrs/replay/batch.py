@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,6 +81,36 @@ class Batch(NamedTuple):
     prev: Entry
     next: Entry
     weight: npt.NDArray[np.float32]
+
+
+class IdBatch(NamedTuple):
+    """A batch of a server with `ids=True`: it says which entry of whose memory each row is.
+
+    Two clients may have given the same id to entries of theirs, so it goes with the sender.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led.
+        weight: Sampling weight of prev, float32 (B,).
+        ids: The id of prev's entry in its client's memory, uint64 (B,), below 2**63.
+        sender: The uuid of that client, uint32 (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    ids: npt.NDArray[np.uint64]
+    sender: npt.NDArray[np.uint32]
+
+
+if TYPE_CHECKING:
+    # At run time, only Python 3.13 and later know defaults.
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, default=Batch)
+else:
+    BatchT = TypeVar("BatchT", Batch, IdBatch)
+"""What `get_batch` returns: an `IdBatch` where the server has `ids=True`, else a `Batch`."""
 
 
 class Sample(NamedTuple):

@@ -6,14 +6,16 @@ import secrets
 import threading
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import zmq
 
-from cogrs._core import ReplayMemory, cache_layout, draw_cache
+from cogrs._core import ReplayMemory, cache_layout, draw_cache, start_ids
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
+from cogrs.replay.priorities import AppliedPriorities, received, topic_of
+from cogrs.replay.pushes import Pushes
 from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.transport import Channel, Transport, deadline_after
 from cogrs.replay.wire import (
@@ -23,8 +25,7 @@ from cogrs.replay.wire import (
     decode,
     digest_of,
     encode,
-    settings_of,
-    templates_of,
+    memory_like,
     topic_bytes,
 )
 
@@ -65,8 +66,10 @@ class ReplayMemoryClient:
         Args:
             sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`.
             req_endpoint: The server's `rep_endpoint`, for `sync_sizes` and `update_counter`.
-            push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or
-                several, which then get caches in turn.
+            push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or those
+                of several servers with the same templates and settings, of which those that are
+                there get caches and lines in turn. Sizes come from the one at `req_endpoint`, which
+                alone is told counts.
             input_uuid: 32-bit number that names this client in logs and counters; 0 for random.
             max_step: Entries that the client's memory holds. When given, `sync_sizes` is called.
             timeout: Seconds that a call waits for the server; None for ever.
@@ -101,14 +104,14 @@ class ReplayMemoryClient:
             check_count("max_step", max_step, 0, _LARGEST)
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
-        requests = partial(_connect, self._transport, "req_endpoint", (self._req_endpoint,))
-        pushes = partial(_connect, self._transport, "push_endpoint", self._push_endpoints)
+        requests = partial(_connect, self._transport, self._req_endpoint, self._hwm)
         # Nothing here holds the client, so one that is forgotten closes.
-        self._requests = Channel(self._transport, partial(requests, zmq.REQ, self._hwm))
-        self._pushes = Channel(self._transport, partial(pushes, zmq.PUSH, self._hwm))
+        self._requests = Channel(self._transport, requests)
+        self._pushes = Pushes(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
+        self._priorities_dropped = 0
         self._synced: _Synced | None = None
         self._sync_lock = threading.Lock()
         channels = (self._requests, self._pushes)
@@ -149,7 +152,10 @@ class ReplayMemoryClient:
         check_count("max_step", max_step, 0, _LARGEST)
         reply = self._request("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
         with self._sync_lock:
-            self._synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
+            synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
+            if synced.ids:
+                self._subscriber.subscribe(topic_of(self._uuid))
+            self._synced = synced
 
     def update_counter(self) -> None:
         """Tell the server how many episodes and steps were closed here, ever, and what was lost.
@@ -173,14 +179,17 @@ class ReplayMemoryClient:
             0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
 
         Raises:
-            TimeoutError: `hwm` caches wait to be sent, and the server takes none.
+            TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several, none
+                is there or takes any.
+            ConnectionError: The server has keys and this client none, or the other way round.
+                Nothing is sent, and what waited to be sent is lost.
             ValueError: `rem.cache_flags` or `rem.frame_stack` are not those of the server any
                 more, or `rem.cache_size` makes frames larger than it takes.
             RuntimeError: Before `sync_sizes`, or the client is closed.
         """
         self._transport.check()
         synced = self._state()
-        drawn = draw_cache(synced.rem)
+        drawn = draw_cache(synced.rem, ids=synced.ids)
         if drawn is None:
             return -1
         rows, weight_sum, flags, frame_stack, frames = drawn
@@ -191,9 +200,49 @@ class ReplayMemoryClient:
             template=synced.digest,
             flags=flags,
             frame_stack=frame_stack,
+            ids=synced.ids,
         )
-        self._push("push_cache", encode(self._uuid, cache=cache), frames)
+        head = encode(self._uuid, cache=cache)
+        self._pushes.send("push_cache", lambda: head, frames, self._timeout)
         return 0
+
+    def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
+        """Take the errors that the learner has sent back, and make weights in `rem` anew by them.
+
+        What `update_priority` of the server sends after `sync_sizes` is kept for this call, at most
+        `sub_hwm` messages: then the newest replaces the oldest. Of errors of one entry the newest
+        counts, and ids of entries that are gone are counted alone; so are those of the memory
+        before the last `sync_sizes`.
+
+        Args:
+            timeout: Seconds to wait for the first message when none has come; None for ever.
+
+        Returns:
+            How many entries have new weights, and what could not be used; all 0 when none came.
+
+        Raises:
+            RuntimeError: Before `sync_sizes`, the server has no ids, or the client is closed.
+        """
+        self._transport.check()
+        synced = self._state()
+        if not synced.ids:
+            raise RuntimeError("the server has no ids: make it with ids=True, and call sync_sizes")
+        topic = topic_of(self._uuid)
+        messages = self._subscriber.take(topic, timeout)
+        entries = stale = refused = 0
+        for message in messages:
+            try:
+                told = received(message)
+                gone = synced.rem.update_priority(told.ids, told.errors)
+            except ValueError:
+                refused += 1
+                continue
+            entries += len(told.ids) - gone
+            stale += gone
+        with self._sync_lock:
+            dropped = self._subscriber.dropped(topic)
+            new, self._priorities_dropped = dropped - self._priorities_dropped, dropped
+        return AppliedPriorities(entries, stale, refused, new)
 
     def write_log(self, log_message: str) -> None:
         """Send a line for the server's log file.
@@ -203,6 +252,7 @@ class ReplayMemoryClient:
 
         Raises:
             TimeoutError: As `push_cache`.
+            ConnectionError: As `push_cache`.
             TypeError: No string.
             ValueError: Too long.
             RuntimeError: Before `sync_sizes`, or the client is closed.
@@ -217,7 +267,7 @@ class ReplayMemoryClient:
             raise ValueError(f"log_message: expected text, got {error}") from None
         if size > SMALL_FRAME - 1024:
             raise ValueError(f"log_message: expected at most 1 MiB, got {size} bytes")
-        self._push("write_log", log_message, ())
+        self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
 
     def sub_bytes(
         self, topic: str | bytes, *, timeout: float | None = None, last: bool = False
@@ -291,17 +341,10 @@ class ReplayMemoryClient:
             raise RuntimeError(f"{self._req_endpoint} answered with something else than {expected}")
         return header
 
-    def _push(self, call: str, head: bytes | str, frames: Sequence[Any]) -> None:
-        deadline = deadline_after("timeout", self._timeout)
-        with self._pushes.turn(deadline) as socket:
-            if socket is None or not self._pushes.wait(socket, zmq.POLLOUT, deadline):
-                where = ", ".join(self._push_endpoints)
-                raise self._timed_out(call, where, f"{self._hwm} messages wait to be taken by")
-            if isinstance(head, str):
-                log = pb.Log(stream=self._stream, number=self._lines, text=head)
-                head = encode(self._uuid, log=log)
-                self._lines += 1
-            socket.send_multipart((head, *frames), zmq.NOBLOCK, copy=False)
+    def _line(self, text: str) -> bytes:
+        log = pb.Log(stream=self._stream, number=self._lines, text=text)
+        self._lines += 1
+        return encode(self._uuid, log=log)
 
     def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
         hint = self._transport.hint
@@ -344,15 +387,10 @@ class _Synced:
         if seed is not None:
             # Another memory goes on with other draws, and two clients with other seeds never meet.
             seed = (seed + (self._round << 32)) % (1 << 64)
-        try:
-            state, action, reward, prob, value, qvest, info = templates_of(sizes)
-            self.rem = ReplayMemory(
-                state, action, reward, prob, value, qvest, info, max_step, uuid=uuid, seed=seed
-            )
-            for name, value in settings_of(sizes).items():
-                setattr(self.rem, name, value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
+        self.rem = memory_like(sizes, max_step, uuid, seed)
+        self.ids = sizes.ids
+        if self.ids:
+            start_ids(self.rem, secrets.randbits(64))
         self.digest = digest_of(self.rem)
         self._layout = cache_layout(self.rem)[:2]
         self._max_frame = sizes.max_frame
@@ -385,16 +423,13 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
-def _connect(
-    transport: Transport, name: str, endpoints: Sequence[str], kind: int, hwm: int
-) -> zmq.Socket[bytes]:
-    socket = transport.socket(kind, hwm=hwm, max_frame=LARGEST_REPLY)
-    for endpoint in endpoints:
-        transport.attach(socket, name, endpoint, Conn)
+def _connect(transport: Transport, endpoint: str, hwm: int) -> zmq.Socket[bytes]:
+    socket = transport.socket(zmq.REQ, hwm=hwm, max_frame=LARGEST_REPLY)
+    transport.attach(socket, "req_endpoint", endpoint, Conn)
     return socket
 
 
-def _close(transport: Transport, subscriber: Subscriber, *channels: Channel) -> None:
+def _close(transport: Transport, subscriber: Subscriber, *channels: Channel | Pushes) -> None:
     if transport.begin_close():
         subscriber.wake()
         for channel in channels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -13,13 +14,25 @@ import zmq
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.logbook import Logbook
+from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.transport import seconds_to
-from cogrs.replay.wire import REASONS, SMALL_FRAME, WireError, decode, digest_of, encode, sizes_of
+from cogrs.replay.wire import (
+    LARGEST_REPLY,
+    REASONS,
+    SMALL_FRAME,
+    WireError,
+    decode,
+    digest_of,
+    encode,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
-    from cogrs.replay.batch import Batch
+    from collections.abc import Callable
+
+    from cogrs.replay.batch import Batch, IdBatch
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -28,6 +41,9 @@ _LARGEST_FRAME = (1 << 63) - 1
 
 _MOST_PEERS = 1000
 """Peers that are remembered because something of theirs was refused."""
+
+_MOST_COUNTERS = 65_536
+"""Clients whose totals are remembered, those that told theirs last."""
 
 
 class Inbox:
@@ -41,12 +57,19 @@ class Inbox:
         total_dropped: Published messages that clients were too slow for.
         total_caches: Caches that have arrived, whole ones only.
         total_refused: Messages that were dropped: none of ours, or ones that did not fit.
+        publish: Sends a message, given topic and contents, to whoever subscribed; None: nobody.
     """
 
     def __init__(
-        self, memory: ReplayMemory, n_caches: int, seed: int | None, log_seconds: float | None
+        self,
+        memory: ReplayMemory,
+        n_caches: int,
+        seed: int | None,
+        log_seconds: float | None,
+        *,
+        ids: bool = False,
     ) -> None:
-        """Keep the newest `n_caches` caches of memories like this one.
+        """Keep the newest `n_caches` caches of memories like this one, with ids or without.
 
         Workers log what arrives every `log_seconds`; None for never.
 
@@ -54,7 +77,9 @@ class Inbox:
             ValueError: `n_caches` < 1.
         """
         self.logbook = Logbook()
-        self.caches = CacheStore(memory, n_caches, seed=seed)
+        self.caches = CacheStore(memory, n_caches, ids=ids, seed=seed)
+        self.publish: Callable[[bytes, bytes], object] | None = None
+        self._ids = ids
         self._n_caches = int(n_caches)
         self._reporter = Reporter(log_seconds)
         self._closed = False
@@ -69,6 +94,7 @@ class Inbox:
         self.total_refused = 0
         self._refused = dict.fromkeys(REASONS, 0)
         self._counters: dict[int, tuple[int, int, int]] = {}
+        """The largest totals of each client; the one that has been silent longest comes first."""
         self._refused_peers: set[str] = set()
 
     @cached_property
@@ -77,24 +103,32 @@ class Inbox:
 
         Sockets have to be told when they are made.
         """
-        _, _, largest_row = cache_layout(self._memory)
+        _, _, largest_row = cache_layout(self._memory, ids=self._ids)
         return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
 
-    def answer(self, frames: list[zmq.Frame]) -> bytes:
-        """Answer a request; a bad one is refused with the reason."""
+    def answer(self, frames: list[zmq.Frame]) -> list[Any]:
+        """Answer a request with frames; a bad one is refused with the reason."""
+        uuid = self._memory.uuid
         try:
             header = _only(frames)
             match header.WhichOneof("body"):
                 case "sizes_request":
-                    return encode(self._memory.uuid, sizes=sizes_of(self._memory, self.max_frame))
+                    sizes = sizes_of(self._memory, self.max_frame, ids=self._ids)
+                    return [encode(uuid, sizes=sizes)]
                 case "counter":
                     self._count(header.sender, header.counter)
-                    return encode(self._memory.uuid, counter_reply=pb.CounterReply())
+                    return [encode(uuid, counter_reply=pb.CounterReply())]
+                case "samples_request":
+                    samples, columns = self._give(header.samples_request)
+                    return [encode(uuid, samples=samples), *columns]
+                case "priorities":
+                    self._spread(header.priorities)
+                    return [encode(uuid, priorities_reply=pb.PrioritiesReply())]
                 case kind:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
             self._refuse(frames[0], error)
-            return encode(self._memory.uuid, refusal=pb.Refusal(reason=str(error)))
+            return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
 
     def take(self, frames: list[zmq.Frame]) -> None:
         """Take what was pushed; what is none of ours is dropped and counted."""
@@ -113,7 +147,7 @@ class Inbox:
 
     def get_batch(
         self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
-    ) -> Batch:
+    ) -> Batch | IdBatch:
         """Wait until there are enough samples and return a batch.
 
         Raises:
@@ -180,9 +214,41 @@ class Inbox:
                     raise TimeoutError(f"get_batch: {shortage}")
                 self._arrived.wait(left)
 
+    def _give(self, asked: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
+        _, _, largest_row = cache_layout(self._memory, ids=self._ids)
+        if asked.rows * largest_row > LARGEST_REPLY:
+            raise WireError(f"{asked.rows} samples, more than fit into an answer", "cache")
+        try:
+            weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(asked.rows)
+        except MemoryError:
+            raise WireError(f"{asked.rows} samples: there is no memory for them", "cache") from None
+        samples = pb.Samples(
+            number=asked.number,
+            rows=asked.rows if columns else 0,
+            weight_sum=weight_sum,
+            unused=unused,
+            template=self._digest,
+            flags=flags,
+            frame_stack=frame_stack,
+            ids=self._ids,
+            shortage=shortage or "",
+        )
+        return samples, columns
+
+    def _spread(self, told: pb.Priorities) -> None:
+        priorities = Priorities.read(told)
+        if not self._ids or len(priorities.sender) != len(priorities.ids):
+            raise WireError("priorities for nobody", "cache")
+        if self.publish is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                priorities.publish(self._memory.uuid, self.publish)
+
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if cache.template != self._digest:
             raise WireError("a cache of other templates", "template")
+        if cache.ids != self._ids:
+            with_or_without = "without" if self._ids else "with"
+            raise WireError(f"a cache {with_or_without} ids", "layout")
         layout = cache.flags, cache.frame_stack
         try:
             taken = self.caches.push(
@@ -199,13 +265,15 @@ class Inbox:
 
     def _count(self, sender: int, counter: pb.Counter) -> None:
         with self._lock:
-            known = self._counters.get(sender, (0, 0, 0))
+            known = self._counters.pop(sender, (0, 0, 0))
             told = counter.episodes, counter.steps, counter.dropped
             self._counters[sender] = largest = (
                 max(known[0], told[0]),
                 max(known[1], told[1]),
                 max(known[2], told[2]),
             )
+            if len(self._counters) > _MOST_COUNTERS:
+                del self._counters[next(iter(self._counters))]
             self.total_episodes += largest[0] - known[0]
             self.total_steps += largest[1] - known[1]
             self.total_dropped += largest[2] - known[2]

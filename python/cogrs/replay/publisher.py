@@ -28,6 +28,9 @@ from cogrs.replay.wire import (
 _PERIOD = 1.0
 """Seconds between announcements."""
 
+_MOST_BRIEF = 1024
+"""Brief topics whose last message is kept, those that were published to last."""
+
 
 class Publisher:
     """A socket and the thread that serves it.
@@ -48,7 +51,10 @@ class Publisher:
         self._sender = sender
         self._stream = secrets.randbits(64)
         self._lock = threading.Lock()
-        self._last: dict[bytes, tuple[int, bytes]] = {}
+        self._last: dict[bytes, tuple[int, int, bytes]] = {}
+        """Stream, number and contents of each topic's last message."""
+        self._brief: dict[bytes, int] = {}
+        """Streams of brief topics; the one that has been silent longest comes first."""
         self._queue: deque[tuple[bytes, bytes, bytes]] = deque()
         self._subscribed = threading.Condition()
         self._subscribers: Counter[bytes] = Counter()
@@ -73,11 +79,34 @@ class Publisher:
         digest, body = digest_of_topic(topic_bytes(topic)), message_bytes(message)
         self._transport.check()
         with self._lock:
-            number = self._last.get(digest, (0, b""))[0] + 1
-            self._last[digest] = (number, body)
             self.total_published += 1
-            self._queue.append((Key(MESSAGES, digest).frame(), self._header(number), body))
+            self._put(digest, body, self._stream)
         self._bell.ring()
+
+    def publish_brief(self, topic: bytes, message: bytes) -> None:
+        """Send to all who subscribed to one of many topics that come and go; never waits.
+
+        Only of those that were published to last is it known what came before.
+
+        Raises:
+            RuntimeError: Closed.
+        """
+        digest = digest_of_topic(topic)
+        self._transport.check()
+        with self._lock:
+            # One that was forgotten begins again, which subscribers see by its stream.
+            self._brief[digest] = stream = self._brief.pop(digest, 0) or secrets.randbits(64)
+            if len(self._brief) > _MOST_BRIEF:
+                silent = next(iter(self._brief))
+                del self._brief[silent], self._last[silent]
+            self._put(digest, message, stream)
+        self._bell.ring()
+
+    def _put(self, digest: bytes, body: bytes, stream: int) -> None:
+        known, number, _ = self._last.get(digest, (stream, 0, b""))
+        number = number + 1 if known == stream else 1
+        self._last[digest] = (stream, number, body)
+        self._queue.append((Key(MESSAGES, digest).frame(), self._header(stream, number), body))
 
     def wait_subscribers(self, topic: str | bytes, count: int, timeout: float | None) -> None:
         """Wait until so many have subscribed to a topic.
@@ -111,8 +140,8 @@ class Publisher:
         if threading.current_thread() is not self._thread:
             self._done.wait(_PERIOD)
 
-    def _header(self, number: int) -> bytes:
-        publication = pb.Publication(stream=self._stream, number=number)
+    def _header(self, stream: int, number: int) -> bytes:
+        publication = pb.Publication(stream=stream, number=number)
         return encode(self._sender, publication=publication)
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
@@ -144,10 +173,10 @@ class Publisher:
 
     def _announce(self, socket: zmq.Socket[bytes]) -> None:
         with self._lock:
-            numbers = [(digest, number) for digest, (number, _) in self._last.items()]
-        for digest, number in numbers:
+            numbers = [(digest, *last[:2]) for digest, last in self._last.items()]
+        for digest, stream, number in numbers:
             key = Key(ANNOUNCEMENTS, digest).frame()
-            socket.send_multipart((key, self._header(number), b""))
+            socket.send_multipart((key, self._header(stream, number), b""))
 
     def _subscription(self, socket: zmq.Socket[bytes]) -> None:
         event = socket.recv()
@@ -159,11 +188,13 @@ class Publisher:
         if key.kind == MESSAGES and change:
             with self._subscribed:
                 self._subscribers[key.digest] += change
+                if self._subscribers[key.digest] <= 0:
+                    del self._subscribers[key.digest]
                 self._subscribed.notify_all()
         elif key.kind == LAST and change > 0:
             self._send_last(socket, key)
 
     def _send_last(self, socket: zmq.Socket[bytes], key: Key) -> None:
         with self._lock:
-            number, body = self._last.get(key.digest, (0, b""))
-        socket.send_multipart((key.frame(), self._header(number), body), copy=False)
+            stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
+        socket.send_multipart((key.frame(), self._header(stream, number), body), copy=False)

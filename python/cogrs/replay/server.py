@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 import zmq
 
 from cogrs._core import ReplayMemory, publish_through
+from cogrs.replay.batch import BatchT
 from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
+from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport, deadline_after
+from cogrs.replay.wire import LARGEST_REPLY
+from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
     import os
@@ -22,14 +26,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.replay.batch import Batch
     from cogrs.replay.keys import KeyPair
     from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
 
 
-class ReplayMemoryServer:
+class ReplayMemoryServer(Generic[BatchT]):
     """Receives caches from clients and makes batches of them for a learner.
 
     The newest `n_caches` caches are kept, first in, first out. For each row of a batch a cache is
@@ -62,6 +65,7 @@ class ReplayMemoryServer:
         hwm: int = 16,
         pub_hwm: int = 16,
         log_seconds: float | None = 10.0,
+        ids: bool = False,
         key: KeyPair | str | os.PathLike[str] | None = None,
         allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     ) -> None:
@@ -86,6 +90,8 @@ class ReplayMemoryServer:
                 are dropped, which the subscriber counts.
             log_seconds: Seconds between lines about what arrives, which PULL workers log at level
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
+            ids: Whether caches carry ids, so that `get_batch` tells whose entry each row is and
+                `update_priority` sends errors back.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 what goes over the network is enciphered, clients prove who they are and know that
                 this is the server. Its workers and proxies, in other processes too, have the same
@@ -107,7 +113,11 @@ class ReplayMemoryServer:
         curve = Curve.of_server(key, allow)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
-        self._inbox = Inbox(self._rem, n_caches, seed, check_period("log_seconds", log_seconds))
+        if not isinstance(ids, bool):
+            raise TypeError(f"ids: expected True or False, got {type(ids).__name__}")
+        self._ids = ids
+        period = check_period("log_seconds", log_seconds)
+        self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids)
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
         self._transport = Transport(type(self).__name__, curve)
@@ -118,9 +128,10 @@ class ReplayMemoryServer:
             self._transport.abandon()
             raise
         publish_through(self._rem, self._publisher.publish)
+        self._inbox.publish = self._publisher.publish_brief
         # No thread of ours holds the server, so one that is forgotten closes.
         parts = (self._transport, self._publisher, self._inbox)
-        self._finalize = weakref.finalize(self, _close, *parts)
+        self._finalize: weakref.finalize[..., Any] = weakref.finalize(self, _close, *parts)
 
     # What it is and what has arrived.
 
@@ -193,7 +204,7 @@ class ReplayMemoryServer:
 
     def get_batch(
         self, batch_size: int, *, wait: float | None = None, out: tuple[Any, ...] | None = None
-    ) -> Batch:
+    ) -> BatchT:
         """Take a batch of samples from the caches: all of them, or none.
 
         Without `rem.reuse_cache` each sample of a cache is given once; with it, the first comes
@@ -202,10 +213,11 @@ class ReplayMemoryServer:
         Args:
             batch_size: Rows B, >= 1.
             wait: Seconds to wait for samples when there are too few; None does not wait.
-            out: Arrays to fill instead of making new ones, as of `ReplayMemory.get_batch`.
+            out: Arrays to fill, as of `ReplayMemory.get_batch`.
 
         Returns:
-            `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller.
+            `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
+            `ids=True` an `IdBatch`: `(prev, next, weight, ids, sender)`.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
@@ -216,8 +228,33 @@ class ReplayMemoryServer:
         """
         self._transport.check()
         if wait is None:
-            return self._inbox.caches.get_batch(batch_size, out=out)
-        return self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
+            batch = self._inbox.caches.get_batch(batch_size, out=out)
+        else:
+            batch = self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
+        return cast("BatchT", batch)
+
+    def update_priority(
+        self, ids: npt.ArrayLike, sender: npt.ArrayLike, priority: npt.ArrayLike
+    ) -> None:
+        """Send errors back to the clients, which take them by `apply_priorities`; never waits.
+
+        A message goes to each client that `sender` names; one that is slow gets the newest ones.
+
+        Args:
+            ids: `IdBatch.ids`, integers (B,).
+            sender: `IdBatch.sender`, integers (B,).
+            priority: The error of each row without exponent, finite and >= 0, (B,).
+
+        Raises:
+            TypeError: An argument is not made of numbers; nothing is sent.
+            ValueError: Lengths differ, or a number is out of range; nothing is sent.
+            RuntimeError: The server has no ids, or is closed.
+        """
+        self._transport.check()
+        if not self._ids:
+            raise RuntimeError("this server has no ids: make it with ids=True")
+        priorities = Priorities.of(ids, sender, priority)
+        priorities.publish(self._rem.uuid, self._publisher.publish_brief)
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
         """Publish a message; never waits.
@@ -279,7 +316,7 @@ class ReplayMemoryServer:
             rep.close()
             self._rep_endpoint = None
             raise
-        for name, serve, socket in (("rep", _answer, rep), ("pull", _take, pull)):
+        for name, serve, socket in (("rep", answer, rep), ("pull", take, pull)):
             args = (self._transport, self._inbox, socket)
             threading.Thread(target=serve, args=args, name=f"cogrs-{name}", daemon=True).start()
         return self
@@ -297,7 +334,7 @@ class ReplayMemoryServer:
             RuntimeError: The server is closed already.
         """
         socket = self._worker("endpoint", zmq.REP, endpoint, check_mode(mode))
-        _answer(self._transport, self._inbox, socket)
+        answer(self._transport, self._inbox, socket)
 
     def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
         """Receive clients' caches and log lines; returns when the server is closed.
@@ -305,7 +342,7 @@ class ReplayMemoryServer:
         Arguments and errors as `rep_worker_main`.
         """
         socket = self._worker("endpoint", zmq.PULL, endpoint, check_mode(mode))
-        _take(self._transport, self._inbox, socket)
+        take(self._transport, self._inbox, socket)
 
     def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
         """Listen to clients at one endpoint and to REP workers at another, and pass on.
@@ -350,7 +387,9 @@ class ReplayMemoryServer:
         ends: list[zmq.Socket[bytes]] = []
         try:
             for name, domain, kind, endpoint in checked:
-                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+                # Samples that workers give a sampler are not bounded by what clients push.
+                most = LARGEST_REPLY if kind == zmq.DEALER else max_frame
+                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=most)
                 bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
                 ends.append(socket)
             self._tell(front[0], bound[0])
@@ -392,21 +431,6 @@ class ReplayMemoryServer:
             "a ReplayMemoryServer cannot be pickled or copied: other processes reach it through a "
             "ReplayMemoryClient"
         )
-
-
-def _answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with transport.loop(), socket:
-        for frames in transport.messages(socket):
-            if frames is not None:
-                socket.send(inbox.answer(frames))
-
-
-def _take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    with transport.loop(), socket:
-        for frames in transport.messages(socket):
-            if frames is not None:
-                inbox.take(frames)
-            inbox.tick()
 
 
 def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:

@@ -124,6 +124,34 @@ class Subscriber:
                 self._transport.check()
         return message
 
+    def subscribe(self, topic: bytes) -> None:
+        """Keep what is published to a topic from now on, without waiting for it.
+
+        Raises:
+            OSError: No socket can be made.
+            RuntimeError: Closed.
+        """
+        with self._changed:
+            self._subscribed(digest_of_topic(topic), last=False)
+
+    def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
+        """Take all messages of a topic that have come; wait for the first, as long as may be.
+
+        Raises:
+            RuntimeError: Closed.
+        """
+        self._transport.check()
+        deadline = deadline_after("timeout", timeout)
+        with self._changed:
+            queue = self._subscribed(digest_of_topic(topic), last=False)
+            while not (messages := list(iter(queue.take, None))):
+                left = None if deadline is None else seconds_to(deadline)
+                if left == 0:
+                    break
+                self._changed.wait(left)
+                self._transport.check()
+        return messages
+
     def dropped(self, topic: bytes) -> int:
         """Messages of a topic that were sent to this subscriber and lost."""
         with self._changed:

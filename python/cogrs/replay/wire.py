@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.convert import dtype_of, dtype_text
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import zmq
-
-    from cogrs._core import ReplayMemory
 
 VERSION = 1
 
@@ -79,7 +78,7 @@ def decode(frame: bytes | zmq.Frame) -> pb.Header:
     return header
 
 
-def sizes_of(memory: ReplayMemory, max_frame: int) -> pb.Sizes:
+def sizes_of(memory: ReplayMemory, max_frame: int, *, ids: bool = False) -> pb.Sizes:
     """Describe a memory to somebody who is to make one like it."""
     buffers = (getattr(memory, f"{field}_buf") for field in FIELDS)
     return pb.Sizes(
@@ -88,6 +87,7 @@ def sizes_of(memory: ReplayMemory, max_frame: int) -> pb.Sizes:
         ],
         settings=pb.Settings(**{name: getattr(memory, name) for name in SETTINGS}),
         max_frame=max_frame,
+        ids=ids,
     )
 
 
@@ -114,6 +114,25 @@ def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     values = {name: getattr(sizes.settings, name) for name in SETTINGS}
     lists = ("discount_factor", "reward_coeff", "cache_flags")
     return values | {name: list(values[name]) for name in lists}
+
+
+def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | None) -> ReplayMemory:
+    """Make a memory as sizes describe it.
+
+    Raises:
+        MemoryError: As `ReplayMemory`.
+        RuntimeError: They describe none.
+    """
+    try:
+        state, action, reward, prob, value, qvest, info = templates_of(sizes)
+        made = ReplayMemory(
+            state, action, reward, prob, value, qvest, info, max_step, uuid=uuid, seed=seed
+        )
+        for name, setting in settings_of(sizes).items():
+            setattr(made, name, setting)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
+    return made
 
 
 def digest_of(memory: ReplayMemory) -> int:

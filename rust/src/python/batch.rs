@@ -60,6 +60,8 @@ pub(super) fn fill(
     put(columns[0], draws.weights.iter().copied());
     if plan.kind != Kind::Batch {
         put(columns[1], memory.ids(&draws.prev));
+    }
+    if matches!(plan.kind, Kind::Sample | Kind::NStepSample) {
         let probabilities = draws.weights.iter().map(|&weight| f64::from(weight) / draws.total);
         put(columns[2], probabilities);
         put(columns[3], memory.terminated(&draws.next));
@@ -70,7 +72,7 @@ pub(super) fn fill(
     Ok(Some(draws))
 }
 
-fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
+pub(super) fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
     for (target, value) in part.chunks_exact_mut(size_of::<T>()).zip(values) {
         target.copy_from_slice(bytemuck::bytes_of(&value));
     }
@@ -165,6 +167,7 @@ static ENTRY: Named = Named::new("Entry");
 static BATCH: Named = Named::new("Batch");
 static SAMPLE: Named = Named::new("Sample");
 static NSTEP_SAMPLE: Named = Named::new("NStepSample");
+static ID_BATCH: Named = Named::new("IdBatch");
 static EPISODE: Named = Named::new("Episode");
 
 impl Named {
@@ -197,6 +200,8 @@ pub(super) fn transitions<'py>(
     items.extend(columns);
     let class = match kind {
         Kind::Batch => &BATCH,
+        Kind::IdBatch => &ID_BATCH,
+        Kind::IdCache => return Err(Error::State("a cache is no batch".into()).into()),
         Kind::Sample => &SAMPLE,
         Kind::NStepSample => &NSTEP_SAMPLE,
     };

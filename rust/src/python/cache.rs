@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::python::batch::{arrays, fill};
 use crate::python::layout::{Kind, Plan};
 use crate::python::memory::ReplayMemory;
+use crate::replay::cache::{CacheShape, Labels};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::FIELDS;
@@ -26,19 +27,22 @@ enum Drawn {
 /// # Errors
 /// `MemoryError` when there is no memory for it; `RuntimeError` in a forked child.
 #[pyfunction]
+#[pyo3(signature = (memory, *, ids=false))]
 pub fn draw_cache<'py>(
     py: Python<'py>,
     memory: &Bound<'py, ReplayMemory>,
+    ids: bool,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let shared = memory.get().shared();
     if shared.num_sampleable() == 0 {
         shared.check_process()?;
         return Ok(None);
     }
+    let kind = if ids { Kind::IdCache } else { Kind::Batch };
     let (total, block, plan) = loop {
         let settings = shared.settings();
         let rows = settings.cache_size;
-        let plan = Plan::new(shared.spec(), settings, Kind::Batch, rows)?;
+        let plan = Plan::new(shared.spec(), settings, kind, rows)?;
         let mut block = shared.pool.take(plan.layout.size())?;
         let mut parts = plan.layout.cut(block.bytes()?);
         let drawn = shared.call(py, plan.bytes(), |memory| {
@@ -55,14 +59,32 @@ pub fn draw_cache<'py>(
         }
     };
     let settings = &plan.settings;
-    let bytes = vec![numpy::dtype::<u8>(py); 2 * FIELDS + 1];
-    let mut fields = arrays(py, block, &plan.layout.flattened(), &bytes)?;
-    let weights = fields.split_off(2 * FIELDS);
-    let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    let frames: Vec<_> = weights.into_iter().chain(carried.map(|(frame, _)| frame)).collect();
+    let layout = plan.layout.flattened();
+    let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
+    let frames = carried(settings, arrays(py, block, &layout, &bytes)?);
     let frames = PyList::new(py, frames)?;
     let items = (settings.cache_size, total, bits(settings), settings.frame_stack, frames);
     Ok(Some(items.into_pyobject(py)?))
+}
+
+/// Has a memory count its episodes from another number than 0, see the stub.
+///
+/// # Errors
+/// `RuntimeError` when it has opened one already.
+#[pyfunction]
+pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) -> PyResult<()> {
+    memory.get().shared().call(py, 0, |memory| memory.start_ids(random))
+}
+
+/// The arrays of a batch in the order in which they are sent: columns first, and of the fields those that the
+/// flags name.
+pub(super) fn carried<'py>(
+    settings: &Settings,
+    mut fields: Vec<Bound<'py, PyAny>>,
+) -> Vec<Bound<'py, PyAny>> {
+    let columns = fields.split_off(2 * FIELDS);
+    let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
+    columns.into_iter().chain(carried.map(|(frame, _)| frame)).collect()
 }
 
 /// What decides how a cache looks under the settings of a memory: flags and frames; and the bytes of a
@@ -71,13 +93,16 @@ pub fn draw_cache<'py>(
 /// # Errors
 /// `RuntimeError` in a forked child.
 #[pyfunction]
+#[pyo3(signature = (memory, *, ids=false))]
 pub fn cache_layout(
     py: Python<'_>,
     memory: &Bound<'_, ReplayMemory>,
+    ids: bool,
 ) -> PyResult<(u32, usize, usize)> {
     memory.get().shared().call(py, 0, |memory: &mut Memory| {
         let settings = memory.settings();
-        let shape = crate::replay::cache::CacheShape::new(memory.spec(), settings);
+        let labels = if ids { Labels::Ids } else { Labels::None };
+        let shape = CacheShape::new(memory.spec(), settings).labelled(labels);
         Ok::<_, Error>((bits(settings), settings.frame_stack, shape.largest()))
     })
 }

@@ -1,64 +1,26 @@
 //! The caches that a server has received.
-#![allow(unsafe_code)]
 
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::python::args::{integer, size};
-use crate::python::batch::{arrays, transitions};
-use crate::python::cache::bits;
+use crate::python::batch::{arrays, put, transitions};
+use crate::python::cache::{bits, carried};
+use crate::python::frame::{Frame, columns};
 use crate::python::layout::{Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::ready::Ready;
 use crate::python::shared::{DETACH_FROM, Shared};
-use crate::replay::cache::{Cache, CacheShape};
+use crate::replay::cache::{Cache, CacheShape, Labels};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS};
-
-/// Bytes of a Python object that does not change them, kept where they are.
-#[derive(Debug)]
-struct Frame {
-    /// Keeps the bytes where they are.
-    _buffer: PyBuffer<u8>,
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the bytes are only ever read, and dropping the buffer takes the interpreter by itself.
-unsafe impl Send for Frame {}
-// SAFETY: as above.
-unsafe impl Sync for Frame {}
-
-impl Frame {
-    fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // A memoryview fills in the strides that ZeroMQ's frames leave out.
-        let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
-        if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("frames: expected bytes that lie together"));
-        }
-        let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
-        Ok(Self { start, len: buffer.len_bytes(), _buffer: buffer })
-    }
-}
-
-impl AsRef<[u8]> for Frame {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
-        // where there is no pointer there are no bytes. Only the server's inbox makes stores and fills
-        // them, with frames that it has received and gives to nobody else, so nothing writes to them.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
 
 /// See the stub.
 #[pyclass(frozen, module = "cogrs._core")]
@@ -68,6 +30,8 @@ pub struct CacheStore {
     store: Mutex<Store<Frame>>,
     /// For the shapes of caches to come.
     spec: EntrySpec,
+    /// Whether caches have ids.
+    ids: bool,
 }
 
 impl CacheStore {
@@ -99,7 +63,11 @@ impl CacheStore {
     }
 
     fn shape(&self) -> CacheShape {
-        CacheShape::new(&self.spec, &self.shared.settings())
+        shape(&self.spec, &self.shared.settings(), self.ids)
+    }
+
+    fn kind(&self) -> Kind {
+        if self.ids { Kind::IdBatch } else { Kind::Batch }
     }
 
     /// Takes samples and copies them to `parts`.
@@ -109,45 +77,69 @@ impl CacheStore {
         plan: &Plan,
         shape: CacheShape,
         mut parts: Vec<&mut [u8]>,
-    ) -> PyResult<()> {
+    ) -> PyResult<(f64, usize)> {
         let (rows, reuse) = (plan.rows, plan.settings.reuse_cache);
-        let taken = self.with(py, shape, |store| store.take(rows, reuse))??;
+        let (taken, left) = self.with(py, shape, |store| {
+            let taken = store.take(rows, reuse);
+            (taken, (store.offered(), store.unused()))
+        })?;
+        let taken = taken?;
         if plan.layout.size() <= DETACH_FROM {
-            gather(&taken, &plan.settings, &mut parts);
+            gather(&taken, plan, &mut parts);
         } else {
-            py.detach(|| gather(&taken, &plan.settings, &mut parts));
+            py.detach(|| gather(&taken, plan, &mut parts));
         }
-        Ok(())
+        Ok(left)
     }
 }
 
-/// Copies the columns of a batch, weights first, to where its arrays lie: weights last, and nothing for
-/// fields that are not carried.
-fn gather(taken: &Taken<Frame>, settings: &Settings, parts: &mut [&mut [u8]]) {
-    let (fields, weights) = parts.split_at_mut(2 * FIELDS);
+fn shape(spec: &EntrySpec, settings: &Settings, ids: bool) -> CacheShape {
+    CacheShape::new(spec, settings).labelled(if ids { Labels::Ids } else { Labels::None })
+}
+
+/// Copies the columns of a batch, and who sent each of them where that is asked for.
+fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
+    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
+    // Weight and id are columns of caches; who sent a cache is known here alone.
+    let (columns, senders) = columns.split_at_mut(columns.len().min(2));
+    gather_columns(taken, &plan.settings, fields, columns);
+    if let [senders] = senders {
+        put(senders, taken.senders());
+    }
+}
+
+/// Copies the columns of samples, `columns` first, to where their arrays lie: nothing for fields that are not
+/// carried.
+pub(super) fn gather_columns<'a>(
+    taken: &Taken<Frame>,
+    settings: &Settings,
+    fields: &mut [&'a mut [u8]],
+    columns: &mut [&'a mut [u8]],
+) {
     let carried = fields.iter_mut().zip(settings.cache_flags).filter(|(_, flag)| *flag);
     let carried = carried.map(|(part, _)| part);
-    let mut columns: Vec<&mut [u8]> =
-        weights.iter_mut().chain(carried).map(|part| &mut **part).collect();
-    taken.gather(&mut columns);
+    let mut all: Vec<&mut [u8]> =
+        columns.iter_mut().chain(carried).map(|part| &mut **part).collect();
+    taken.gather(&mut all);
 }
 
 #[pymethods]
 impl CacheStore {
     #[new]
-    #[pyo3(signature = (memory, n_caches, *, seed=None))]
+    #[pyo3(signature = (memory, n_caches, *, ids=false, seed=None))]
     fn new(
         memory: &Bound<'_, ReplayMemory>,
         n_caches: &Bound<'_, PyAny>,
+        ids: bool,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let capacity = size("n_caches", n_caches, 1)?;
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let shared = Arc::clone(memory.get().shared());
         let spec = shared.spec().clone();
-        let shape = CacheShape::new(&spec, &shared.settings());
+        let shape = shape(&spec, &shared.settings(), ids);
         let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
-        Ok(Self { shared, store: Mutex::new(store), spec })
+        Ok(Self { shared, store: Mutex::new(store), spec, ids })
     }
 
     #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
@@ -165,10 +157,8 @@ impl CacheStore {
         if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
             return Ok(false);
         }
-        let columns =
-            frames.iter().map(|frame| Frame::new(&frame)).collect::<PyResult<Vec<_>>>()?;
-        let shape = CacheShape::new(&self.spec, &settings);
-        let cache = Cache::new(&shape, rows, weight_sum, columns)?;
+        let shape = shape(&self.spec, &settings, self.ids);
+        let cache = Cache::new(&shape, rows, weight_sum, columns(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
         Ok(true)
@@ -207,10 +197,10 @@ impl CacheStore {
         let rows = size("batch_size", batch_size, 1)?;
         let settings = self.shared.settings();
         let reuse = settings.reuse_cache;
-        let shape = CacheShape::new(&self.spec, &settings);
+        let shape = shape(&self.spec, &settings, self.ids);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = Plan::new(&self.spec, settings, Kind::Batch, rows)?;
+        let plan = Plan::new(&self.spec, settings, self.kind(), rows)?;
         let dtypes = plan.kind.dtypes(py, &self.shared);
         if let Some(out) = out {
             let mut ready = Ready::new(out, &plan, &dtypes)?;
@@ -220,6 +210,29 @@ impl CacheStore {
         let mut block = self.shared.pool.take(plan.layout.size())?;
         self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
         transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+    }
+
+    fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
+        self.shared.check_process()?;
+        let settings = self.shared.settings();
+        let (reuse, look) = (settings.reuse_cache, (bits(&settings), settings.frame_stack));
+        let shape = shape(&self.spec, &settings, self.ids);
+        let (checked, left) = self.with(py, shape.clone(), |store| {
+            (store.check(rows, reuse), (store.offered(), store.unused()))
+        })?;
+        let shortage = checked.err().map(|error| error.to_string());
+        if rows == 0 || shortage.is_some() {
+            let nothing = PyList::empty(py);
+            return (left.0, left.1, look.0, look.1, nothing, shortage).into_pyobject(py);
+        }
+        let plan = Plan::new(&self.spec, settings, self.kind(), rows)?;
+        let mut block = self.shared.pool.take(plan.layout.size())?;
+        let left = self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
+        let layout = plan.layout.flattened();
+        let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
+        let frames = carried(&plan.settings, arrays(py, block, &layout, &bytes)?);
+        let frames = PyList::new(py, frames)?;
+        (left.0, left.1, look.0, look.1, frames, shortage).into_pyobject(py)
     }
 
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {

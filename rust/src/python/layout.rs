@@ -95,6 +95,10 @@ pub enum Kind {
     Sample,
     /// The same with `nstep_return`.
     NStepSample,
+    /// prev, next, weight, ids: what a cache with ids holds.
+    IdCache,
+    /// The same with sender.
+    IdBatch,
 }
 
 impl Kind {
@@ -105,6 +109,8 @@ impl Kind {
             Self::Batch => &all[..1],
             Self::Sample => &all[..4],
             Self::NStepSample => all,
+            Self::IdCache => &["weight", "ids"],
+            Self::IdBatch => &["weight", "ids", "sender"],
         }
     }
 
@@ -116,7 +122,14 @@ impl Kind {
         }
         dtypes.push(dtype::<f32>(py));
         if self != Self::Batch {
-            dtypes.extend([dtype::<u64>(py), dtype::<f64>(py), dtype::<bool>(py)]);
+            dtypes.push(dtype::<u64>(py));
+        }
+        match self {
+            Self::Batch | Self::IdCache => {}
+            Self::IdBatch => dtypes.push(dtype::<u32>(py)),
+            Self::Sample | Self::NStepSample => {
+                dtypes.extend([dtype::<f64>(py), dtype::<bool>(py)]);
+            }
         }
         if self == Self::NStepSample {
             dtypes.push(dtype::<f32>(py));
@@ -156,8 +169,14 @@ impl Plan {
         layout.push(rows, &[], size_of::<f32>())?;
         if kind != Kind::Batch {
             layout.push(rows, &[], size_of::<u64>())?;
-            layout.push(rows, &[], size_of::<f64>())?;
-            layout.push(rows, &[], size_of::<bool>())?;
+        }
+        match kind {
+            Kind::Batch | Kind::IdCache => {}
+            Kind::IdBatch => layout.push(rows, &[], size_of::<u32>())?,
+            Kind::Sample | Kind::NStepSample => {
+                layout.push(rows, &[], size_of::<f64>())?;
+                layout.push(rows, &[], size_of::<bool>())?;
+            }
         }
         if kind == Kind::NStepSample {
             layout.push(rows, &spec[Field::Reward].shape, size_of::<f32>())?;

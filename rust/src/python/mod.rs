@@ -10,11 +10,13 @@ pub mod context;
 pub mod error;
 mod exit;
 pub mod fork;
+pub mod frame;
 pub mod games;
 pub mod group;
 pub mod importance;
 mod layout;
 pub mod memory;
+pub mod mixer;
 pub mod pen;
 mod ready;
 pub mod scalar;
@@ -30,7 +32,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
-    use super::cache::{cache_layout, draw_cache};
+    use super::cache::{cache_layout, draw_cache, start_ids};
     #[pymodule_export]
     use super::cache_store::CacheStore;
     #[pymodule_export]
@@ -43,6 +45,8 @@ mod core_module {
     use super::importance::importance_weights;
     #[pymodule_export]
     use super::memory::{ReplayMemory, publish_through};
+    #[pymodule_export]
+    use super::mixer::SampleMixer;
     #[pymodule_export]
     use super::writer::ReplayWriter;
 

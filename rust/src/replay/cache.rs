@@ -4,15 +4,38 @@ use crate::error::{Error, Result};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// Bytes of a row in each column of a cache: its weight first, then each field that the cache flags
-/// name, prev's and then next's.
+/// What samples say of themselves beside their weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Labels {
+    /// Nothing.
+    None,
+    /// The id of prev's entry, 64 bits.
+    Ids,
+    /// The id, and the 32-bit number of whose memory it is from.
+    IdsAndSenders,
+}
+
+impl Labels {
+    /// Bytes of each.
+    fn sizes(self) -> &'static [usize] {
+        let all = &[size_of::<u64>(), size_of::<u32>()];
+        match self {
+            Self::None => &all[..0],
+            Self::Ids => &all[..1],
+            Self::IdsAndSenders => all,
+        }
+    }
+}
+
+/// Bytes of a row in each column of a cache: its weight first, then its labels, then each field that the
+/// cache flags name, prev's and then next's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheShape {
     sizes: Vec<usize>,
 }
 
 impl CacheShape {
-    /// The shape of caches under these settings.
+    /// The shape of caches without labels under these settings.
     pub fn new(spec: &EntrySpec, settings: &Settings) -> Self {
         let mut sizes = vec![size_of::<f32>()];
         for (at, _) in settings.cache_flags.iter().enumerate().filter(|(_, flag)| **flag) {
@@ -21,6 +44,13 @@ impl CacheShape {
             sizes.push(spec[field].nbytes().saturating_mul(stack));
         }
         Self { sizes }
+    }
+
+    /// The same with labels.
+    #[must_use]
+    pub fn labelled(mut self, labels: Labels) -> Self {
+        self.sizes.splice(1..1, labels.sizes().iter().copied());
+        self
     }
 
     /// Bytes of a row in each column.

@@ -60,6 +60,7 @@ pub struct Snapshot {
 #[derive(Debug)]
 struct Held<B> {
     cache: Arc<Cache<B>>,
+    sender: u32,
     /// The row to be given next.
     next: usize,
     /// Rows that have been given at least once.
@@ -116,6 +117,12 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         self.held.iter().map(|held| held.cache.weight_sum()).sum()
     }
 
+    /// The sum that says how often samples of this store are to be drawn among those of others: 0 until
+    /// there are so many caches that any are.
+    pub fn offered(&self) -> f64 {
+        if self.len() < self.capacity { 0.0 } else { self.weight_sum() }
+    }
+
     /// Changes what caches look like. The caches held have another look, and are returned.
     pub fn reshape(&mut self, shape: CacheShape) -> Vec<Arc<Cache<B>>> {
         if self.shape == shape {
@@ -139,7 +146,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         let full = self.held.len() >= self.capacity;
         let oldest = if full { self.held.pop_front() } else { None };
         self.discarded += oldest.as_ref().map_or(0, Held::unseen);
-        self.held.push_back(Held { cache: Arc::new(cache), next: 0, seen: 0, arrived });
+        self.held.push_back(Held { cache: Arc::new(cache), sender, next: 0, seen: 0, arrived });
         oldest.map(|held| held.cache)
     }
 
@@ -189,7 +196,8 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         }
         self.given += rows as u64;
         let caches = self.held.iter().map(|held| Arc::clone(&held.cache)).collect();
-        Ok(Taken { caches, picks })
+        let senders = self.held.iter().map(|held| held.sender).collect();
+        Ok(Taken { caches, senders, picks })
     }
 
     /// Whether so many samples can be taken.
@@ -213,15 +221,18 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
     }
 }
 
-fn too_large(rows: usize) -> Error {
+pub(super) fn too_large(rows: usize) -> Error {
     Error::Memory(format!("batch_size: no memory for {rows} rows"))
 }
 
 /// Samples taken for one batch. They stay as they are, whatever happens to the store.
 #[derive(Debug)]
 pub struct Taken<B> {
-    caches: Vec<Arc<Cache<B>>>,
-    picks: Vec<(u32, u32)>,
+    pub(super) caches: Vec<Arc<Cache<B>>>,
+    /// Who sent each cache.
+    pub(super) senders: Vec<u32>,
+    /// Cache and row of each sample.
+    pub(super) picks: Vec<(u32, u32)>,
 }
 
 impl<B: AsRef<[u8]>> Taken<B> {
@@ -236,6 +247,11 @@ impl<B: AsRef<[u8]>> Taken<B> {
             }
         }
     }
+
+    /// Who sent the cache of each sample.
+    pub fn senders(&self) -> impl Iterator<Item = u32> {
+        self.picks.iter().map(|&(cache, _)| self.senders[cache as usize])
+    }
 }
 
 /// Copies a row. Most are of a few bytes, for which a call to copy them costs more than the copy.
@@ -249,14 +265,14 @@ fn copy(from: &[u8], to: &mut [u8]) {
 }
 
 /// Draws in proportion to a few weights that seldom change.
-struct Choice {
+pub(super) struct Choice {
     weights: Vec<f64>,
     /// Sums of the weights up to each.
     ends: Vec<f64>,
 }
 
 impl Choice {
-    fn new(weights: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn new(weights: impl Iterator<Item = f64>) -> Self {
         let mut choice = Self { weights: weights.collect(), ends: Vec::new() };
         choice.sum();
         choice
@@ -277,7 +293,7 @@ impl Choice {
     }
 
     /// The index for a number in [0, 1): never one of weight 0.
-    fn find(&self, unit: f64) -> usize {
+    pub(super) fn find(&self, unit: f64) -> usize {
         let target = unit * self.ends.last().copied().unwrap_or(0.0);
         let at = self.ends.partition_point(|&end| end <= target);
         // Rounding can put the target at the very end.

@@ -57,7 +57,7 @@ pub struct Memory {
     pub(super) next_serial: u64,
     /// What was ever closed.
     pub(super) totals: Totals,
-    step_bits: u32,
+    pub(super) step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 

@@ -10,7 +10,7 @@
 //! | what a draw looks like | [`transition`] |
 //! | how it outlives the process | [`checkpoint`] |
 //! | what goes over the network | [`cache`] |
-//! | what a learner draws from | [`cache_store`] |
+//! | what a learner draws from | [`cache_store`], of several servers [`mixer`] |
 //! | what has come from whom | [`ledger`] |
 //! | all of it together | [`memory`], with [`closing`] and [`amend`] |
 //!
@@ -26,7 +26,11 @@ pub mod episode;
 pub mod importance;
 pub mod ledger;
 pub mod memory;
+<<<<<<< HEAD
 pub mod power;
+=======
+pub mod mixer;
+>>>>>>> e2941ba156b19c8c5ef2637ccc35379c9d7eefe7
 pub mod priority;
 pub mod returns;
 pub mod ring;

@@ -141,6 +141,19 @@ impl Memory {
         }
     }
 
+    /// Counts episodes from a number that other memories hardly begin with, so that ids of theirs are found to
+    /// be gone here. All ids stay below 2^63.
+    ///
+    /// # Errors
+    /// [`Error::State`] when an episode has been opened.
+    pub fn start_ids(&mut self, random: u64) -> Result<()> {
+        if self.next_serial != 0 {
+            return Err(Error::State("ids have been given already".into()));
+        }
+        self.next_serial = random % (1 << (62 - self.step_bits));
+        Ok(())
+    }
+
     /// The ids of the entries in `slots`.
     pub fn ids(&self, slots: &[u32]) -> impl Iterator<Item = u64> {
         slots.iter().map(|&slot| {

@@ -1,0 +1,146 @@
+"""Errors that a learner sends back to the clients whose samples they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.wire import WireError, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+_MOST_ROWS = 32_768
+"""Rows of one message to a server, whose frames are small."""
+
+_IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
+
+
+class AppliedPriorities(NamedTuple):
+    """What `ReplayMemoryClient.apply_priorities` found.
+
+    Fields:
+        entries: Ids whose weights were made anew.
+        stale: Ids of entries that were gone.
+        refused: Messages that were none, or held a priority whose weight would not be finite.
+        dropped: Messages that were lost since the last call, for newer ones came.
+    """
+
+    entries: int
+    stale: int
+    refused: int
+    dropped: int
+
+
+class Priorities(NamedTuple):
+    """Errors of samples, a row each.
+
+    Fields:
+        ids: Ids of entries, uint64 (B,).
+        sender: Whose entries, uint32 (B,).
+        errors: Without exponent, finite and >= 0, float32 (B,).
+    """
+
+    ids: npt.NDArray[np.uint64]
+    sender: npt.NDArray[np.uint32]
+    errors: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, ids: Any, sender: Any, priority: Any) -> Priorities:
+        """Check what a caller gave.
+
+        Raises:
+            TypeError: `ids` or `sender` are no integers, or `priority` are no numbers.
+            ValueError: They are not of one length, or a value is out of range.
+        """
+        rows = _column("ids", ids, _IDS)
+        senders = _column("sender", sender, _SENDERS)
+        given = np.asarray(priority)
+        if given.dtype.kind not in "iuf":
+            raise TypeError(f"priority: expected numbers, got {given.dtype}")
+        if not rows.shape == senders.shape == given.shape:
+            raise ValueError(
+                "ids, sender, priority: expected one of each for a row, got shapes "
+                f"{rows.shape}, {senders.shape}, {given.shape}"
+            )
+        with np.errstate(over="ignore"):
+            errors: npt.NDArray[np.float32] = given.astype(_ERRORS)
+        if not _sound(errors):
+            raise ValueError("priority: expected finite numbers >= 0 in float32, got others")
+        return cls(rows, senders, errors)
+
+    @classmethod
+    def read(cls, told: pb.Priorities) -> Priorities:
+        """Read what came from a network.
+
+        Raises:
+            WireError: It cannot be.
+        """
+        columns = (told.ids, _IDS), (told.senders, _SENDERS), (told.errors, _ERRORS)
+        try:
+            read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
+        except ValueError:
+            raise WireError("priorities that cannot be: broken numbers", "cache") from None
+        ids, senders, errors = read
+        if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _sound(errors):
+            raise WireError("priorities that cannot be", "cache")
+        return cls(ids, senders, errors)
+
+    def write(self) -> Iterator[pb.Priorities]:
+        """Yield what goes to a server, in messages that it takes."""
+        for first in range(0, len(self.ids), _MOST_ROWS):
+            ids, senders, errors = (column[first : first + _MOST_ROWS] for column in self)
+            yield pb.Priorities(
+                ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
+            )
+
+    def publish(self, sender: int, publish: Callable[[bytes, bytes], object]) -> None:
+        """Publish a message to each client, as `sender`."""
+        for uuid, ids, errors in self._by_sender():
+            told = pb.Priorities(ids=ids.tobytes(), errors=errors.tobytes())
+            publish(topic_of(uuid), encode(sender, priorities=told))
+
+    def _by_sender(
+        self,
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.float32]]]:
+        order = np.argsort(self.sender, kind="stable")
+        uuids, firsts = np.unique(self.sender[order], return_index=True)
+        for uuid, rows in zip(uuids.tolist(), np.split(order, firsts[1:]), strict=False):
+            yield uuid, self.ids[rows], self.errors[rows]
+
+
+def topic_of(uuid: int) -> bytes:
+    """Return the topic of the messages to a client."""
+    return b"cogrs.priorities.%08x" % uuid
+
+
+def received(message: bytes) -> Priorities:
+    """Read a message to a client.
+
+    Raises:
+        WireError: It is none.
+    """
+    header = decode(message)
+    if header.WhichOneof("body") != "priorities":
+        raise WireError("something else than priorities", "kind")
+    return Priorities.read(header.priorities)
+
+
+def _column(name: str, given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    column = np.asarray(given)
+    if column.dtype.kind not in "iu" and column.size > 0:
+        raise TypeError(f"{name}: expected integers, got {column.dtype}")
+    if column.ndim != 1:
+        raise ValueError(f"{name}: expected shape (B,), got {column.shape}")
+    most = int(np.iinfo(dtype).max)
+    if column.size > 0 and (int(column.min()) < 0 or int(column.max()) > most):
+        raise ValueError(f"{name}: expected integers in [0, {most}], got others")
+    return column.astype(dtype)
+
+
+def _sound(errors: npt.NDArray[Any]) -> bool:
+    return bool(np.isfinite(errors).all() and (errors >= 0).all())

@@ -1,0 +1,141 @@
+"""A client's caches and log lines, on their way to one server or to several in turn."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from cogrs.replay.endpoint import Conn
+from cogrs.replay.transport import Channel, deadline_after, seconds_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cogrs.replay.transport import Transport
+
+_logger = logging.getLogger("cogrs.replay")
+
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+
+_FIRST = 1.0
+"""Seconds that the first message waits for a connection, to learn whether the server takes any."""
+
+_SLICE = 0.1
+"""Seconds that it waits for room before it looks at connections."""
+
+_names = itertools.count()
+
+
+class Pushes:
+    """A PUSH socket that is made on first use and that threads use in turn.
+
+    With one endpoint, messages wait for a server that is away, up to the high-water mark. With
+    several each goes to one that is there: ZeroMQ would otherwise give those that are away as many
+    as the others, and keep them waiting.
+
+    Where one side has keys and the other has none, libzmq gives the connection up with what waited
+    for it, and tells only who listens for it.
+    """
+
+    def __init__(self, transport: Transport, endpoints: Sequence[str], hwm: int) -> None:
+        """Do not connect yet."""
+        self._transport = transport
+        self._endpoints = endpoints
+        self._hwm = hwm
+        self._channel = Channel(transport, self._make)
+        self._events: zmq.Socket[bytes] | None = None
+        self._reported: set[str] = set()
+
+    def send(
+        self, call: str, head: Callable[[], bytes], frames: Sequence[Any], timeout: float | None
+    ) -> None:
+        """Send a message whose first frame is made when its turn has come.
+
+        Raises:
+            TimeoutError: It cannot be sent in time.
+            ConnectionError: The only server has keys and this client none, or the other way round.
+            RuntimeError: Closed.
+        """
+        deadline = deadline_after("timeout", timeout)
+        with self._channel.turn(deadline) as socket:
+            if socket is None or not self._has_room(call, socket, deadline):
+                where = ", ".join(self._endpoints)
+                why = f"{self._hwm} messages wait to be taken by"
+                if len(self._endpoints) > 1:
+                    why = f"no connection, or {why}"
+                hint = self._transport.hint
+                raise TimeoutError(f"{call}: {why} {where} after {timeout:g} s{hint}")
+            socket.send_multipart((head(), *frames), zmq.NOBLOCK, copy=False)
+
+    def close(self) -> None:
+        """Close the socket for good; the transport is marked as closed before."""
+        self._channel.close()
+
+    def _make(self) -> zmq.Socket[bytes]:
+        self._forget_events()
+        socket = self._transport.socket(zmq.PUSH, hwm=self._hwm)
+        try:
+            if len(self._endpoints) > 1:
+                socket.setsockopt(zmq.IMMEDIATE, 1)
+            self._events = self._transport.socket(zmq.PAIR, hwm=0, linger_ms=0)
+            name = f"inproc://pushes-{next(_names)}"
+            self._events.connect(name)
+            socket.monitor(name, _EVENTS)
+            for endpoint in self._endpoints:
+                self._transport.attach(socket, "push_endpoint", endpoint, Conn)
+            self._wait_first(self._events)
+        except BaseException:
+            socket.close(linger=0)
+            raise
+        return socket
+
+    def _wait_first(self, events: zmq.Socket[bytes]) -> None:
+        """Wait until something is known of a connection. An event stays where it is."""
+        end = deadline_after("timeout", _FIRST)
+        while end is not None and seconds_to(end) > 0 and not events.poll(50):
+            self._transport.check()
+
+    def _has_room(self, call: str, socket: zmq.Socket[bytes], deadline: float | None) -> bool:
+        """Wait until there is room for a message, and look meanwhile at connections."""
+        while True:
+            self._check(call, socket)
+            slice_end = time.monotonic() + _SLICE
+            end = slice_end if deadline is None else min(slice_end, deadline)
+            if self._channel.wait(socket, zmq.POLLOUT, end):
+                return True
+            if deadline is not None and seconds_to(deadline) <= 0:
+                return False
+
+    def _check(self, call: str, socket: zmq.Socket[bytes]) -> None:
+        """Refuse to send what would be lost."""
+        events = self._events
+        while events is not None and events.poll(0):
+            event = parse_monitor_message(events.recv_multipart())
+            if event["event"] != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+                continue
+            where = event["endpoint"].decode()
+            if len(self._endpoints) == 1:
+                socket.disable_monitor()
+                self._channel.drop()  # libzmq does not connect this one again
+                raise ConnectionError(
+                    f"{call}: {where} and this client do not speak the same protocol: one of them "
+                    "has keys and the other has none, or the peer is no server of this kind; "
+                    "nothing is sent, and what waited for it is lost"
+                )
+            if where not in self._reported:
+                self._reported.add(where)
+                _logger.warning(
+                    "push_endpoint: %s gets nothing: it has keys and this client has none, or the "
+                    "other way round",
+                    where,
+                )
+
+    def _forget_events(self) -> None:
+        if self._events is not None:
+            self._events.close(linger=0)
+            self._events = None

@@ -1,0 +1,314 @@
+"""One of the servers that a sampler draws from: what it was asked for, and what it told."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import zmq
+
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay.endpoint import Conn
+from cogrs.replay.transport import receive
+from cogrs.replay.wire import LARGEST_REPLY, WireError, decode, encode, memory_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cogrs._core import ReplayMemory, SampleMixer
+    from cogrs.replay.transport import Transport
+
+_HWM = 16
+"""Messages to a server that wait to be sent, at most."""
+
+PAUSE = 0.05
+"""Seconds until a server that had too few samples is asked again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceStats:
+    """Figures of one server of a `ReplaySampler`.
+
+    Attributes:
+        endpoint: Where it is.
+        weight_sum: The sum of its caches' sums of weights as it told last; 0 while it has fewer
+            than `n_caches`; None before it told any.
+        unused: Samples that it had not given, as it told last.
+        samples: Samples that it gave, ever.
+        kept: Those that are here and not in a batch yet.
+        timeouts: Requests that it did not answer in time.
+        down: Whether it is left out because it does not answer.
+    """
+
+    endpoint: str
+    weight_sum: float | None
+    unused: int
+    samples: int
+    kept: int
+    timeouts: int
+    down: bool
+
+
+class Look(NamedTuple):
+    """What must be the same for all servers whose samples go into one batch.
+
+    Fields:
+        template: Digest of the templates.
+        flags: Cache flags, prev's state lowest.
+        frame_stack: States in a stack.
+        ids: Whether there are ids.
+    """
+
+    template: int
+    flags: int
+    frame_stack: int
+    ids: bool
+
+
+class Source:
+    """A server's REP endpoint. Not thread-safe; the owner locks.
+
+    At most one request is under way. It waits to be sent while there is no connection, and then
+    stays with that: what a server that comes again had been asked is lost, so nobody asks twice.
+
+    Attributes:
+        endpoint: Where it is.
+        sizes: What its memory looks like; None before it told.
+        weight_sum: As it told last; None before.
+        unused: Likewise.
+        shortage: Why it gave nothing when it was last asked; empty if it did.
+        samples: Samples that it gave.
+        timeouts: Requests that were given up.
+        down: Whether others are drawn from without it.
+        told: Whether it told a sum in the present call.
+        agreed: Whether its sizes were compared with those of the others.
+    """
+
+    def __init__(self, transport: Transport, endpoint: str) -> None:
+        """Do not connect yet."""
+        self._transport = transport
+        self.endpoint = endpoint
+        self.sizes: pb.Sizes | None = None
+        self.weight_sum: float | None = None
+        self.unused = 0
+        self.shortage = ""
+        self.samples = 0
+        self.timeouts = 0
+        self.down = False
+        self.agreed = False
+        self.told = False
+        self._socket: zmq.Socket[bytes] | None = None
+        self._numbers = itertools.count(1)
+        self._number = 0
+        self._rows = 0
+        self._unsent: bytes | None = None
+        self._since: float | None = None
+        self._again = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._since is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it had too few samples a moment ago."""
+        return time.monotonic() < self._again
+
+    def late(self, timeout: float | None) -> bool:
+        """Tell whether the request under way has had so many seconds."""
+        return (
+            timeout is not None
+            and self._since is not None
+            and time.monotonic() - self._since >= timeout
+        )
+
+    def begin(self, timeout: float | None) -> None:
+        """Begin a call, to which it has told nothing yet."""
+        if self.late(timeout) and self._rows == 0:
+            self.reset()  # asked long ago, and nothing is lost by asking again
+        self.told = False
+        self.shortage = ""
+
+    def ask_unknown(self, sender: int, *, sums: bool) -> None:
+        """Ask what its memory looks like, or for its sum if wanted, unless that is known."""
+        if self.busy or self.rests:
+            return
+        if self.sizes is None:
+            self._ask(encode(sender, sizes_request=pb.SizesRequest()), 0)
+        elif sums and (not self.weight_sum or self.down):
+            self.ask(sender, 0)
+
+    def renew(self, sender: int) -> None:
+        """Ask for its sum unless it told in this call, or is being asked."""
+        if self.sizes is not None and not self.told:
+            self.ask(sender, 0)
+
+    def ask(self, sender: int, rows: int) -> None:
+        """Ask for so many samples, 0 for the sum alone, unless it is being asked or rests."""
+        if self.busy or self.rests:
+            return
+        self._number = next(self._numbers)
+        request = pb.SamplesRequest(rows=rows, number=self._number)
+        self._ask(encode(sender, samples_request=request), rows)
+
+    def memory(self) -> ReplayMemory:
+        """Make a memory without room that is otherwise like its own.
+
+        Raises:
+            RuntimeError: There can be none; it will be asked anew what its memory looks like.
+        """
+        try:
+            return memory_like(self.sizes or pb.Sizes(), 0, None, None)
+        except RuntimeError as error:
+            self.forget()
+            raise RuntimeError(f"{self.endpoint}: {error}") from None
+
+    def check(self, look: Look, samples: pb.Samples) -> None:
+        """Refuse samples that do not look as they should.
+
+        Raises:
+            RuntimeError: They do not; the connection is given up.
+        """
+        if Look(samples.template, samples.flags, samples.frame_stack, samples.ids) != look:
+            self.reset()
+            raise RuntimeError(
+                f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack or "
+                "ids than the first server had: make a new sampler"
+            )
+
+    def keep(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
+        """Have samples kept until they are used.
+
+        Raises:
+            RuntimeError: They cannot be; the connection is given up.
+        """
+        try:
+            mixer.push(at, rows, columns)
+        except ValueError as error:
+            self.reset()
+            raise RuntimeError(f"{self.endpoint} gave samples that cannot be: {error}") from None
+        self.samples += rows
+
+    def tell(self, message: bytes) -> bool:
+        """Send something whose answer does not matter, and return whether it could be."""
+        try:
+            self._connected().send_multipart((b"", message), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Have a poller wait for what there is to do."""
+        if self._socket is not None:
+            events = zmq.POLLIN if self._unsent is None else zmq.POLLIN | zmq.POLLOUT
+            poller.register(self._socket, events)
+
+    def answers(self) -> Iterator[tuple[pb.Samples, list[zmq.Frame]]]:
+        """Send what waits, take the answers that are there, and yield the samples in them.
+
+        Raises:
+            RuntimeError: An answer is none; the connection is given up.
+        """
+        self._send()
+        while self._socket is not None:
+            try:
+                frames = receive(self._socket)
+            except zmq.Again:
+                return
+            except BaseException:
+                self.reset()  # half a message is left there
+                raise
+            try:
+                given = self._understood(frames)
+            except WireError as error:
+                self.reset()
+                raise RuntimeError(f"{self.endpoint} answered with {error}") from None
+            if given is not None:
+                yield given
+
+    def give_up(self) -> None:
+        """Count a request that was not answered."""
+        self.timeouts += 1
+        self.reset()
+
+    def forget(self) -> None:
+        """Ask anew what its memory looks like."""
+        self.reset()
+        self.sizes = self.weight_sum = None
+        self.agreed = False
+
+    def reset(self) -> None:
+        """Give up the connection, and the request under way."""
+        if self._socket is not None:
+            self._socket.close(linger=0)
+        self._socket = self._unsent = self._since = None
+
+    def stats(self, kept: int) -> SourceStats:
+        """Take its figures."""
+        return SourceStats(
+            endpoint=self.endpoint,
+            weight_sum=self.weight_sum,
+            unused=self.unused,
+            samples=self.samples,
+            kept=kept,
+            timeouts=self.timeouts,
+            down=self.down,
+        )
+
+    def _ask(self, message: bytes, rows: int) -> None:
+        self._connected()
+        self._rows = rows
+        self._unsent = message
+        self._since = time.monotonic()
+        self._send()
+
+    def _send(self) -> None:
+        if self._unsent is not None:
+            message = self._unsent
+            # Before it is sent: Ctrl-C may come in between, and nothing is to be asked twice.
+            self._unsent = None
+            if not self.tell(message):
+                self._unsent = message
+
+    def _connected(self) -> zmq.Socket[bytes]:
+        if self._socket is None:
+            made = self._transport.socket(zmq.DEALER, hwm=_HWM, max_frame=LARGEST_REPLY)
+            made.setsockopt(zmq.IMMEDIATE, 1)
+            self._transport.attach(made, "endpoints", self.endpoint, Conn)
+            self._socket = made
+        return self._socket
+
+    def _understood(self, frames: list[zmq.Frame]) -> tuple[pb.Samples, list[zmq.Frame]] | None:
+        if len(frames) < 2 or len(frames[0]) > 0:
+            raise WireError("something that is not an answer of cogrs")
+        header = decode(frames[1])
+        kind = header.WhichOneof("body")
+        if kind == "refusal":
+            self.reset()
+            raise RuntimeError(f"{self.endpoint} refused: {header.refusal.reason}")
+        if kind == "priorities_reply":
+            return None
+        if kind not in ("sizes", "samples") or not self.busy:
+            raise WireError(f"{kind or 'nothing'} that was not asked for")
+        if kind == "sizes":
+            self.sizes, self._since = header.sizes, None
+            return None
+        return self._given(header.samples, len(frames) - 2), frames[2:]
+
+    def _given(self, samples: pb.Samples, columns: int) -> pb.Samples:
+        expected = 0 if samples.shortage else self._rows
+        told = samples.number, samples.rows, columns > 0
+        if told != (self._number, expected, expected > 0):
+            raise WireError("samples that were not asked for")
+        # NaN compares as False.
+        if not 0 <= samples.weight_sum < float("inf"):
+            raise WireError("a sum of weights that cannot be")
+        self._since, self.told = None, True
+        self.weight_sum, self.unused = samples.weight_sum, samples.unused
+        self.shortage = samples.shortage if self._rows > 0 else ""
+        if self.shortage or samples.weight_sum == 0:
+            self._again = time.monotonic() + PAUSE
+        return samples

@@ -1,0 +1,134 @@
+//! Batches of what several servers gave.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::python::args::{integer, size};
+use crate::python::batch::{arrays, transitions};
+use crate::python::cache_store::gather_columns;
+use crate::python::frame::{Frame, columns};
+use crate::python::layout::{Kind, Plan};
+use crate::python::memory::{ReplayMemory, random};
+use crate::python::ready::Ready;
+use crate::python::shared::Shared;
+use crate::replay::cache::{Cache, CacheShape, Labels};
+use crate::replay::cache_store::Taken;
+use crate::replay::mixer::Mixer;
+use crate::spec::FIELDS;
+
+/// See the stub.
+#[pyclass(frozen, module = "cogrs._core")]
+#[derive(Debug)]
+pub struct SampleMixer {
+    shared: Arc<Shared>,
+    mixer: Mutex<Mixer<Frame>>,
+    shape: CacheShape,
+    kind: Kind,
+}
+
+impl SampleMixer {
+    /// Nobody waits for the interpreter with the lock held, and no call with it takes long: a panic can only
+    /// happen before a change.
+    fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<Frame>>> {
+        self.shared.check_process()?;
+        Ok(self.mixer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn laid_out(&self, rows: usize) -> PyResult<Plan> {
+        self.shared.check_process()?;
+        Ok(Plan::new(self.shared.spec(), self.shared.settings(), self.kind, rows)?)
+    }
+}
+
+fn gather(py: Python<'_>, taken: &Taken<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
+    py.detach(|| {
+        let (fields, columns) = parts.split_at_mut(2 * FIELDS);
+        gather_columns(taken, &plan.settings, fields, columns);
+    });
+}
+
+#[pymethods]
+impl SampleMixer {
+    #[new]
+    #[pyo3(signature = (memory, servers, *, ids=false, seed=None))]
+    fn new(
+        memory: &Bound<'_, ReplayMemory>,
+        servers: usize,
+        ids: bool,
+        seed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
+        let shared = Arc::clone(memory.get().shared());
+        let (kind, labels) =
+            if ids { (Kind::IdBatch, Labels::IdsAndSenders) } else { (Kind::Batch, Labels::None) };
+        let shape = CacheShape::new(shared.spec(), &shared.settings()).labelled(labels);
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Ok(Self { shared, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
+    }
+
+    fn push(&self, server: usize, rows: usize, frames: &Bound<'_, PyList>) -> PyResult<()> {
+        let columns = columns(frames)?;
+        // Which server is drawn is decided by what that tells, so the samples have no sum of their own.
+        let samples = Cache::new(&self.shape, rows, 1.0, columns)?;
+        Ok(self.lock()?.push(server, samples)?)
+    }
+
+    #[getter]
+    fn unused(&self) -> PyResult<Vec<usize>> {
+        Ok(self.lock()?.unused())
+    }
+
+    #[pyo3(signature = (batch_size, *, out=None))]
+    fn check(
+        &self,
+        py: Python<'_>,
+        batch_size: &Bound<'_, PyAny>,
+        out: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
+        if let Some(out) = out {
+            Ready::new(out, &plan, &plan.kind.dtypes(py, &self.shared))?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::needless_pass_by_value)]
+    fn plan(&self, batch_size: usize, weights: Vec<f64>) -> PyResult<()> {
+        Ok(self.lock()?.plan(batch_size, &weights)?)
+    }
+
+    fn forget(&self, server: usize) -> PyResult<()> {
+        self.lock()?.forget(server);
+        Ok(())
+    }
+
+    fn lacking(&self, batch_size: usize) -> PyResult<Vec<usize>> {
+        Ok(self.lock()?.lacking(batch_size))
+    }
+
+    #[pyo3(signature = (batch_size, *, out=None))]
+    fn get_batch<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // Memory first, so that no sample is lost for want of it.
+        let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
+        let dtypes = plan.kind.dtypes(py, &self.shared);
+        if let Some(out) = out {
+            let mut ready = Ready::new(out, &plan, &dtypes)?;
+            let taken = self.lock()?.take(plan.rows)?;
+            gather(py, &taken, &plan, ready.places().slices());
+            return Ok(out.clone());
+        }
+        let mut block = self.shared.pool.take(plan.layout.size())?;
+        let taken = self.lock()?.take(plan.rows)?;
+        gather(py, &taken, &plan, plan.layout.cut(block.bytes()?));
+        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+    }
+}
