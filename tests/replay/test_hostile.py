@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import zmq
 
-from cogrs import ReplayMemoryServer
+from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.wire import MESSAGES, Key, decode, digest_of_topic, encode
-from tests.replay import network
+from tests.replay import build, network
 from tests.replay.network import (
     SLACK,
     Call,
@@ -35,6 +35,7 @@ def hostile(client: Any) -> dict[str, list[bytes]]:
         "empty frames": [b""] * 5,
         "text": [b"GET / HTTP/1.1"],
         "other version": [pb.Header(version=2, log=pb.Log(text="x")).SerializeToString()],
+        "older version": [pb.Header(version=0, log=pb.Log(text="x")).SerializeToString()],
         "no body": [encode(1)],
         "request": [encode(1, sizes_request=pb.SizesRequest())],
         "reply": [encode(1, counter_reply=pb.CounterReply())],
@@ -179,3 +180,53 @@ def test_one_warning_a_peer(caplog: pytest.LogCaptureFixture) -> None:
     (record,) = caplog.records
     assert "127.0.0.1" in record.getMessage()
     assert "not a message of cogrs" in record.getMessage()
+
+
+def test_client_of_a_server_with_other_templates() -> None:
+    with full_pair(1) as (server, client), started(1, s=np.zeros(2)) as other:
+        at = (other.pub_endpoint, other.rep_endpoint, server.pull_endpoint)
+        with ReplayMemoryClient(*at, max_step=64) as foreign:
+            build.add_uniform(foreign.rem, 20, s=np.zeros((20, 2)))
+            for _ in range(3):
+                foreign.push_cache()
+            eventually(lambda: server.stats().refused["template"] == 3)
+        assert server.total_caches == 0
+        assert_serves(server, client)
+
+
+def test_flood_of_garbage_does_not_make_a_server_grow() -> None:
+    piece = bytes(1 << 16)
+    pushed = [[piece], [encode(1, log=pb.Log(text="x")), *[piece] * 100], [piece] * 100]
+    asked = [[b"", piece], [b"", *[piece] * 100]]
+    with full_pair(1) as (server, client):
+        for count in (12, 60):  # the first is to warm up
+            before = network.resident_bytes()
+            refused = server.total_refused
+            with (
+                network.raw(zmq.PUSH, server.pull_endpoint) as push,
+                network.raw(zmq.DEALER, server.rep_endpoint) as ask,
+            ):
+                for number in range(count):
+                    push.send_multipart(pushed[number % 3])
+                    ask.send_multipart(asked[number % 2])
+                    ask.recv_multipart()
+                want = refused + 2 * count
+                eventually(lambda want=want: server.total_refused == want)
+        # 300 MiB came.
+        assert network.resident_bytes() - before < 100 << 20
+        assert_serves(server, client)
+
+
+def test_subscriptions_of_strangers_end_with_them() -> None:
+    with full_pair(1) as (server, client):
+        known = server._publisher._subscribers
+        with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+            socket.set_hwm(0)
+            socket.connect(server.pub_endpoint)
+            for number in range(5000):
+                socket.subscribe(Key(MESSAGES, digest_of_topic(b"%d" % number)).frame())
+            server.wait_subscribers("4999", timeout=SLACK)
+            assert len(known) == 5000
+        eventually(lambda: not known)
+        server.pub_bytes("t", "m")
+        assert client.sub_bytes("t", last=True, timeout=SLACK) == b"m"

@@ -162,7 +162,8 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         episodes, steps = self._state().totals()
-        dropped = self._subscriber.total_dropped()
+        # Computed of numbers that the peer gave.
+        dropped = min(self._subscriber.total_dropped(), _LARGEST)
         counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
         self._request("update_counter", "counter_reply", counter=counter)
 
@@ -246,6 +247,12 @@ class ReplayMemoryClient:
         """Messages of a topic that were published to this client and lost, for it was too slow."""
         self._transport.check_process()
         return self._subscriber.dropped(topic_bytes(topic))
+
+    @property
+    def total_refused(self) -> int:
+        """Published messages dropped because they were none of this protocol."""
+        self._transport.check_process()
+        return self._subscriber.total_refused
 
     def close(self) -> None:
         """Wake all that waits and close all connections. Again: nothing.
@@ -388,7 +395,9 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
 def _connect(
     transport: Transport, name: str, endpoints: Sequence[str], kind: int, hwm: int
 ) -> zmq.Socket[bytes]:
-    socket = transport.socket(kind, hwm=hwm, max_frame=LARGEST_REPLY)
+    # Nobody reads what comes to a PUSH socket, and it stays.
+    largest = LARGEST_REPLY if kind == zmq.REQ else SMALL_FRAME
+    socket = transport.socket(kind, hwm=hwm, max_frame=largest)
     for endpoint in endpoints:
         transport.attach(socket, name, endpoint, Conn)
     return socket
