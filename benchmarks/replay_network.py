@@ -1,10 +1,11 @@
-"""Figures of replay over the network on this machine: one process pushes, another receives."""
+"""Figures of replay over the network on this machine: processes push, another receives."""
 
 from __future__ import annotations
 
 import multiprocessing
 import statistics
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ EMPTY = np.zeros(0, np.float32)
 ZERO = np.float32(0)
 ROUNDS = 5
 SECONDS = 1.0
+MOST_PROCESSES = 4
 
 
 def serve(
@@ -50,17 +52,29 @@ def push(endpoints: tuple[str, str, str], steps: int) -> None:
         client.push_cache()
 
 
+def push_by_threads(endpoints: tuple[str, str, str], steps: int, clients: int) -> None:
+    """Push from several clients of one process."""
+    for _ in range(clients - 1):
+        threading.Thread(target=push, args=(endpoints, steps), daemon=True).start()
+    push(endpoints, steps)
+
+
 @contextmanager
-def pushing(server: cogrs.ReplayMemoryServer, steps: int) -> Iterator[None]:
-    """Run a client process."""
+def pushing(server: cogrs.ReplayMemoryServer, steps: int, clients: int = 1) -> Iterator[None]:
+    """Run client processes, each with its share of the clients."""
     endpoints = (server.pub_endpoint, server.rep_endpoint, server.pull_endpoint)
-    process = multiprocessing.get_context("spawn").Process(target=push, args=(endpoints, steps))
-    process.start()
+    count = min(clients, MOST_PROCESSES)
+    args = (endpoints, steps, clients // count)
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=push_by_threads, args=args) for _ in range(count)]
+    for process in processes:
+        process.start()
     try:
         yield
     finally:
-        process.kill()
-        process.join()
+        for process in processes:
+            process.kill()
+            process.join()
 
 
 def received(server: cogrs.ReplayMemoryServer, steps: int) -> float:
@@ -127,6 +141,24 @@ def pushes(name: str, state: np.ndarray, cache_size: int, **settings: object) ->
             report(f"{name}, {wire}", volume, "GB/s")
 
 
+def crowd(clients: int) -> None:
+    """Figures of many clients at once: what arrives in all, and how evenly."""
+    with (
+        serve(np.zeros(4, np.float32), 256, "tcp://127.0.0.1:*") as server,
+        pushing(server, 1000, clients),
+    ):
+        while len(server.stats().clients) < clients:
+            time.sleep(0.01)
+        time.sleep(SECONDS)
+        first = server.stats()
+        time.sleep(ROUNDS * SECONDS)
+        last = server.stats()
+    seconds = last.taken_at - first.taken_at
+    counts = [last.clients[each].caches - tally.caches for each, tally in first.clients.items()]
+    report(f"{clients} clients, small caches, tcp", sum(counts) * 256 / seconds, "transitions/s")
+    report(f"{clients} clients, fewest caches of one / most", min(counts) / max(counts), "")
+
+
 def batches(name: str, n_caches: int, **settings: object) -> None:
     """The figure of `get_batch(256)` from small caches, for each of which there is one batch."""
     state = np.zeros(4, np.float32)
@@ -170,6 +202,8 @@ def main() -> None:
             report(f"plain pyzmq, messages of 1 MiB, {wire}", rate * (1 << 20) / 1e9, "GB/s")
     pushes("small caches, 256 samples", np.zeros(4, np.float32), 256)
     pushes("image caches, 64 samples", np.zeros((84, 84), np.uint8), 64, frame_stack=4)
+    for clients in (4, 64):
+        crowd(clients)
     batches("caches used again", 200, reuse_cache=True)
     batches("each sample once", 200)
 

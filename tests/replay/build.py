@@ -19,6 +19,8 @@ TEMPLATES = {
 }
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 """Whether tests are to take their long forms."""
+NAMES = list(zip("sarpvi", ["state", "action", "reward", "prob", "value", "info"], strict=True))
+"""Arguments of `add_entry` by their letter, and how errors name them."""
 UNIFORM = {"do_update_value": False, "do_update_weight": False}
 
 

@@ -80,6 +80,12 @@ def full_pair(
         yield server, client
 
 
+def push_for_ever(client: ReplayMemoryClient) -> None:
+    """Push caches until that is refused."""
+    while True:
+        client.push_cache()
+
+
 def deaf(**options: Any) -> ReplayMemoryClient:
     """A client of a server that is not there."""
     return ReplayMemoryClient(*unused_endpoints(3), timeout=options.pop("timeout", 0.2), **options)

@@ -371,3 +371,35 @@ def test_many_threads_write_whole_lines(tmp_path: Path) -> None:
         for call in [Call(lambda stream=stream: adds(stream)) for stream in range(4)]:
             call.result()
     assert len(messages(tmp_path / "log")) == 800
+
+
+def test_early_lines_wait_only_while_there_are_few(tmp_path: Path) -> None:
+    text = "x" * (1 << 20)
+    with logbook(tmp_path / "log") as book:
+        for number in range(1, 40):  # the first one never comes
+            book.add(1, 7, number, text)
+        # Before it is time to look after them.
+        assert (tmp_path / "log").stat().st_size >= 30 << 20
+    assert len(messages(tmp_path / "log")) == 39
+
+
+def test_lines_that_come_again_and_again_are_one(tmp_path: Path) -> None:
+    text = "x" * (1 << 20)
+    with logbook(tmp_path / "log") as book:
+        for _ in range(40):
+            book.add(1, 7, 1, text)
+        assert (tmp_path / "log").stat().st_size == 0
+        book.add(1, 7, 0, "first")
+    assert [message[:5] for message in messages(tmp_path / "log")] == ["first", "xxxxx"]
+
+
+def test_streams_without_end_are_forgotten(tmp_path: Path) -> None:
+    with logbook(tmp_path / "log") as book:
+        for _ in range(2):
+            for stream in range(20_000):
+                book.add(1, stream, 5, "early")
+            book._due = 0.0
+            book.tick()
+        book.add(1, 1, 0, "line")
+        assert len(book._next) <= 10_000
+    assert len(messages(tmp_path / "log")) == 40_001

@@ -1,6 +1,5 @@
-"""What `get_batch` and `sample` draw, how often, and what they hand over."""
+"""What `get_batch` and `sample` draw, and how often."""
 
-import gc
 import itertools
 from typing import Any
 
@@ -9,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cogrs import ReplayMemory, importance_weights
+from cogrs import ReplayMemory
 from tests.replay import build
 from tests.replay.build import add_uniform, memory
-
-
-def arrays(batch: Any) -> list[np.ndarray]:
-    """All arrays of a batch or a sample."""
-    return [*batch.prev, *batch.next, *batch[2:]]
 
 
 def drawn(rem: ReplayMemory, count: int) -> np.ndarray:
@@ -279,106 +273,6 @@ def test_smallest_weight_is_that_of_what_can_be_drawn() -> None:
     assert rem.min_weight == 7
 
 
-# -- arrays --
-
-
-@pytest.mark.parametrize("call", ["get_batch", "sample"])
-def test_arrays_are_the_callers_own(call: str) -> None:
-    rem = memory(32, s=np.zeros((8, 8), np.float32), frame_stack=3)
-    build.add_uniform(rem, 20, s=np.zeros((20, 8, 8)))
-    made = arrays(getattr(rem, call)(64))
-    for column in made:
-        assert column.flags.writeable
-        assert column.flags.c_contiguous
-        assert column.ctypes.data % 64 == 0
-        assert column.dtype.isnative
-    shared = [
-        (a, b) for a in range(len(made)) for b in range(a) if np.shares_memory(made[a], made[b])
-    ]
-    assert shared == []
-
-
-def test_writing_to_a_batch_changes_neither_memory_nor_other_batches() -> None:
-    rem = memory(seed=0)
-    build.add_uniform(rem, 2)
-    first, second = rem.get_batch(4), rem.get_batch(4)
-    for column in arrays(first):
-        column[...] = 77
-    for batch in (second, rem.get_batch(4)):
-        assert batch.prev.s.tolist() == [[0]] * 4
-        assert batch.next.s.tolist() == [[1]] * 4
-        assert batch.weight.tolist() == [1] * 4
-
-
-def test_batches_outlive_the_memory_and_what_is_drawn_after_them() -> None:
-    rem = memory(256, s=np.zeros(1000), seed=0)
-    build.add_uniform(rem, 200, s=np.repeat(np.arange(200.0), 1000).reshape(200, 1000))
-    kept = [rem.get_batch(32) for _ in range(8)]
-    copies = [[column.copy() for column in arrays(batch)] for batch in kept]
-    states = [batch.prev.s for batch in kept]
-    del kept[::2]
-    rem.clear()
-    build.add_uniform(rem, 200, s=np.full((200, 1000), -1.0))
-    for _ in range(8):
-        rem.get_batch(32)
-    del rem
-    gc.collect()
-    for batch, copy in zip(kept, copies[1::2], strict=True):
-        assert all(np.array_equal(a, b) for a, b in zip(arrays(batch), copy, strict=True))
-    for state, copy in zip(states, copies, strict=True):
-        np.testing.assert_array_equal(state, copy[0])
-
-
-def test_episode_read_back_is_a_copy() -> None:
-    rem = memory()
-    build.add_uniform(rem, 4)
-    view = rem.episode(0)
-    for column in (*view.entries, view.weight, view.id):
-        column[...] = 7
-    assert build.contents(rem) == [[0, 1, 2, 3]]
-    assert rem.episode(0).weight.tolist() == [1, 1, 1, 0]
-
-
-def test_dtypes_beside_the_fields() -> None:
-    rem = memory()
-    build.add_uniform(rem, 4)
-    sample = rem.sample(3)
-    dtypes = [sample.weight.dtype, sample.id.dtype, sample.probability.dtype]
-    assert dtypes == [np.float32, np.uint64, np.float64]
-    assert sample.next_terminated.dtype == np.bool_
-    assert all(column.shape == (3,) for column in sample[2:])
-
-
-def test_flags_leave_the_other_fields_as_they_are() -> None:
-    rem = memory(seed=0, cache_flags=[True, False] * 7)
-    build.add_uniform(rem, 4)
-    batch = rem.get_batch(5)
-    lengths = [len(column) for column in (*batch.prev, *batch.next)]
-    assert lengths == [5, 0] * 7
-    assert set(batch.prev.s[:, 0].tolist()) <= {0, 1, 2}
-
-
-# -- reading episodes --
-
-
-def test_episodes_are_read_from_both_ends() -> None:
-    rem = memory()
-    for first in (0, 10, 20):
-        build.add_uniform(rem, 1, first)
-    assert rem.episode(0).entries.s.tolist() == [0]
-    assert rem.episode(-1).entries.s.tolist() == [20]
-    assert rem.episode(-3).entries.s.tolist() == [0]
-
-
-@pytest.mark.parametrize("index", [2, -3, 10**30])
-def test_episode_that_is_not_there_is_an_index_error(index: int) -> None:
-    rem = memory()
-    build.add_uniform(rem, 1)
-    build.add_uniform(rem, 1)
-    with pytest.raises(IndexError):
-        rem.episode(index)
-
-
 # -- seeds --
 
 
@@ -459,89 +353,6 @@ def test_cleared_memory_has_nothing_to_draw_and_goes_on() -> None:
     assert rem.priority_exponent == 1.0
 
 
-# -- importance weights --
-
-
-@pytest.mark.parametrize(
-    ("exponent", "expected"),
-    [
-        (0.4, [1, 0.644394, 0.574349, 0.435275]),
-        (1.0, [1, 1 / 3, 0.25, 0.125]),
-        (0.0, [1, 1, 1, 1]),
-    ],
-)
-@pytest.mark.parametrize("normalize", ["batch", "all"])
-def test_importance_weights_of_a_whole_memory(
-    exponent: float, expected: list[float], normalize: str
-) -> None:
-    got = importance_weights(
-        [1, 3, 4, 8], exponent=exponent, total=16, count=4, normalize=normalize, min_weight=1.0
-    )
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
-
-
-def test_importance_weights_need_no_smallest_weight_when_all_are_given() -> None:
-    got = importance_weights([1, 3, 4, 8], exponent=1, total=16, count=4, normalize="all")
-    assert got.tolist() == [1, np.float32(1 / 3), 0.25, 0.125]
-
-
-def test_importance_weights_of_a_part_are_divided_by_the_largest_of_the_part() -> None:
-    got = importance_weights([4, 8], exponent=1.0, total=16, count=4)
-    assert got.tolist() == [1, 0.5]
-
-
-def test_importance_weights_of_a_part_are_divided_by_the_largest_of_all() -> None:
-    got = importance_weights(
-        [4, 8], exponent=1.0, total=16, count=4, normalize="all", min_weight=1.0
-    )
-    assert got.tolist() == [0.25, 0.125]
-
-
-def test_importance_weights_correct_the_mean_of_a_sample() -> None:
-    rem = memory(64, seed=0)
-    build.add_uniform(rem, 11, init_w=[*range(1, 11), 1])
-    sample = rem.sample(100_000)
-    total, count = rem.weight_sum, rem.num_sampleable
-    ratio = importance_weights(sample.weight, exponent=1.0, total=total, count=count)
-    mean = np.average(sample.prev.i, weights=ratio)
-    # The unweighted mean of the sample is 6.
-    assert mean == pytest.approx(4.5, abs=0.1)
-
-
-def test_importance_weights_keep_the_shape() -> None:
-    got = importance_weights(np.ones((2, 3)), exponent=0.5, total=6, count=6)
-    assert got.shape == (2, 3)
-
-
-def test_importance_weights_do_not_change_their_argument() -> None:
-    weight = np.float32([1, 2])
-    importance_weights(weight, exponent=1.0, total=3, count=2)
-    assert weight.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("weight", {"weight": [1.0, 0.0]}),
-        ("weight", {"weight": [1.0, -1.0]}),
-        ("weight", {"weight": [1.0, np.nan]}),
-        ("exponent", {"exponent": -0.1}),
-        ("exponent", {"exponent": np.nan}),
-        ("total", {"total": 0.0}),
-        ("total", {"total": np.nan}),
-        ("count", {"count": 0}),
-        ("normalize", {"normalize": "most"}),
-        ("min_weight", {"normalize": "all"}),
-        ("min_weight", {"normalize": "all", "min_weight": 0.0}),
-    ],
-)
-def test_importance_weights_out_of_range(name: str, changes: dict[str, Any]) -> None:
-    given = {"weight": [1.0, 2.0], "exponent": 1.0, "total": 16.0, "count": 4, **changes}
-    with pytest.raises(ValueError, match=name):
-        importance_weights(given.pop("weight"), **given)
-
-
 def test_ids_may_be_strided():
     rem = memory(32)
     add_uniform(rem, 20)
@@ -569,10 +380,3 @@ def test_batch_beyond_the_machine_is_a_memory_error(size):
     add_uniform(rem, 10)
     with pytest.raises(MemoryError):
         rem.get_batch(size)
-
-
-def test_min_weight_above_a_weight_is_refused():
-    with pytest.raises(ValueError, match="min_weight"):
-        importance_weights(
-            [1.0, 2.0], exponent=1, total=3, count=9, normalize="all", min_weight=1.5
-        )

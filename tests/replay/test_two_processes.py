@@ -102,34 +102,40 @@ def test_actor_killed_while_it_pushes_leaves_no_half_cache() -> None:
         assert ((first[:, 0, 0] == side.i) | (first[:, 0, 0] == 1)).all()
 
 
-PRODUCER = """
+PRODUCERS = """
 import sys
 import numpy as np
 from cogrs import ReplayMemoryClient
-from tests.replay import build
+from tests.replay import build, network
 
-client = ReplayMemoryClient(*sys.argv[1:4], max_step=64)
-build.add_uniform(client.rem, 20, s=np.ones((20, client.rem.state_buf.nbytes), np.uint8))
-print("ready", flush=True)
-while True:
-    client.push_cache()
+clients = [ReplayMemoryClient(*sys.argv[1:4], max_step=64) for _ in range(int(sys.argv[4]))]
+for client in clients:
+    build.add_uniform(client.rem, 20, s=np.ones((20, client.rem.state_buf.nbytes), np.uint8))
+calls = [network.Call(lambda at=at: network.push_for_ever(at)) for at in clients]
+for call in calls:
+    call.result(3600)
 """
 
 
 def test_producers_without_a_consumer_do_not_make_the_server_grow() -> None:
-    producers = 16 if build.SOAK else 3
-    # A cache has 1 MiB of states.
-    with started(4, s=np.zeros(1 << 14, np.uint8), cache_size=32) as server:
-        pushing = [network.launch(PRODUCER, *network.endpoints(server)) for _ in range(producers)]
+    """16 clients push flat out: what waits for the worker is bounded, and so is what is kept."""
+    processes, threads = (16, 1) if build.SOAK else (2, 8)
+    # A cache has 1 MiB of states. 4 of each client wait, and 4 are kept.
+    with started(4, s=np.zeros(1 << 14, np.uint8), cache_size=32, hwm=4) as server:
+        pushing = [
+            network.launch(PRODUCERS, *network.endpoints(server), str(threads))
+            for _ in range(processes)
+        ]
         with network.ended(pushing):
-            for each in pushing:
-                network.said(each, "ready")
-            eventually(lambda: server.total_caches >= 200, 60)
+            eventually(lambda: len(server.stats().clients) == 16, 60)
+            arrived(server, server.total_caches + 200)
             before, count = network.resident_bytes(), server.total_caches
-            time.sleep(300 if build.SOAK else 0)
-            eventually(lambda: server.total_caches >= count + 400, 60)
+            time.sleep(180 if build.SOAK else 0)
+            eventually(lambda: server.total_caches >= count + 800, 60)
             assert network.resident_bytes() - before < 100 << 20
             assert len(server.get_batch(4 * 32).weight) == 4 * 32
+            assert len(server.stats().clients) == 16
+            assert server.total_refused == 0
 
 
 LEARNER = """

@@ -168,7 +168,8 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         episodes, steps = self._state().totals()
-        dropped = self._subscriber.total_dropped()
+        # Computed of numbers that the peer gave.
+        dropped = min(self._subscriber.total_dropped(), _LARGEST)
         counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
         self._request("update_counter", "counter_reply", counter=counter)
 
@@ -296,6 +297,12 @@ class ReplayMemoryClient:
         """Messages of a topic that were published to this client and lost, for it was too slow."""
         self._transport.check_process()
         return self._subscriber.dropped(topic_bytes(topic))
+
+    @property
+    def total_refused(self) -> int:
+        """Published messages dropped because they were none of this protocol."""
+        self._transport.check_process()
+        return self._subscriber.total_refused
 
     def close(self) -> None:
         """Wake all that waits and close all connections. Again: nothing.

@@ -22,6 +22,9 @@ _PERIOD = 1.0
 _MOST_STREAMS = 10_000
 """Clients whose next line is remembered; of a forgotten one the next line waits for a period."""
 
+_MOST_EARLY = 16 << 20
+"""Characters of lines that wait for those before them."""
+
 _MODES = ("w", "a", "x", "w+", "a+", "x+")
 
 
@@ -46,6 +49,7 @@ class Logbook:
         self.total_lines = 0
         self._next: dict[int, int] = {}
         self._early: dict[int, dict[int, str]] = {}
+        self._early_size = 0
         self._due = time.monotonic() + _PERIOD
 
     def open(self, path: str | os.PathLike[str], mode: str) -> None:
@@ -72,17 +76,23 @@ class Logbook:
         with self._lock:
             self.total_lines += 1
             early = self._early.setdefault(stream, {})
+            self._early_size -= len(early.get(number, ""))
             early[number] = f"{now},{sender:08x},{escaped}\n"
+            self._early_size += len(early[number])
             following = self._next.get(stream, 0)
             while following in early:
-                self._write(early.pop(following))
+                line = early.pop(following)
+                self._early_size -= len(line)
+                self._write(line)
                 following += 1
             # The one that has been silent longest comes first.
             self._next[stream] = max(following, self._next.pop(stream, 0))
-            if len(self._next) > _MOST_STREAMS:
-                del self._next[next(iter(self._next))]
             if not early:
                 del self._early[stream]
+            if self._early_size > _MOST_EARLY:
+                self._write_early()
+            while len(self._next) > _MOST_STREAMS:
+                del self._next[next(iter(self._next))]
 
     def tick(self) -> None:
         """Flush when it is time; to be called often."""
@@ -109,6 +119,7 @@ class Logbook:
                 self._write(early[number])
             self._next[stream] = max(numbers[-1] + 1, self._next.get(stream, 0))
         self._early.clear()
+        self._early_size = 0
 
     def _write(self, line: str) -> None:
         self._guard(lambda file: file.write(line))

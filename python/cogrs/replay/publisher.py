@@ -189,7 +189,7 @@ class Publisher:
             with self._subscribed:
                 self._subscribers[key.digest] += change
                 if self._subscribers[key.digest] <= 0:
-                    del self._subscribers[key.digest]
+                    del self._subscribers[key.digest]  # there may be no end of topics
                 self._subscribed.notify_all()
         elif key.kind == LAST and change > 0:
             self._send_last(socket, key)

@@ -12,6 +12,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import Channel, deadline_after, seconds_to
+from cogrs.replay.wire import SMALL_FRAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +79,8 @@ class Pushes:
 
     def _make(self) -> zmq.Socket[bytes]:
         self._forget_events()
-        socket = self._transport.socket(zmq.PUSH, hwm=self._hwm)
+        # Nobody reads what comes to a PUSH socket, and it stays.
+        socket = self._transport.socket(zmq.PUSH, hwm=self._hwm, max_frame=SMALL_FRAME)
         try:
             if len(self._endpoints) > 1:
                 socket.setsockopt(zmq.IMMEDIATE, 1)

@@ -101,6 +101,8 @@ class Subscriber:
         self._unwanted: deque[Key] = deque()
         self._asked: dict[bytes, Key] = {}
         self._bell: Bell | None = None
+        self.total_refused = 0
+        """Messages that were dropped: none of ours."""
 
     def get(self, topic: bytes, timeout: float | None, last: bool) -> bytes:
         """Wait for a message of a topic.
@@ -230,13 +232,21 @@ class Subscriber:
             if len(frames) != 3:
                 raise WireError(f"{len(frames)} frames")
             key = Key.of(frames[0].bytes)
-            publication = decode(frames[1]).publication
+            header = decode(frames[1])
+            if header.WhichOneof("body") != "publication":
+                raise WireError("something else than a message of a topic")
         except WireError as error:
-            _logger.warning("%s published %s; it is dropped", self._endpoint, error)
+            self._refuse(error)
             return
         with self._changed:
-            self._note(key, publication, frames[2], bell)
+            self._note(key, header.publication, frames[2], bell)
             self._changed.notify_all()
+
+    def _refuse(self, error: WireError) -> None:
+        self.total_refused += 1
+        if self.total_refused == 1:
+            text = "%s published %s; it is dropped, further ones are only counted"
+            _logger.warning(text, self._endpoint, error)
 
     def _note(self, key: Key, publication: pb.Publication, body: zmq.Frame, bell: Bell) -> None:
         queue = self._topics.get(key.digest)

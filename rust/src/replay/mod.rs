@@ -26,11 +26,8 @@ pub mod episode;
 pub mod importance;
 pub mod ledger;
 pub mod memory;
-<<<<<<< HEAD
-pub mod power;
-=======
 pub mod mixer;
->>>>>>> e2941ba156b19c8c5ef2637ccc35379c9d7eefe7
+pub mod power;
 pub mod priority;
 pub mod returns;
 pub mod ring;

@@ -1,0 +1,101 @@
+"""Play CartPole with the newest parameters and push what happens: `python actor.py`.
+
+Run as many as you like, before the learner or after it. Exit codes: 130 Ctrl-C, 2 nothing could
+start.
+"""
+
+import contextlib
+import sys
+
+from shared import TOPIC, at, ctrl_c, make_parser, q_values, refuse, refuse_without
+
+try:
+    import gymnasium as gym
+    import numpy as np
+
+    from cogrs import ReplayMemoryClient
+    from cogrs.workers import unpack_arrays
+except ModuleNotFoundError as missing:
+    refuse_without(missing)
+
+MAX_STEP = 10_000  # steps that this actor remembers, and draws its caches from
+
+
+def find_learner(client):
+    """Make a memory like the learner's, as soon as there is a learner; tell whether there was."""
+    while not ctrl_c.is_set():
+        try:
+            client.sync_sizes(MAX_STEP)
+            return True
+        except TimeoutError as error:
+            print(f"still waiting: {error}", flush=True)
+    return False
+
+
+def newest(client, params):
+    """Return the newest parameters that have come, or those that were here before."""
+    with contextlib.suppress(TimeoutError):
+        # A learner publishes the first ones when it starts: only these are worth a wait.
+        while not ctrl_c.is_set():
+            message = client.sub_bytes(TOPIC, timeout=0.0 if params else 1.0, last=True)
+            params = unpack_arrays(message)
+    return params
+
+
+def play_episode(env, rem, params, epsilon, rng):
+    """Play one episode into the memory; without parameters at random."""
+    n, terminated, truncated = int(env.action_space.n), False, False
+    state, _ = env.reset()
+    rem.new_episode()
+    while not (terminated or truncated or ctrl_c.is_set()):
+        values = q_values(params, state) if params else np.zeros(n, np.float32)
+        action = rng.integers(n) if rng.random() < epsilon else values.argmax()
+        prob = epsilon / n + (1 - epsilon) * (action == values.argmax())
+        next_state, reward, terminated, truncated, _ = env.step(action)
+        rem.add_entry(state, action, reward, prob, values.max(), i=False, init_w=1.0)
+        state = next_state
+    # The weight of each step is made here, of its return and its value: actors set the first
+    # priorities (Horgan et al. 2018, section 3). `info` says whether anything follows.
+    unseen = None if terminated or not params else q_values(params, state).max()
+    rem.close_episode(final_state=state, final_info=terminated, bootstrap_value=unseen)
+
+
+def main():
+    """Play until Ctrl-C; return the exit code."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--proxy", metavar="HOST", help="where the proxy is, if not at --host")
+    parser.add_argument("--seed", type=int, help="of the environment and of exploration")
+    args = parser.parse_args()
+    proxy = args.proxy or args.host
+    try:
+        client = ReplayMemoryClient(
+            at(args.host, args.port),
+            at(proxy, args.port + 1),
+            at(proxy, args.port + 2),
+            timeout=1.0,  # so that Ctrl-C is soon heard
+            sub_hwm=1,  # of the parameters the newest are enough
+        )
+        env, rng = gym.make("CartPole-v1"), np.random.default_rng(args.seed)
+        env.reset(seed=args.seed)
+    except Exception as error:
+        refuse(error)
+    params = None
+    with client:
+        if find_learner(client):
+            print(f"found the learner, as actor {client.uuid:08x}", flush=True)
+        while not ctrl_c.is_set():
+            params = newest(client, params)
+            # Some actors explore more than others (Horgan et al. 2018, section 4.1); here each
+            # episode has a rate of its own, of the same range, and so does a single actor.
+            epsilon = 0.4 ** (1 + 7 * rng.random()) if params else 1.0
+            play_episode(env, client.rem, params, epsilon, rng)
+            # Without a learner both are given up after a second. Counts are made up for by the
+            # next call; a cache is lost.
+            with contextlib.suppress(TimeoutError):
+                client.update_counter()
+                client.push_cache()
+    return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

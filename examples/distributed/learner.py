@@ -1,0 +1,115 @@
+"""Learn CartPole from what actors push, and publish the parameters: `python learner.py`.
+
+A double DQN; the actors' priorities say which steps it sees. Exit codes: 0 the goal was reached,
+130 Ctrl-C, 2 nothing could start.
+"""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from shared import TOPIC, at, ctrl_c, make_parser, refuse, refuse_without
+
+try:
+    import numpy as np
+    from dqn import BATCH_SIZE, DIMS, GAMMA, OPTIMIZER, draw_params, update
+
+    from cogrs import Conn, ReplayMemoryServer, importance_weights
+    from cogrs.workers import pack_arrays, unpack_arrays
+except ModuleNotFoundError as missing:
+    refuse_without(missing)
+
+ALPHA, BETA = 0.6, 0.4  # of prioritized experience replay (Schaul et al. 2016)
+CACHE_SIZE, N_CACHES = 256, 32  # samples are drawn from the newest 32 * 256
+PUBLISH_EVERY = 50  # updates
+
+
+def serve(args):
+    """Start a server where actors find it, or behind a proxy."""
+    zero, state = np.float32(0), np.zeros(DIMS[0], np.float32)
+    templates = (state, np.int32(0), zero, zero, zero, zero, np.bool_(False))
+    server = ReplayMemoryServer(*templates, 0, at(args.host, args.port), N_CACHES)
+    # Actors take these over.
+    server.rem.discount_factor, server.rem.priority_exponent = GAMMA, ALPHA
+    server.rem.cache_size, server.rem.reuse_cache = CACHE_SIZE, True
+    try:
+        if args.proxy is None:
+            return server.start(at(args.host, args.port + 1), at(args.host, args.port + 2))
+        for work, port in ((server.rep_worker_main, 3), (server.pull_worker_main, 4)):
+            where = at(args.proxy, args.port + port), Conn
+            threading.Thread(target=work, args=where, daemon=True).start()
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def load(path, seed):
+    """Return the parameters in a file, or draw some where there is none."""
+    if not path.exists():
+        return draw_params(seed)
+    return {name: np.array(array) for name, array in unpack_arrays(path.read_bytes()).items()}
+
+
+def publish(server, params, path):
+    """Send parameters to the actors, and keep them for a learner that is started again."""
+    packed = pack_arrays({name: np.asarray(array) for name, array in params.items()})
+    server.pub_bytes(TOPIC, packed)
+    aside = path.with_name(path.name + ".part")
+    aside.write_bytes(packed)
+    aside.replace(path)
+
+
+def main():
+    """Learn until the goal is reached, or Ctrl-C; return the exit code."""
+    parser = make_parser(__doc__.splitlines()[0])
+    parser.add_argument("--proxy", metavar="HOST", help="the proxy's machine; without: none")
+    parser.add_argument("--goal", type=float, default=195.0, help="mean return to reach")
+    parser.add_argument("--file", type=Path, default=Path("parameters.bin"), help="keeps them")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    try:
+        params = load(args.file, args.seed)
+        server = serve(args)
+    except (OSError, ValueError) as error:
+        refuse(error)
+    with server:
+        return learn(server, params, args)
+
+
+def learn(server, params, args):
+    """Learn and publish, a line every two seconds; return the exit code."""
+    nets, updates = (params, params, OPTIMIZER.init(params)), 0
+    publish(server, params, args.file)
+    print(f"listening at {server.pub_endpoint}", flush=True)
+    episodes, steps, due = 0, 0, time.monotonic() + 2
+    while not ctrl_c.is_set():
+        if updates >= server.total_steps:  # one batch for each new step, and none without actors
+            ctrl_c.wait(0.01)
+        else:
+            try:
+                prev, following, weight = server.get_batch(BATCH_SIZE, wait=0.5)
+            except TimeoutError:  # too few caches until now
+                continue
+            # Divided by the largest of the batch, so the number of steps falls out.
+            weights = importance_weights(weight, exponent=BETA, total=server.weight_sum, count=1)
+            nets, loss = update(nets, prev, following, weights)
+            updates += 1
+            if updates % PUBLISH_EVERY == 0:
+                publish(server, nets[0], args.file)
+        new_episodes, new_steps = server.total_episodes - episodes, server.total_steps - steps
+        if time.monotonic() >= due and new_episodes >= 20 and updates:
+            mean, due = new_steps / new_episodes, time.monotonic() + 2  # each step earns 1
+            episodes, steps = episodes + new_episodes, steps + new_steps
+            print(
+                f"update {updates}  steps {steps}  loss {loss:.4f}  mean return {mean:.1f}",
+                flush=True,
+            )
+            if mean >= args.goal:
+                return 0
+    return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""What learner, actors and proxy have in common: where they meet, the net, and how they end."""
+
+import argparse
+import signal
+import sys
+import threading
+
+TOPIC = "parameters"
+
+ctrl_c = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: ctrl_c.set())  # before the imports: they take seconds
+
+
+def refuse(reason):
+    """Leave with one line instead of a traceback."""
+    print(" ".join(str(reason).split()), file=sys.stderr)
+    sys.exit(2)
+
+
+def refuse_without(missing):
+    """Leave because a package is not installed."""
+    refuse(f'{missing.name} is not installed: pip install ".[demo]" in the checkout')
+
+
+def make_parser(description):
+    """Make a parser of the options that all programs have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--host", default="127.0.0.1", help="where the learner is (%(default)s)")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=5550,
+        help="first of five ports (%(default)s): the learner's parameters; requests; caches; a "
+        "proxy's two backs, for requests and caches",
+    )
+    return parser
+
+
+def at(host, port):
+    """Return an endpoint of TCP."""
+    return f"tcp://{host}:{port}"
+
+
+def q_values(params, states):
+    """Return the value of each action, for one state or a batch, of NumPy or of JAX."""
+    *hidden, last = range(len(params) // 2)
+    for layer in hidden:
+        states = (states @ params[f"w{layer}"] + params[f"b{layer}"]).clip(0)
+    return states @ params[f"w{last}"] + params[f"b{last}"]
