@@ -27,10 +27,10 @@ except ModuleNotFoundError as missing:
     )
     sys.exit(2)
 
-NUM_GAMES, HISTORY = 32, 18  # games side by side; states of a history
+NUM_GAMES, HISTORY = 32, 34  # games side by side; states of a history
 GAMMA, LAMBDA = 0.99, 0.95  # generalized advantages (Schulman et al. 2016)
 ENTROPY, VALUE_LOSS = 0.01, 0.5  # weights in the loss
-HIDDEN, OPTIMIZER = (64, 64), optax.chain(optax.clip_by_global_norm(0.5), optax.adam(2e-3))
+HIDDEN, OPTIMIZER = (64, 64), optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-2))
 WINDOW = 100  # episodes in the mean return that is held against the goal
 
 
@@ -56,19 +56,20 @@ def decide(net, states, key):
     return key, jax.random.categorical(drawn, logits), jax.nn.softmax(logits), values
 
 
-def advantages(values, rewards, ends, cuts):
+def advantages(values, rewards, ends, acted):
     """Return generalized advantages of all states but the last, by rows (T, games).
 
-    What follows a state is the next one of the batch: an `end` is worth nothing, a state where the
-    episode was `cut` what the critic says. Neither has an action.
+    What follows a state is the next one of the batch: the end of an episode is worth nothing, a
+    state where one was cut short what the critic says. Neither was acted in.
     """
-    later, found = jnp.zeros_like(values[0]), []
-    for t in reversed(range(len(values) - 1)):
-        following = values[t + 1] * (1 - ends[t + 1])
-        later = rewards[t] + GAMMA * (following + LAMBDA * later) - values[t]
-        later *= (1 - ends[t]) * (1 - cuts[t])
-        found.append(later)
-    return jnp.stack(found[::-1])
+
+    def back(later, row):
+        value, reward, following, acted = row
+        later = acted * (reward + GAMMA * (following + LAMBDA * later) - value)
+        return later, later
+
+    rows = values[:-1], rewards[:-1], (values * (1 - ends))[1:], acted[:-1]
+    return jax.lax.scan(back, jnp.zeros_like(values[0]), rows, reverse=True)[1]
 
 
 @partial(jax.jit, donate_argnums=(0, 1))
@@ -77,10 +78,9 @@ def learn(net, optimizer, batch):
     # Whether the newest state is an end will only be known in the next history. So the one before
     # is the last that values are taken from.
     batch = {key: value[:-1] for key, value in batch.items()}
-    ends, cuts = batch["terminal"].astype(float), batch["truncated"].astype(float)
-    advantage = advantages(batch["V"], batch["r"], ends, cuts)
-    goals = advantage + batch["V"][:-1]
-    acted = ((1 - ends) * (1 - cuts))[:-1]
+    ends, acted = batch["terminal"], 1 - (batch["terminal"] | batch["truncated"])
+    advantage = advantages(batch["V"], batch["r"], ends, acted)
+    goals, acted = advantage + batch["V"][:-1], acted[:-1]
 
     def mean(values):
         return (values * acted).sum() / acted.sum()
