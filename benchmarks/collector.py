@@ -12,7 +12,7 @@ import numpy as np
 
 import cogrs
 from cogrs import _core
-from cogrs.collector import Group
+from cogrs.collector import GAMES, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,15 @@ def act(batch: Any, _gpu: Any, reply: Any) -> None:
     reply[0]["a"][:] = batch[0]["s"][:, 2] > 0
 
 
+def leave(_batch: Any, _gpu: Any, _reply: Any) -> None:
+    """Answer zero, which is an action of every game."""
+
+
+def drop(batch: Any, _gpu: Any, reply: Any) -> None:
+    """Drop a disc into the first column that is not full."""
+    reply[0]["a"] = batch[0]["action_mask"].argmax(axis=1)
+
+
 def rate(count: Callable[[], int], repeats: int = 7) -> float:
     """The median of `count()` / seconds over some runs, after one that is not counted."""
     count()
@@ -35,13 +44,21 @@ def rate(count: Callable[[], int], repeats: int = 7) -> float:
     return statistics.median(rates)
 
 
-def steps(num_games: int, batchsize: int, more: dict[str, Description]) -> float:
+def steps(
+    num_games: int,
+    batchsize: int,
+    more: dict[str, Description],
+    game: str = "cartpole",
+    callback: Callable[[Any, Any, Any], None] = act,
+) -> float:
     """Steps a second of all games together."""
     co = cogrs.ContextOptions(num_games=num_games, seed=1)
-    given = {"s": "", "last_r": "", "last_terminal": "", "_batchsize": batchsize}
+    context = cogrs.GameContext(game, co)
+    keys = (*context.spec.keys, "last_r", "last_terminal")
+    given: dict[str, Any] = {**dict.fromkeys(keys, ""), "_batchsize": batchsize}
     described: dict[str, Description] = {"actor": (given, {"a": "1"}), **more}
-    with cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co, described) as games:
-        games.reg_callback("actor", act)
+    with cogrs.GCWrapper(context, co, described) as games:
+        games.reg_callback("actor", callback)
         games.reg_callback("optimizer", lambda *_: None)
         games.Start()
 
@@ -66,6 +83,13 @@ def carts() -> None:
     optimizer = ({**keys, "_batchsize": 256, "_T": 20}, None)
     figure = steps(256, 256, {"optimizer": optimizer})
     report("256 games, histories of 20 states beside", figure, "steps/s")
+
+
+def others() -> None:
+    """The other games, 256 of each, batches of all, the cheapest legal action."""
+    for game in (name for name in GAMES if name != "cartpole"):
+        callback = drop if game == "connect_four" else leave
+        report(game, steps(256, 256, {}, game, callback), "steps/s")
 
 
 def askers() -> None:
@@ -115,6 +139,6 @@ def report(name: str, figure: float, unit: str) -> None:
 if __name__ == "__main__":
     if _core.__debug_build__:
         print("this is a debug build: its figures mean nothing")
-    for workload in (carts, askers):
+    for workload in (carts, others, askers):
         print(workload.__doc__)
         workload()

@@ -23,10 +23,10 @@ __all__ = [
     "__debug_build__",
     "__version__",
     "cache_layout",
-    "cartpole_step",
     "draw_cache",
     "game_spec",
     "importance_weights",
+    "physics_step",
     "publish_through",
     "start_ids",
 ]
@@ -943,16 +943,21 @@ def game_spec(name: str) -> dict[str, Any]:
         ValueError: There is no such game.
     """
 
-def cartpole_step(state: Sequence[float], action: int) -> tuple[list[float], bool]:
-    """One step of the cart and its pole, in float64.
+def physics_step(
+    game: str, state: Sequence[float], action: float
+) -> tuple[list[float], float, bool]:
+    """One step of a game that is equations of motion.
 
     Args:
-        state: Position (m), velocity (m/s), angle (rad), angular velocity (rad/s).
-        action: 0 pushes to the left, 1 to the right.
+        game: "acrobot", "cartpole", "mountain_car", "mountain_car_continuous" or "pendulum".
+        state: What the equations move, in the order and the units of Gymnasium's `env.state`.
+        action: An integer for numbered actions, a number that becomes float32 for continuous ones.
 
     Returns:
-        The state 0.02 s later, and whether the episode terminates in it.
+        The next state, in float64 but for mountain_car_continuous, whose numbers are float32; what
+        the action pays; whether the episode terminates in that state.
 
     Raises:
-        ValueError: There is no such action.
+        ValueError: There is no such game or action, or the state has another length.
+        TypeError: The action is no integer where actions are numbered, or no number.
     """

@@ -6,39 +6,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import pytest
 
-import cogrs
-from cogrs import _core
-from cogrs.collector.games.cartpole import ContextOptions, GameContext, GameOptions
 from tests.collector.build import actor, balance, rows, run, running, wrapper
 
 # The first state is known in float32 only, and small differences grow.
 FOLLOWED = 20
-LOW = np.array([-3.0, -3.0, -0.3, -3.0])
-
-
-def test_single_steps_equal_gymnasium() -> None:
-    theirs: Any = gymnasium.make("CartPole-v1").unwrapped
-    rng = np.random.default_rng(0)
-    ended = 0
-    for state in rng.uniform(LOW, -LOW, (1_000, 4)):
-        action = int(rng.integers(2))
-        theirs.reset()
-        theirs.state = state
-        _, reward, terminated, _, _ = theirs.step(action)
-        ours, over = _core.cartpole_step(list(state), action)
-        np.testing.assert_allclose(ours, theirs.state, rtol=0, atol=1e-9)
-        assert over == terminated
-        assert reward == 1
-        ended += over
-    assert 300 < ended < 900
-
-
-@pytest.mark.parametrize("action", [-1, 2])
-def test_actions_that_are_none_are_refused(action: int) -> None:
-    with pytest.raises(ValueError, match=r"action: expected 0 \(left\) or 1"):
-        _core.cartpole_step([0, 0, 0, 0], action)
 
 
 def test_a_run_follows_gymnasium_from_each_first_state() -> None:
@@ -76,59 +48,6 @@ def test_a_run_follows_gymnasium_from_each_first_state() -> None:
     assert checked > 50
 
 
-def test_the_step_limit_truncates_exactly_there() -> None:
-    co = ContextOptions(num_games=3, seed=0)
-    context = GameContext(co, GameOptions(max_episode_steps=7))
-    with cogrs.GCWrapper(context, co, {"actor": actor(3)}) as games:
-        ends = []
-
-        def act(batch: Any, _gpu: Any, reply: Any) -> None:
-            balance(batch, None, reply)
-            first = batch[0]["seq"] == 0
-            ends.extend(batch[0]["last_truncated"][first].tolist())
-            assert (batch[0]["seq"] <= 7).all()
-
-        games.reg_callback("actor", act)
-        games.Start()
-        for _ in range(8 * 50):
-            run(games)
-    assert ends == [0] * 3 + [1] * 3 * 49
-
-
-def test_a_wrong_action_ends_the_run_and_names_the_game() -> None:
-    with running({"actor": actor(3)}, 3) as games:
-
-        def act(batch: Any, _gpu: Any, reply: Any) -> None:
-            reply[0]["a"][batch[0]["id"] == 1] = 42
-
-        games.reg_callback("actor", act)
-        run(games)
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match=r"game 1: a: expected 0 \(left\).*got 42"):
-                games.Run(20)
-
-
-def test_same_seed_same_trajectories_whatever_the_threads() -> None:
-    def trajectories(seed: int, threads: int) -> dict[int, list[Any]]:
-        seen: dict[int, list[Any]] = {game: [] for game in range(6)}
-
-        def act(batch: Any, _gpu: Any, reply: Any) -> None:
-            balance(batch, None, reply)
-            for game, state in zip(batch[0]["id"], batch[0]["s"], strict=True):
-                seen[int(game)].append(state.tolist())
-
-        with running({"actor": actor(2)}, 6, seed=seed, num_threads=threads) as games:
-            games.reg_callback("actor", act)
-            while min(map(len, seen.values())) < 80:
-                run(games)
-        return {game: states[:80] for game, states in seen.items()}
-
-    one = trajectories(5, 1)
-    assert one == trajectories(5, 4)
-    assert one != trajectories(6, 1)
-    assert len({str(states[0]) for states in one.values()}) == 6
-
-
 def test_deterministic_runs_repeat_batch_for_batch() -> None:
     def batches(threads: int) -> list[Any]:
         seen: list[Any] = []
@@ -157,6 +76,8 @@ def test_params_say_what_a_model_has_to_know() -> None:
     games = wrapper({"actor": actor(4)})
     assert games.params == {
         "num_action": 2,
+        "action_shape": (),
+        "action_dtype": "int64",
         "state_shape": (4,),
         "state_dtype": "float32",
         "players": ["player"],

@@ -337,10 +337,18 @@ class GameContext(OfOneProcess):
         return _core.__version__
 
     def GetParams(self) -> dict[str, Any]:  # noqa: N802
-        """What a model has to know: `num_action`, `state_shape`, `state_dtype`, `players`."""
+        """What a model has to know.
+
+        Returns:
+            `num_action` (numbered actions, or the length of a continuous one), `action_shape`,
+            `action_dtype`, `state_shape`, `state_dtype`, `players`.
+        """
         dtype, shape = self.spec.keys["s"]
+        action_dtype, action_shape = self.spec.action
         return {
             "num_action": self.spec.num_action,
+            "action_shape": action_shape,
+            "action_dtype": str(action_dtype),
             "state_shape": shape,
             "state_dtype": str(dtype),
             "players": list(self.spec.players),

@@ -128,8 +128,9 @@ impl Slot {
     fn step(&mut self, plan: &Plan) -> Result<()> {
         let action = Action(&self.histories[0].newest()[plan.columns.action()]);
         let outcome = self.game.step(action)?;
-        for carried in &mut self.carried {
-            carried.reward += outcome.reward;
+        for (carried, track) in self.carried.iter_mut().zip(&plan.tracks) {
+            let paid = |player| self.game.reward(outcome, player);
+            carried.reward += track.player.map_or(outcome.reward, paid);
             carried.terminated |= outcome.terminated;
             carried.truncated |= outcome.truncated;
         }

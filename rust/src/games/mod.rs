@@ -1,8 +1,20 @@
 //! Games that run without Python.
+//!
+//! A new one is a file here that implements [`Game`] and [`Kind`], and a line in [`KINDS`].
 
+pub mod acrobot;
 pub mod cartpole;
+pub mod catch;
+pub mod connect_four;
+pub mod limit;
+pub mod mountain_car;
+pub mod mountain_car_continuous;
+pub mod pendulum;
+pub mod physics;
 
 use crate::error::{Error, Result};
+use crate::games::limit::Limit;
+use crate::games::physics::Body;
 use crate::spec::FieldSpec;
 
 /// What a kind of game looks like from outside.
@@ -10,7 +22,8 @@ use crate::spec::FieldSpec;
 pub struct GameSpec {
     /// What a state shows, by key; the first is `s`.
     pub keys: Vec<(String, FieldSpec)>,
-    /// One action: an int64 of shape () for numbered actions, float32 of shape (n,) for continuous ones.
+    /// One action: an int64 of shape () for numbered actions; float32 for continuous ones, of shape () for a
+    /// single number and (n,) for more.
     pub action: FieldSpec,
     /// Numbered actions, or the length of a continuous one.
     pub num_action: usize,
@@ -19,6 +32,44 @@ pub struct GameSpec {
     /// A step may take long now and then. Such games are never stepped by who waits for a batch, which would
     /// miss its timeout meanwhile. Games that are always slow are recognised without this.
     pub blocking: bool,
+}
+
+impl GameSpec {
+    /// A game of one player with so many numbered actions, whose states show `s` alone.
+    pub fn numbered(state: FieldSpec, num_action: usize) -> Self {
+        Self {
+            keys: vec![("s".into(), state)],
+            action: int64(&[]),
+            num_action,
+            players: vec!["player".into()],
+            blocking: false,
+        }
+    }
+
+    /// A game of one player whose action is one number, and whose states show `s` alone.
+    pub fn continuous(state: FieldSpec) -> Self {
+        Self { action: float32(&[]), ..Self::numbered(state, 1) }
+    }
+}
+
+/// A key or an action of float32.
+pub fn float32(shape: &[usize]) -> FieldSpec {
+    FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: shape.into() }
+}
+
+/// A key of uint8: an image, a board, a mask.
+pub fn uint8(shape: &[usize]) -> FieldSpec {
+    FieldSpec { dtype: "|u1".into(), itemsize: 1, shape: shape.into() }
+}
+
+/// A key of int32.
+pub fn int32(shape: &[usize]) -> FieldSpec {
+    FieldSpec { dtype: "<i4".into(), itemsize: 4, shape: shape.into() }
+}
+
+/// A numbered action.
+pub fn int64(shape: &[usize]) -> FieldSpec {
+    FieldSpec { dtype: "<i8".into(), itemsize: 8, shape: shape.into() }
 }
 
 /// How a step ended.
@@ -46,6 +97,26 @@ impl Action<'_> {
     pub fn values(&self) -> impl Iterator<Item = f32> {
         self.0.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
     }
+
+    /// The number of a numbered action, of which there are `count`; `meaning` is what an error says of them.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when there is no such action.
+    pub fn choice(&self, count: usize, meaning: &str) -> Result<usize> {
+        let index = self.index();
+        let choice = usize::try_from(index).ok().filter(|&choice| choice < count);
+        choice.ok_or_else(|| Error::value("a", meaning, index))
+    }
+
+    /// A continuous action of one number.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when it is not finite.
+    pub fn number(&self) -> Result<f32> {
+        let number = self.values().next().unwrap_or(0.0);
+        let finite = number.is_finite().then_some(number);
+        finite.ok_or_else(|| Error::value("a", "a finite number", number))
+    }
 }
 
 /// A game as a state machine: it does nothing of its own accord, and takes no thread.
@@ -71,20 +142,52 @@ pub trait Game: Send {
     fn player(&self) -> usize {
         0
     }
+
+    /// What the step that ended like this pays a player. [`Outcome::reward`] is what it pays to who took it;
+    /// games in which others get something else say so here.
+    fn reward(&self, outcome: Outcome, _player: usize) -> f32 {
+        outcome.reward
+    }
 }
 
+/// A kind of game that can be built in.
+pub trait Kind: Game + Default + 'static {
+    /// What it looks like.
+    fn spec() -> GameSpec;
+}
+
+/// What is known of a kind by its name.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    name: &'static str,
+    spec: fn() -> GameSpec,
+    game: fn(u64) -> Box<dyn Game>,
+}
+
+const fn entry<K: Kind>(name: &'static str) -> Entry {
+    Entry { name, spec: K::spec, game: |limit| Box::new(Limit::new(K::default(), limit)) }
+}
+
+/// All kinds, by the names of their modules here and in Python.
+const KINDS: [Entry; 7] = [
+    entry::<Body<acrobot::Acrobot, 4>>("acrobot"),
+    entry::<Body<cartpole::CartPole, 4>>("cartpole"),
+    entry::<catch::Catch>("catch"),
+    entry::<connect_four::ConnectFour>("connect_four"),
+    entry::<Body<mountain_car::MountainCar, 2>>("mountain_car"),
+    entry::<Body<mountain_car_continuous::MountainCarContinuous, 2>>("mountain_car_continuous"),
+    entry::<Body<pendulum::Pendulum, 2>>("pendulum"),
+];
+
 /// A kind of game that is built in, with its options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Builtin {
-    /// A pole on a cart.
-    CartPole {
-        /// Steps after which an episode is cut short.
-        limit: u64,
-    },
+#[derive(Debug, Clone, Copy)]
+pub struct Builtin {
+    entry: Entry,
+    limit: u64,
 }
 
 impl Builtin {
-    /// The game of this name.
+    /// The game of this name, whose episodes are cut short after `limit` steps.
     ///
     /// # Errors
     /// [`Error::Value`] when there is none, or the limit is 0.
@@ -92,23 +195,25 @@ impl Builtin {
         if limit == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
         }
-        match name {
-            "cartpole" => Ok(Self::CartPole { limit }),
-            _ => Err(Error::value("game", "'cartpole'", format!("{name:?}"))),
-        }
+        let entry = KINDS.into_iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let names: Vec<_> = Self::names().collect();
+            Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
+        })?;
+        Ok(Self { entry, limit })
+    }
+
+    /// The names that there are.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KINDS.into_iter().map(|entry| entry.name)
     }
 
     /// What it looks like.
     pub fn spec(self) -> GameSpec {
-        match self {
-            Self::CartPole { .. } => cartpole::CartPole::spec(),
-        }
+        (self.entry.spec)()
     }
 
     /// A game of this kind.
     pub fn game(self) -> Box<dyn Game> {
-        match self {
-            Self::CartPole { limit } => Box::new(cartpole::CartPole::new(limit)),
-        }
+        (self.entry.game)(self.limit)
     }
 }

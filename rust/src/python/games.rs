@@ -4,7 +4,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::Error;
-use crate::games::{Builtin, cartpole};
+use crate::games::acrobot::Acrobot;
+use crate::games::cartpole::CartPole;
+use crate::games::mountain_car::MountainCar;
+use crate::games::mountain_car_continuous::MountainCarContinuous;
+use crate::games::pendulum::Pendulum;
+use crate::games::physics::{Physics, Step};
+use crate::games::{self, Action, Builtin};
 use crate::spec::FieldSpec;
 
 fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyTuple>> {
@@ -32,14 +38,38 @@ pub fn game_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict
     Ok(all)
 }
 
-/// One step of the cart and its pole. See the stub for its contract.
+fn step_of<P: Physics<N>, const N: usize>(
+    state: Vec<f64>,
+    action: &Bound<'_, PyAny>,
+) -> PyResult<(Vec<f64>, f64, bool)> {
+    let state: [f64; N] = state
+        .try_into()
+        .map_err(|state: Vec<f64>| Error::value("state", format!("{N} numbers"), state.len()))?;
+    let step = if P::spec().action == games::int64(&[]) {
+        P::step(state, Action(&action.extract::<i64>()?.to_ne_bytes()))
+    } else {
+        P::step(state, Action(&action.extract::<f32>()?.to_ne_bytes()))
+    };
+    let Step { state, reward, terminated } = step?;
+    Ok((state.into(), reward, terminated))
+}
+
+/// One step of a game that is equations of motion. See the stub for its contract.
 ///
 /// # Errors
-/// `ValueError` when there is no such action.
+/// `ValueError` when there is no such game or action, `TypeError` for an action of another kind.
 #[pyfunction]
-pub fn cartpole_step(state: cartpole::State, action: i64) -> PyResult<(cartpole::State, bool)> {
-    match action {
-        0 | 1 => Ok(cartpole::step(state, action == 1)),
-        _ => Err(Error::value("action", "0 (left) or 1 (right)", action).into()),
+pub fn physics_step(
+    game: &str,
+    state: Vec<f64>,
+    action: &Bound<'_, PyAny>,
+) -> PyResult<(Vec<f64>, f64, bool)> {
+    match game {
+        "acrobot" => step_of::<Acrobot, 4>(state, action),
+        "cartpole" => step_of::<CartPole, 4>(state, action),
+        "mountain_car" => step_of::<MountainCar, 2>(state, action),
+        "mountain_car_continuous" => step_of::<MountainCarContinuous, 2>(state, action),
+        "pendulum" => step_of::<Pendulum, 2>(state, action),
+        _ => Err(Error::value("game", "one with equations of motion", format!("{game:?}")).into()),
     }
 }

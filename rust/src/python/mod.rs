@@ -38,7 +38,7 @@ mod core_module {
     #[pymodule_export]
     use super::context::{CollectorContext, CollectorDelivery};
     #[pymodule_export]
-    use super::games::{cartpole_step, game_spec};
+    use super::games::{game_spec, physics_step};
     #[pymodule_export]
     use super::group::{CollectorGroup, GroupDelivery};
     #[pymodule_export]

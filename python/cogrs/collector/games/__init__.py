@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs.collector import context
 
-GAMES = ("cartpole",)
+GAMES = (
+    "acrobot",
+    "cartpole",
+    "catch",
+    "connect_four",
+    "mountain_car",
+    "mountain_car_continuous",
+    "pendulum",
+)
 """Names of the modules here."""
 
 

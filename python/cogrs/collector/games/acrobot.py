@@ -1,0 +1,36 @@
+"""Two links that swing up: the dynamics, rewards and limits of Gymnasium's `Acrobot-v1`.
+
+`s` is float32 (6,): cosine and sine of the first link's angle from hanging, of the second's from
+the first, and both angular velocities (rad/s). `a` is int64: a torque of -1, 0 or 1 N m on the
+joint between them, as 0, 1, 2; anything else ends the run with an error. Every action pays -1, and
+0 that which reaches the goal: the free end more than 1 m above the fixed one. Then the episode
+terminates; it is truncated after `max_episode_steps`. First angles and velocities are uniform in
+[-0.1, 0.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cogrs.collector import context
+from cogrs.collector.options import ContextOptions
+
+__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+
+@dataclass
+class GameOptions(context.GameOptions):
+    """Options of the game.
+
+    Attributes:
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+    """
+
+    max_episode_steps: int = 500
+
+
+class GameContext(context.GameContext):
+    """Many acrobots: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
+
+    _game = "acrobot"
+    _options_type = GameOptions

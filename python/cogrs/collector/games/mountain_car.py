@@ -1,0 +1,34 @@
+"""A car too weak for its hill: the dynamics, rewards and limits of Gymnasium's `MountainCar-v0`.
+
+`s` is float32 (2,): position in [-1.2, 0.6] and velocity in [-0.07, 0.07]. `a` is int64: 0
+accelerates to the left, 1 not at all, 2 to the right, and anything else ends the run with an error.
+Every action pays -1. An episode terminates at position 0.5, and is truncated after
+`max_episode_steps`. First positions are uniform in [-0.6, -0.4), and the car stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cogrs.collector import context
+from cogrs.collector.options import ContextOptions
+
+__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+
+@dataclass
+class GameOptions(context.GameOptions):
+    """Options of the game.
+
+    Attributes:
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+    """
+
+    max_episode_steps: int = 200
+
+
+class GameContext(context.GameContext):
+    """Many cars: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
+
+    _game = "mountain_car"
+    _options_type = GameOptions

@@ -1,0 +1,45 @@
+//! Episodes that are cut short.
+
+use crate::error::Result;
+use crate::games::{Action, Game, Outcome};
+
+/// A game whose episodes end after so many steps at the latest.
+#[derive(Debug)]
+pub struct Limit<G> {
+    game: G,
+    steps: u64,
+    most: u64,
+}
+
+impl<G> Limit<G> {
+    /// Cuts episodes after `most` steps; one that terminates in just that step is not cut.
+    pub fn new(game: G, most: u64) -> Self {
+        Self { game, steps: 0, most }
+    }
+}
+
+impl<G: Game> Game for Limit<G> {
+    fn reset(&mut self, seed: u64) {
+        self.steps = 0;
+        self.game.reset(seed);
+    }
+
+    fn step(&mut self, action: Action<'_>) -> Result<Outcome> {
+        let outcome = self.game.step(action)?;
+        self.steps += 1;
+        let truncated = outcome.truncated || (!outcome.terminated && self.steps >= self.most);
+        Ok(Outcome { truncated, ..outcome })
+    }
+
+    fn write(&self, key: usize, out: &mut [u8]) {
+        self.game.write(key, out);
+    }
+
+    fn player(&self) -> usize {
+        self.game.player()
+    }
+
+    fn reward(&self, outcome: Outcome, player: usize) -> f32 {
+        self.game.reward(outcome, player)
+    }
+}

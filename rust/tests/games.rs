@@ -1,0 +1,243 @@
+//! The built-in games: what holds for all, and each against its rules.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "games/board.rs"]
+mod board;
+#[path = "games/corridor.rs"]
+mod corridor;
+
+use board::Board;
+use cogrs::games::{Action, Builtin, Game, GameSpec, Kind, Outcome, catch};
+use corridor::Corridor;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What a state shows under each key.
+fn seen(game: &dyn Game, spec: &GameSpec) -> Vec<Vec<u8>> {
+    let key = |(at, (_, field)): (usize, &(String, cogrs::spec::FieldSpec))| {
+        // Whatever lies there before, all of it is written.
+        let [one, other] = [0x00, 0xff].map(|before| {
+            let mut out = vec![before; field.nbytes()];
+            game.write(at, &mut out);
+            out
+        });
+        assert_eq!(one, other);
+        one
+    };
+    spec.keys.iter().enumerate().map(key).collect()
+}
+
+fn act(game: &mut dyn Game, action: i64) -> cogrs::error::Result<Outcome> {
+    game.step(Action(&action.to_ne_bytes()))
+}
+
+/// Bytes of an action that may be taken; for continuous ones also beyond the bounds.
+fn draw(game: &dyn Game, spec: &GameSpec, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
+    if spec.action.dtype == "<f4" {
+        return rng.random_range(-4.0_f32..4.0).to_ne_bytes().into();
+    }
+    let mask = spec.keys.iter().position(|(key, _)| key == "action_mask");
+    let may = |action: usize| mask.is_none_or(|at| seen(game, spec)[at][action] == 1);
+    let choices: Vec<_> = (0..spec.num_action).filter(|&action| may(action)).collect();
+    let at = rng.random_range(0..choices.len());
+    (choices[at] as i64).to_ne_bytes().into()
+}
+
+/// Everything that shows of some episodes with drawn actions.
+fn episodes(
+    game: &mut dyn Game,
+    spec: &GameSpec,
+    seed: u64,
+    limit: u64,
+) -> Vec<(Vec<Vec<u8>>, Outcome)> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut all = Vec::new();
+    for episode in 0..3 {
+        game.reset(seed + episode);
+        for step in 1.. {
+            let action = draw(game, spec, &mut rng);
+            let outcome = game.step(Action(&action)).unwrap();
+            assert!(!(outcome.terminated && outcome.truncated));
+            assert_eq!(outcome.truncated, step == limit && !outcome.terminated);
+            assert!(game.player() < spec.players.len());
+            all.push((seen(game, spec), outcome));
+            if outcome.terminated || outcome.truncated {
+                break;
+            }
+        }
+    }
+    all
+}
+
+fn check_spec(spec: &GameSpec) {
+    assert_eq!(spec.keys[0].0, "s");
+    assert!(spec.num_action >= 1 && !spec.players.is_empty());
+    for field in spec.keys.iter().map(|(_, field)| field).chain([&spec.action]) {
+        let itemsize: usize = field.dtype[2..].parse().unwrap();
+        assert_eq!(field.itemsize, itemsize, "{field:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A seed and actions determine all, whatever the game did before; limits hold exactly.
+    #[test]
+    fn seeds_and_actions_determine_episodes(seed in 0..u64::MAX - 3, limit in 1..60_u64) {
+        for name in Builtin::names() {
+            let kind = Builtin::new(name, limit).unwrap();
+            let (mut fresh, mut used) = (kind.game(), kind.game());
+            check_spec(&kind.spec());
+            episodes(&mut *used, &kind.spec(), seed / 2, limit);
+            let [one, other] =
+                [&mut fresh, &mut used].map(|game| episodes(&mut **game, &kind.spec(), seed, limit));
+            prop_assert_eq!(one, other, "{}", name);
+        }
+    }
+
+    #[test]
+    fn actions_that_are_none_change_nothing(seed: u64, wrong in prop_oneof![i64::MIN..0, 7..i64::MAX]) {
+        for name in Builtin::names() {
+            let kind = Builtin::new(name, 10).unwrap();
+            let (mut game, spec) = (kind.game(), kind.spec());
+            game.reset(seed);
+            let before = seen(&*game, &spec);
+            let refused = |game: &mut dyn Game| if spec.action.dtype == "<f4" {
+                game.step(Action(&[f32::NAN, f32::INFINITY][(seed % 2) as usize].to_ne_bytes()))
+            } else {
+                act(game, wrong)
+            };
+            let error = refused(&mut *game).unwrap_err().to_string();
+            prop_assert!(error.starts_with("a: expected "), "{}", error);
+            prop_assert_eq!(before, seen(&*game, &spec));
+        }
+    }
+
+    /// Speeds and positions stay within what the spaces of Gymnasium say.
+    #[test]
+    fn what_bodies_show_is_bounded(seed in 0..u64::MAX - 3) {
+        use std::f32::consts::PI;
+        let bounds: [(&str, &[f32]); 4] = [
+            ("acrobot", &[1.0, 1.0, 1.0, 1.0, 4.0 * PI, 9.0 * PI]),
+            ("mountain_car", &[1.2, 0.07]),
+            ("mountain_car_continuous", &[1.2, 0.07]),
+            ("pendulum", &[1.0, 1.0, 8.0]),
+        ];
+        for (name, bounds) in bounds {
+            let kind = Builtin::new(name, 300).unwrap();
+            for (state, _) in episodes(&mut *kind.game(), &kind.spec(), seed, 300) {
+                let parts = state[0].as_chunks().0.iter().map(|part| f32::from_ne_bytes(*part));
+                for (part, &bound) in parts.zip(bounds) {
+                    prop_assert!(part.abs() <= bound, "{name}: {part} beyond {bound}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ball_is_caught_by_the_paddle_below_it(seed: u64, actions in prop::collection::vec(0..3_i64, 9)) {
+        let kind = Builtin::new("catch", 9).unwrap();
+        let mut game = kind.game();
+        game.reset(seed);
+        let board = |game: &dyn Game| seen(game, &kind.spec()).remove(0);
+        let ball = board(&*game)[..catch::COLUMNS].iter().position(|&cell| cell == 1).unwrap();
+        let mut paddle = 2_i64;
+        for (at, &action) in (1..).zip(&actions) {
+            paddle = (paddle + action - 1).clamp(0, 4);
+            let outcome = act(&mut *game, action).unwrap();
+            let mut expected = vec![0; catch::ROWS * catch::COLUMNS];
+            expected[at * catch::COLUMNS + ball] = 1;
+            expected[(catch::ROWS - 1) * catch::COLUMNS + paddle as usize] = 1;
+            prop_assert_eq!(board(&*game), expected);
+            let paid = if at < 9 { 0.0 } else if paddle == ball as i64 { 1.0 } else { -1.0 };
+            prop_assert_eq!(outcome, Outcome { reward: paid, terminated: at == 9, truncated: false });
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn four_in_a_line_win_as_on_a_plain_board(columns in prop::collection::vec(0..7_usize, 42 * 6)) {
+        let kind = Builtin::new("connect_four", 42).unwrap();
+        let (mut game, mut board) = (kind.game(), Board::default());
+        game.reset(0);
+        for column in columns {
+            let mover = board.player();
+            prop_assert_eq!(game.player(), mover);
+            let state = seen(&*game, &kind.spec());
+            let mask: Vec<_> = (0..7).map(|column| u8::from(board.has_room(column))).collect();
+            prop_assert_eq!(&state[..2], [board.planes(), mask]);
+            prop_assert_eq!(&state[2], &(mover as i32).to_ne_bytes());
+            if !board.has_room(column) {
+                let error = act(&mut *game, column as i64).unwrap_err().to_string();
+                prop_assert_eq!(error, format!("a: expected a column that is not full, got {column}"));
+                prop_assert_eq!(state, seen(&*game, &kind.spec()));
+                continue;
+            }
+            let outcome = act(&mut *game, column as i64).unwrap();
+            board.drop_disc(column);
+            let (won, over) = (board.wins(mover), board.wins(mover) || board.full());
+            let reward = f32::from(won);
+            prop_assert_eq!(outcome, Outcome { reward, terminated: over, truncated: false });
+            prop_assert_eq!(game.reward(outcome, mover), reward);
+            prop_assert_eq!(game.reward(outcome, 1 - mover), -reward);
+            if over {
+                let state = seen(&*game, &kind.spec());
+                prop_assert_eq!(&state[..2], [board.planes(), vec![0; 7]]);
+                break;
+            }
+        }
+    }
+}
+
+/// Columns whose discs, dropped by turns, fill the board without four in a line.
+const DRAW: [i64; 42] = [
+    0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 2, 3, 2, 3, 3, 2, 3, 2, 2, 3, 2, 3, 4, 5, 4, 5, 5, 4, 5, 4,
+    4, 5, 4, 5, 6, 6, 6, 6, 6, 6,
+];
+
+#[test]
+fn a_full_board_is_a_draw() {
+    let kind = Builtin::new("connect_four", 42).unwrap();
+    let mut game = kind.game();
+    game.reset(0);
+    for (at, column) in (1..).zip(DRAW) {
+        let outcome = act(&mut *game, column).unwrap();
+        assert_eq!(outcome.reward, 0.0);
+        assert_eq!(outcome.terminated, at == 42);
+    }
+}
+
+#[test]
+fn names_and_limits_that_are_none_are_refused() {
+    let error = Builtin::new("chess", 1).unwrap_err().to_string();
+    assert!(error.starts_with("game: expected one of [\"acrobot\", \"cartpole\""), "{error}");
+    assert!(error.ends_with("got \"chess\""), "{error}");
+    let error = Builtin::new("catch", 0).unwrap_err().to_string();
+    assert_eq!(error, "max_episode_steps: expected an integer >= 1, got 0");
+}
+
+#[test]
+fn the_game_of_the_documentation_is_one() {
+    check_spec(&Corridor::spec());
+    let mut game = Corridor::default();
+    for seed in 0..8 {
+        game.reset(seed);
+        let mut steps = 0;
+        while !act(&mut game, 1).unwrap().terminated {
+            assert_eq!(
+                seen(&game, &Corridor::spec())[0].iter().filter(|&&byte| byte != 0).count(),
+                2
+            );
+            steps += 1;
+        }
+        assert_eq!(steps, 3 - seed % 4);
+    }
+    game.reset(1);
+    assert_eq!(act(&mut game, 0).unwrap(), Outcome::default());
+    assert!(act(&mut game, 2).is_err());
+}
