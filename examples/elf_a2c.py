@@ -1,7 +1,8 @@
 """Learn CartPole by actor-critic from batches of games: `python elf_a2c.py --seed 1`.
 
 An "actor" answers states with actions and their values, an "optimizer" learns from histories of
-what was answered (advantage actor-critic; Mnih et al. 2016). The games run in Rust.
+what was answered (advantage actor-critic; Mnih et al. 2016). The games run in Rust. A mean return
+of 195 takes some 200,000 to 400,000 steps.
 Exit codes: 0 the goal was reached, 1 it was not, 130 Ctrl-C.
 """
 

@@ -1,6 +1,6 @@
 //! Games that run without Python.
 //!
-//! A new one is a file here that implements [`Game`] and [`Kind`], and a line in [`KINDS`].
+//! A new one is a file here that implements [`Game`] and [`Kind`], and a line in `KINDS`.
 
 pub mod acrobot;
 pub mod cartpole;

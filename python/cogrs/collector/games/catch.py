@@ -22,7 +22,7 @@ class GameOptions(context.GameOptions):
     """Options of the game.
 
     Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1; they take 9 anyway.
+        max_episode_steps: Actions after which an episode is truncated, >= 1; each takes 9.
     """
 
     max_episode_steps: int = 9

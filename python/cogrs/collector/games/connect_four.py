@@ -27,7 +27,7 @@ class GameOptions(context.GameOptions):
     """Options of the game.
 
     Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1; they have 42 at most anyway.
+        max_episode_steps: Actions after which an episode is truncated, >= 1; none has more than 42.
     """
 
     max_episode_steps: int = 42
