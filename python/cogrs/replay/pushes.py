@@ -48,7 +48,8 @@ class Pushes:
         self._transport = transport
         self._endpoints = endpoints
         self._hwm = hwm
-        self._channel = Channel(transport, self._make)
+        # libzmq's thread waits for a reader of what it reports, so it stops before that goes.
+        self._channel = Channel(transport, self._make, zmq.Socket.disable_monitor)
         self._events: zmq.Socket[bytes] | None = None
         self._reported: set[str] = set()
 
@@ -92,7 +93,9 @@ class Pushes:
                 self._transport.attach(socket, "push_endpoint", endpoint, Conn)
             self._wait_first(self._events)
         except BaseException:
-            socket.close(linger=0)
+            if not socket.closed:
+                socket.disable_monitor()
+                socket.close(linger=0)
             raise
         return socket
 
@@ -122,7 +125,6 @@ class Pushes:
                 continue
             where = event["endpoint"].decode()
             if len(self._endpoints) == 1:
-                socket.disable_monitor()
                 self._channel.drop()  # libzmq does not connect this one again
                 raise ConnectionError(
                     f"{call}: {where} and this client do not speak the same protocol: one of them "

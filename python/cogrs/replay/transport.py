@@ -306,10 +306,16 @@ def _end(
 class Channel:
     """A socket that is made on first use and that threads use in turn."""
 
-    def __init__(self, transport: Transport, make: Callable[[], zmq.Socket[bytes]]) -> None:
-        """Use `make` whenever a socket is needed."""
+    def __init__(
+        self,
+        transport: Transport,
+        make: Callable[[], zmq.Socket[bytes]],
+        retire: Callable[[zmq.Socket[bytes]], object] = lambda socket: None,
+    ) -> None:
+        """Use `make` whenever a socket is needed, and `retire` before it is closed."""
         self._transport = transport
         self._make = make
+        self._retire = retire
         self._lock = threading.Lock()
         self._socket: zmq.Socket[bytes] | None = None
 
@@ -331,6 +337,7 @@ class Channel:
     def drop(self) -> None:
         """Close the socket, to be called in one's turn; the next turn makes a new one."""
         if self._socket is not None:
+            self._retire(self._socket)
             self._socket.close(linger=0)
             self._socket = None
 
@@ -352,6 +359,7 @@ class Channel:
         """Close the socket for good; the transport is marked as closed before."""
         with self._lock:
             if self._socket is not None:
+                self._retire(self._socket)
                 self._socket.close()
                 self._socket = None
 
