@@ -18,10 +18,13 @@ from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, TrialPa
 from cogrs.api.datalog_pb2 import LogExporterSampleReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Config, Settings, serve
+from cogrs.tls import listen
 from tests.orchestrator.world import observation_set, reward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from cogrs.tls import ServerTls
 
 LIMIT = 60.0
 """Seconds that no test comes near, unless something hangs."""
@@ -196,11 +199,13 @@ class Net:
         log: bool = False,
         local: dict[str, Any] | None = None,
         port: int = 0,
+        tls: ServerTls | None = None,
         **params: Any,
     ) -> None:
         self._counts = (agents, clients)
         self._arguments = (settings, hooks, log, local, params)
         self._port = port
+        self._tls = tls
         self.config: dict[str, Any] = {}
         self.environment = EnvironmentService()
         self.agents = AgentService()
@@ -216,7 +221,7 @@ class Net:
         agent_pb2_grpc.add_AgentEndpointServicer_to_server(self.agents, self.server)
         hooks_pb2_grpc.add_TrialHooksServicer_to_server(self.hook, self.server)
         datalog_pb2_grpc.add_LogExporterServicer_to_server(self.log, self.server)
-        port = self.server.add_insecure_port(f"127.0.0.1:{self._port}")
+        port = listen(self.server, "127.0.0.1", self._port, self._tls)
         self.endpoint = f"grpc://127.0.0.1:{port}"
         await self.server.start()
         settings, hooks, log, local, params = self._arguments

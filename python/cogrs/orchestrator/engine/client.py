@@ -9,12 +9,19 @@ from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
 from cogrs.orchestrator.engine.clock import Alarm
-from cogrs.orchestrator.engine.errors import AlreadyExistsError, LateError, PreconditionError
+from cogrs.orchestrator.engine.errors import (
+    AlreadyExistsError,
+    ExhaustedError,
+    LateError,
+    PreconditionError,
+)
 
 if TYPE_CHECKING:
     from cogrs.api.common_pb2 import ActorParams, TrialActor
     from cogrs.api.orchestrator_pb2 import TrialActionRequest
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.errors import OrchestratorError
+    from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.settings import Settings
 
@@ -39,10 +46,18 @@ class ClientActor(Actor):
     """
 
     def __init__(
-        self, index: int, params: ActorParams, stage: Stage, settings: Settings, clock: Clock
+        self,
+        index: int,
+        params: ActorParams,
+        options: ActorOptions,
+        stage: Stage,
+        settings: Settings,
+        clock: Clock,
     ) -> None:
         """Be free."""
-        super().__init__(index, params, stage, settings)
+        super().__init__(index, params, options, stage, settings, clock)
+        connect = options.initial_connection_timeout
+        self._timeout = settings.join_timeout if connect is None else connect
         self._outbox: deque[TrialActionReply] = deque()
         self._line: Line | None = None
         self._away = ""
@@ -58,16 +73,32 @@ class ClientActor(Actor):
     def start(self, actors: list[TrialActor]) -> None:
         """Wait for somebody to join."""
         del actors  # JoinTrial tells them
-        self._vacancy.set(self._settings.join_timeout)
+        self._vacancy.set(self._timeout)
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Queue the data of a tick; an action is owed from now on."""
-        self._owes = True
-        self._expect()
+        if not self._owes:  # else nothing was heard since, and a default action stood in
+            self._owes = True
+            self._expect()
+        self._await_action()
         self._send(TrialActionReply(data=period))
+        if len(self._outbox) > self._settings.client_backlog:
+            self._hang_up(ExhaustedError(self._say(f"{len(self._outbox)} ticks wait to be read")))
+
+    def leave(self, reason: str) -> None:
+        """Be gone; a client may come back all the same."""
+        super().leave(reason)
+        self._vacancy.stop()
+        self._absence.stop()
+        if self.ready:
+            self._away = self._away or reason
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.reader.close(LateError(reason))
 
     def settle(self) -> None:
         """Owe no action any more."""
+        super().settle()
         self._owes = False
         self._silence.stop()
 
@@ -98,6 +129,8 @@ class ClientActor(Actor):
         """Take the slot, for the first time or again."""
         if self._away:
             self._leave("no stream followed JoinTrial")
+        else:
+            self.gone = False
         self._vacancy.stop()
         self.ready = True
         self._stage.heard()
@@ -190,6 +223,10 @@ class ClientActor(Actor):
     def _return(self) -> None:
         """Give a client that is back what it needs to go on."""
         self._absence.stop()
+        if self.gone:
+            self.gone = False
+            self._outbox.clear()
+            self._stage.actor_away()
         if self._away:
             self._away = ""
             self._restore()
@@ -199,6 +236,7 @@ class ClientActor(Actor):
         observation = self._stage.recall(self)
         if observation is not None:
             self._owes = True
+            self._await_action()
             if not any(reply.data.observations for reply in self._outbox):
                 period = ActorPeriodData(observations=[observation])
                 self._outbox.append(TrialActionReply(data=period))
@@ -217,10 +255,17 @@ class ClientActor(Actor):
 
     def _silent(self) -> None:
         why = f"not heard from within {self._settings.heartbeat_timeout:g} s"
+        self._hang_up(LateError(self._say(why)), why)
+
+    def _hang_up(self, error: OrchestratorError, why: str = "it did not read") -> None:
         line, self._line = self._line, None
-        self._depart(why)
+        if line is not None or not self._away:
+            self._depart(why)
         if line is not None:
-            line.reader.close(LateError(f"actor {self.name!r}: {why}"))
+            line.reader.close(error)
+
+    def _say(self, what: str) -> str:
+        return f"actor {self.name!r}: {what}"
 
     def _absent(self) -> None:
         window = self._settings.window
@@ -228,12 +273,11 @@ class ClientActor(Actor):
         self._stage.actor_lost(self, why)
 
     def _vacant(self) -> None:
-        timeout = self._settings.join_timeout
-        why = f"nobody joined as actor {self.name!r} within {timeout:g} s"
+        why = f"nobody joined as actor {self.name!r} within {self._timeout:g} s"
         self._stage.actor_lost(self, why)
 
     def _stop(self) -> None:
-        for alarm in (self._silence, self._absence, self._vacancy):
+        for alarm in (self._silence, self._absence, self._vacancy, self._patience):
             alarm.stop()
 
     def _finish(self) -> None:

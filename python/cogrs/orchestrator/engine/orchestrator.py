@@ -20,6 +20,7 @@ from cogrs.orchestrator.engine.errors import (
     PreconditionError,
     UnavailableError,
 )
+from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import actors_in_trial, check_params, merge_params
 from cogrs.orchestrator.engine.registry import Registry
 from cogrs.orchestrator.engine.slots import (
@@ -72,6 +73,7 @@ class Orchestrator:
         hooks: Sequence[Hook] = (),
         classes: Collection[str] | None = None,
         exclude: Collection[str] = (),
+        options: OptionBook | None = None,
     ) -> None:
         """Have no trials.
 
@@ -83,12 +85,14 @@ class Orchestrator:
             hooks: Asked in this order.
             classes: Declared actor classes; None allows any.
             exclude: Fields of samples that the data log is not told.
+            options: Of actors.
         """
         self._defaults = defaults
         self._links = links
         self._hooks = hooks
         self._classes = classes
         self._exclude = exclude
+        self._options = options or OptionBook()
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -110,7 +114,7 @@ class Orchestrator:
         trial = self._trials.open(str(uuid.uuid4()), request.user_id)
         try:
             params = await self._prepare(trial, merge_params(self._defaults, request))
-            trial.accept(params, self._links, self._exclude)
+            trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
             trial.end(f"StartTrial: {error}")
             raise

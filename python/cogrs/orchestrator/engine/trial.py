@@ -15,6 +15,7 @@ from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
 from cogrs.orchestrator.engine.gathering import Gathering
 from cogrs.orchestrator.engine.journal import Journal
+from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.post import Post
 from cogrs.orchestrator.engine.state import State, check_step
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.settings import Settings
 
 _logger = logging.getLogger("cogrs.orchestrator")
+
+_NO_OPTIONS = OptionBook()
 
 
 class _Phase(enum.Enum):
@@ -88,15 +91,23 @@ class Trial:
 
     # The start.
 
-    def accept(self, params: TrialParams, links: Links, exclude: Collection[str] = ()) -> None:
+    def accept(
+        self,
+        params: TrialParams,
+        links: Links,
+        exclude: Collection[str] = (),
+        options: OptionBook = _NO_OPTIONS,
+    ) -> None:
         """Take the parameters, and start everything at once.
 
         Args:
             params: Checked ones.
             links: Makes the ports.
             exclude: Fields that the data log is not told.
+            options: Of actors.
         """
         self.params = params
+        self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
         names = [actor.name for actor in self.actors]
@@ -111,9 +122,10 @@ class Trial:
 
     def _make_actor(self, index: int, links: Links) -> Actor:
         params = self.params.actors[index]
+        common = (index, params, self._options.of(params), self, self._settings, self._clock)
         if params.endpoint == "client":
-            return ClientActor(index, params, self, self._settings, self._clock)
-        return ServiceActor(index, params, self, self._settings, self._clock, self.id, links)
+            return ClientActor(*common)
+        return ServiceActor(*common, self.id, links)
 
     def environment_started(self, reply: EnvStartReply) -> None:
         """OnStart was answered."""
@@ -135,7 +147,8 @@ class Trial:
         self._run()
 
     def _run(self) -> None:
-        waiting = self.latest is None or not all(actor.ready for actor in self.actors)
+        there = all(actor.ready or actor.gone for actor in self.actors)
+        waiting = self.latest is None or not there
         if self.state is not State.PENDING or waiting:
             return
         assert self.latest is not None
@@ -195,8 +208,10 @@ class Trial:
         self._phase = _Phase.ACTORS
         self._gathering.open()
         for actor, period in zip(self.actors, periods, strict=True):
-            period.observations.append(observation.for_actor(observations, actor.index))
-            actor.deliver(period)
+            if not actor.gone:
+                period.observations.append(observation.for_actor(observations, actor.index))
+                actor.deliver(period)
+        self._stand_in()
 
     def _stamp(self, observations: ObservationSet, *, final: bool = False) -> None:
         """Give a set its number, and a time if it has none."""
@@ -223,6 +238,29 @@ class Trial:
         if self._gathering.complete:
             self._step()
 
+    def actor_late(self, actor: Actor, reason: str) -> None:
+        """An actor did not answer in time: its default action does."""
+        if self.state is not State.RUNNING or not self._gathering.owes(actor.index):
+            return
+        if actor.options.default_action is None:
+            self.actor_lost(actor, reason)
+            return
+        self.counts["default actions"] += 1
+        self._gathering.put(actor.index, actor.options.default_action)
+        if self._gathering.complete:
+            self._step()
+
+    def _stand_in(self) -> None:
+        """Act for those who are gone."""
+        if self.state is not State.RUNNING or self._phase is not _Phase.ACTORS:
+            return
+        absent = [actor for actor in self.actors if actor.gone]
+        for actor in absent:
+            if self._gathering.put(actor.index, actor.options.default_action or b""):
+                self.counts["default actions"] += 1
+        if absent and self._gathering.complete:
+            self._step()
+
     def _step(self) -> None:
         """Send the actions to the environment."""
         limit = self.params.max_steps
@@ -233,10 +271,13 @@ class Trial:
         self._exchanges += 1
         self._environment.act(*self._answer())
 
-    def _answer(self) -> tuple[list[Message], EnvActionRequest]:
-        actions = self._gathering.close() if self.actors else []
+    def _last_answer(self) -> tuple[list[Message], EnvActionRequest]:
         for actor in self.actors:
             actor.settle()
+        return self._answer()
+
+    def _answer(self) -> tuple[list[Message], EnvActionRequest]:
+        actions = self._gathering.close() if self.actors else []
         messages = self._post.environment_messages(max(self._tick, 0))
         self._journal.answer(actions, messages)
         snapshot, self._snapshot = self._snapshot, False
@@ -278,9 +319,17 @@ class Trial:
         return self._phase is _Phase.FINAL or self.state is State.ENDED
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """An actor failed, or is gone for good."""
-        del actor  # the reason names it
-        self.end(reason)
+        """An actor failed, or is gone: without one that is optional the trial goes on."""
+        if not actor.options.optional or self.state >= State.TERMINATING:
+            self.end(reason)
+        elif not actor.gone:
+            actor.leave(reason)
+            _logger.warning("trial %s goes on without an actor: %s", self.id, reason)
+            if all(actor.gone for actor in self.actors):
+                self.end(f"no actor is left: {reason}")
+            else:
+                self._run()
+                self._stand_in()
 
     def environment_lost(self, reason: str) -> None:
         """The environment failed, or is gone: there is nobody to ask for the end."""
@@ -323,7 +372,7 @@ class Trial:
         """Send the environment its last actions."""
         self._phase = _Phase.ENDING
         self._deadline.set(self._settings.end_timeout)
-        self._environment.end(*self._answer())
+        self._environment.end(*self._last_answer())
 
     def environment_ended(self, reply: EnvActionReply) -> None:
         """OnEnd was answered."""
@@ -345,7 +394,7 @@ class Trial:
             return
         if self._environment.life is Life.STARTED:
             # Nobody waits for its answer, but its session is to be freed.
-            self._environment.end(*self._answer())
+            self._environment.end(*self._last_answer())
         self._hand_over(None)
 
     def _hand_over(self, observations: ObservationSet | None, *, replied: bool = False) -> None:

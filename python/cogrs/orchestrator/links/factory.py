@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.tls import ClientTls
 
 T = TypeVar("T")
 
@@ -31,11 +32,22 @@ def _nothing() -> None:
     """Give back nothing."""
 
 
+def _no_fault(_target: str) -> str | None:
+    """Allow every machine."""
+    return None
+
+
 class LinkFactory:
     """`Links` by gRPC, and to objects in this process."""
 
     def __init__(
-        self, settings: Settings, local: Mapping[str, Any], log: Endpoint | None = None
+        self,
+        settings: Settings,
+        local: Mapping[str, Any],
+        log: Endpoint | None = None,
+        *,
+        tls: ClientTls | None = None,
+        find_fault: Callable[[str], str | None] = _no_fault,
     ) -> None:
         """Reach components.
 
@@ -43,19 +55,24 @@ class LinkFactory:
             settings: Durations and limits.
             local: The components of this process by name, see `component`.
             log: Where the data log is, if there is one.
+            tls: Certificates for all channels; None opens them without.
+            find_fault: Tells why `host:port` is not to be connected to, if it is not.
         """
         self._settings = settings
         self._local = local
         self._log = log
+        self._find_fault = find_fault
         self._tasks = Tasks()
-        self._channels = Channels(settings.max_message, self._tasks)
+        self._channels = Channels(settings.max_message, self._tasks, tls)
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse `local://` endpoints of unknown names.
+        """Refuse `local://` endpoints of unknown names, and machines that are not to be used.
 
         Raises:
             InvalidError: This is one.
         """
+        if endpoint.kind is Kind.GRPC and (fault := self._find_fault(endpoint.target)):
+            raise InvalidError(f"{what}: {endpoint.text} {fault}")
         if endpoint.kind is Kind.LOCAL and endpoint.target not in self._local:
             known = ", ".join(sorted(self._local)) or "none"
             raise InvalidError(f"{what}: {endpoint.text}: known local components: {known}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from concurrent.futures import Future
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from cogrs.orchestrator.service.server import serve
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Coroutine, Mapping
 
     from cogrs.orchestrator.engine.settings import Settings
     from cogrs.orchestrator.service.config import Config
+    from cogrs.orchestrator.service.security import Security
     from cogrs.orchestrator.service.server import Server
 
 
@@ -31,6 +32,7 @@ class OrchestratorHandle:
         )
         self._thread.start()
         self._loop, self._server = started.result()
+        self._process = os.getpid()
         self._finalize = weakref.finalize(self, _stop, self._loop, self._server, self._thread, 0.0)
 
     @property
@@ -51,7 +53,11 @@ class OrchestratorHandle:
 
         Returns:
             Whether it is stopped.
+
+        Raises:
+            RuntimeError: In a process that was forked off: the orchestrator is not in it.
         """
+        self._check_process("wait")
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -60,10 +66,22 @@ class OrchestratorHandle:
 
         Args:
             grace: Seconds for environments and actors to give and take their last data.
+
+        Raises:
+            RuntimeError: In a process that was forked off: the orchestrator is not in it.
         """
+        self._check_process("stop")
         if self._finalize.detach() is not None:
             _stop(self._loop, self._server, self._thread, grace)
         self._thread.join()
+
+    def _check_process(self, method: str) -> None:
+        # Forks have no threads but the one that forked: whoever waits for another waits for ever.
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"{method}: the orchestrator is in process {self._process}, and this one, "
+                f"{os.getpid()}, was forked off it"
+            )
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -117,6 +135,7 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 def _stop(
     loop: asyncio.AbstractEventLoop, server: Server, thread: threading.Thread, grace: float
 ) -> None:
+    # In a fork the thread is not alive.
     if thread.is_alive():
         asyncio.run_coroutine_threadsafe(server.stop(grace), loop).result()
         thread.join()
@@ -130,6 +149,7 @@ def serve_orchestrator(
     actor_port: int | None = None,
     settings: Settings | None = None,
     local: Mapping[str, Any] | None = None,
+    security: Security | None = None,
 ) -> OrchestratorHandle:
     """Start an orchestrator on a thread of its own.
 
@@ -147,13 +167,14 @@ def serve_orchestrator(
         settings: Durations and limits.
         local: Components in this process, by the names that `local://name` endpoints have. They
             are called on the orchestrator's event loop.
+        security: Certificates and tokens; needed to reach beyond this machine.
 
     Returns:
         A handle: it listens already. Stop it, or use it as a context manager.
 
     Raises:
-        OSError: A port is taken, or the file cannot be read.
-        ValueError: The configuration is no good.
+        OSError: A port is taken, or a file cannot be read.
+        ValueError: The configuration is no good, or other machines could do what they like.
     """
     return OrchestratorHandle(
         serve(
@@ -163,5 +184,6 @@ def serve_orchestrator(
             actor_port=actor_port,
             settings=settings,
             local=local,
+            security=security,
         )
     )
