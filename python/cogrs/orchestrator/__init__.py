@@ -15,6 +15,7 @@ from cogrs.orchestrator.service.config import Config
 from cogrs.orchestrator.service.handle import OrchestratorHandle, serve_orchestrator
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.server import Server, serve
+from cogrs.orchestrator.service.stats import OrchestratorStats
 from cogrs.tls import ClientTls, ServerTls
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "HookComponent",
     "LogComponent",
     "OrchestratorHandle",
+    "OrchestratorStats",
     "Security",
     "Server",
     "ServerTls",

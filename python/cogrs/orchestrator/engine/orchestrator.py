@@ -32,13 +32,14 @@ from cogrs.orchestrator.engine.slots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
     from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.client import ClientActor
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links, ReaderPort
     from cogrs.orchestrator.engine.registry import Watcher
     from cogrs.orchestrator.engine.settings import Settings
@@ -148,6 +149,15 @@ class Orchestrator:
         """
         trials = self._trials if trial_id is None else [self._trials.get(trial_id)]
         return [_info(trial, observation=observation) for trial in trials]
+
+    @property
+    def figures(self) -> Figures:
+        """What was counted since the start."""
+        return self._trials.figures
+
+    def trials(self) -> Iterator[Trial]:
+        """Return the trials that are listed."""
+        return iter(self._trials)
 
     def watch(self, reader: ReaderPort, states: Collection[State]) -> Watcher:
         """Tell of all trials as they are, and then of every change.

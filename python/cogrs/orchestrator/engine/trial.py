@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
 from cogrs.orchestrator.engine.gathering import Gathering
 from cogrs.orchestrator.engine.journal import Journal
+from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.post import Post
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links
     from cogrs.orchestrator.engine.settings import Settings
 
-_logger = logging.getLogger("cogrs.orchestrator")
-
 _NO_OPTIONS = OptionBook()
+
+
+ENVIRONMENT_PARTY = "environment"
+"""What `awaited` calls the environment."""
 
 
 class _Phase(enum.Enum):
@@ -60,6 +63,7 @@ class Trial:
         settings: Settings,
         clock: Clock,
         report: Callable[[Trial], None],
+        figures: Figures,
     ) -> None:
         """Be known, before there are parameters.
 
@@ -69,9 +73,11 @@ class Trial:
             settings: Durations.
             clock: Time.
             report: Told of each change of state.
+            figures: Counts what happens.
         """
         self.id = trial_id
         self.user_id = user_id
+        self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
         self.latest: ObservationSet | None = None
@@ -81,10 +87,13 @@ class Trial:
         self._settings = settings
         self._clock = GuardedClock(clock, self.crash)
         self._report = report
+        self._figures = figures
+        self._concluded = False
         self._idle = Alarm(self._clock, self._inactive)
         self._deadline = Alarm(self._clock, self._too_late)
         self._phase = _Phase.STARTING
         self._tick = -1
+        self._dispatched = 0.0
         self._exchanges = 0
         self._snapshot = False
         self._early: list[EnvActionReply] = []
@@ -166,6 +175,7 @@ class Trial:
         """The environment made a step, asked or not."""
         self.heard()
         if reply.final_update:
+            self._concluded = self.state is not State.TERMINATING
             self.end("environment: final update", ask=False)
             for missed in self._early:
                 self._register(missed)
@@ -202,6 +212,10 @@ class Trial:
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
+        now = self._clock.now()
+        if self._tick >= 0:
+            self._figures.tick(now - self._dispatched)
+        self._dispatched = now
         self._stamp(observations)
         periods = self._periods(final=False)
         self._journal.turn(observations, periods)
@@ -221,7 +235,7 @@ class Trial:
             self.counts["wrong ticks"] += 1
             if self.counts["wrong ticks"] == 1:
                 what = "trial %s: environment: expected tick %d, got %d; the orchestrator counts"
-                _logger.warning(what, self.id, self._tick, told)
+                self._log.warning(what, self.id, self._tick, told)
         observations.tick_id = self._tick
         observations.timestamp = observations.timestamp or self._clock.wall_ns()
         self.latest = observations
@@ -318,13 +332,24 @@ class Trial:
         """Whether nothing can be sent to anybody any more."""
         return self._phase is _Phase.FINAL or self.state is State.ENDED
 
+    def awaited(self) -> list[str]:
+        """Return what the trial waits for: `environment`, and the classes of actors."""
+        if self.state is State.PENDING:
+            actors = [actor for actor in self.actors if not (actor.ready or actor.gone)]
+            return [ENVIRONMENT_PARTY] * (self.latest is None) + _classes(actors)
+        if self._phase is _Phase.ACTORS:
+            return _classes(a for a in self.actors if self._gathering.owes(a.index))
+        if self.state is State.TERMINATING and self._phase is _Phase.FINAL:
+            return _classes(actor for actor in self.actors if not actor.done)
+        return [ENVIRONMENT_PARTY] * (self._phase in (_Phase.ENVIRONMENT, _Phase.ENDING))
+
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """An actor failed, or is gone: without one that is optional the trial goes on."""
         if not actor.options.optional or self.state >= State.TERMINATING:
             self.end(reason)
         elif not actor.gone:
             actor.leave(reason)
-            _logger.warning("trial %s goes on without an actor: %s", self.id, reason)
+            self._log.warning("trial %s goes on without an actor: %s", self.id, reason)
             if all(actor.gone for actor in self.actors):
                 self.end(f"no actor is left: {reason}")
             else:
@@ -352,7 +377,7 @@ class Trial:
         """
         if self.state < State.TERMINATING:
             self.end_reason = reason
-            _logger.info("trial %s ends: %s", self.id, reason)
+            self._log.info("trial %s ends: %s", self.id, reason)
             initializing = self.state is State.INITIALIZING
             self._idle.stop()
             self._enter(State.TERMINATING)
@@ -384,7 +409,7 @@ class Trial:
         observations = reply.observation_set if reply.HasField("observation_set") else None
         fault = observation.find_fault(reply.observation_set, len(self.actors))
         if observations is not None and fault:
-            _logger.warning("trial %s: environment: last observations: %s", self.id, fault)
+            self._log.warning("trial %s: environment: last observations: %s", self.id, fault)
             observations = None
         self._hand_over(observations, replied=True)
 
@@ -424,11 +449,11 @@ class Trial:
     def _too_late(self) -> None:
         if self._phase is _Phase.FINAL:
             waiting = [actor.name for actor in self.actors if not actor.done]
-            _logger.warning("trial %s: no answer to the final data from %s", self.id, waiting)
+            self._log.warning("trial %s: no answer to the final data from %s", self.id, waiting)
             self._close()
         else:
             what = "trial %s: environment: no last data within %g s"
-            _logger.warning(what, self.id, self._settings.end_timeout)
+            self._log.warning(what, self.id, self._settings.end_timeout)
             self._force()
 
     def _close(self) -> None:
@@ -437,7 +462,7 @@ class Trial:
             actor.close()
         self._environment.close(self._settings.close_grace)
         if self.counts:
-            _logger.info("trial %s: %s", self.id, dict(self.counts))
+            self._log.info("trial %s: %s", self.id, dict(self.counts))
         self._enter(State.ENDED)
 
     def _inactive(self) -> None:
@@ -447,4 +472,10 @@ class Trial:
     def _enter(self, state: State) -> None:
         check_step(self.state, state)
         self.state = state
+        if state is State.ENDED:
+            self._figures.end(self.counts, concluded=self._concluded)
         self._report(self)
+
+
+def _classes(actors: Iterable[Actor]) -> list[str]:
+    return [actor.actor_class for actor in actors]

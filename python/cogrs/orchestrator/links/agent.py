@@ -37,7 +37,7 @@ class AgentLink(Link[AgentObservationRequest]):
             events: Told what comes of it.
             bond: What to work with.
         """
-        super().__init__(f"trial {trial_id}: actor {name!r}", bond, events.crashed)
+        super().__init__(trial_id, f"actor {name!r}", bond, events.crashed)
         self._whom = (trial_id, name)
         self._component = component
         self._events = events

@@ -33,7 +33,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
             events: Told what comes of it.
             bond: What to work with.
         """
-        super().__init__(f"trial {trial_id}: environment", bond, events.crashed)
+        super().__init__(trial_id, "environment", bond, events.crashed)
         self._trial_id = trial_id
         self._component = component
         self._events = events

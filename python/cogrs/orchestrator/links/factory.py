@@ -9,7 +9,7 @@ from cogrs.orchestrator.engine.endpoint import Endpoint, Kind, parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.links.agent import AgentLink
 from cogrs.orchestrator.links.channels import Channels
-from cogrs.orchestrator.links.datalog import LogLink
+from cogrs.orchestrator.links.datalog import LogLink, LogTally
 from cogrs.orchestrator.links.environment import EnvironmentLink
 from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import Bond
@@ -62,6 +62,8 @@ class LinkFactory:
         self._local = local
         self._log = log
         self._find_fault = find_fault
+        self.logs = LogTally()
+        """What all data logs have, and have lost."""
         self._tasks = Tasks()
         self._channels = Channels(settings.max_message, self._tasks, tls)
 
@@ -94,7 +96,7 @@ class LinkFactory:
         if self._log is None:
             return None
         component, bond = self._reach(self._log, RemoteLog)
-        return LogLink(trial_id, component, self._settings, bond)
+        return LogLink(trial_id, component, self._settings, bond, self.logs)
 
     def hook(self, text: str) -> HookLink:
         """Return a hook, for as long as this factory lives.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.service.config import Config
     from cogrs.orchestrator.service.security import Security
     from cogrs.orchestrator.service.server import Server
+    from cogrs.orchestrator.service.stats import OrchestratorStats
 
 
 class OrchestratorHandle:
@@ -44,6 +45,16 @@ class OrchestratorHandle:
     def actor_port(self) -> int:
         """The port that client actors connect to."""
         return self._server.actor_port
+
+    def stats(self) -> OrchestratorStats:
+        """Return the present figures, or the last ones of an orchestrator that is stopped.
+
+        Raises:
+            RuntimeError: In a process that was forked off.
+            TimeoutError: Its event loop was busy with something else for 10 s.
+        """
+        self._check_process("stats")
+        return self._server.stats()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is stopped, by `stop` on another thread.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc.aio
 
@@ -24,13 +25,21 @@ from cogrs.orchestrator.service.config import Config, read_config
 from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
 from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.stats import take_stats
 from cogrs.tls import listen
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cogrs.orchestrator.service.stats import OrchestratorStats
 
 _LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
+
+T = TypeVar("T")
+
+_PATIENCE = 10.0
+"""Seconds in which a loop that is not stuck comes to what it is asked."""
 
 _FAREWELL = 1.0
 """Seconds for calls that are still open when all trials have ended."""
@@ -75,6 +84,7 @@ class Server:
             exclude=config.log_exclude,
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
+        self._loop = asyncio.get_running_loop()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -104,6 +114,17 @@ class Server:
             for server in self._servers:
                 await server.start()
             undo.pop_all()
+
+    def stats(self) -> OrchestratorStats:
+        """Return the present figures; any thread may ask.
+
+        Raises:
+            TimeoutError: The event loop was busy with something else for 10 s.
+        """
+        return _on_loop(self._loop, self._take_stats)
+
+    def _take_stats(self) -> OrchestratorStats:
+        return take_stats(self._orchestrator, self._links)
 
     async def wait(self) -> None:
         """Wait until it is stopped."""
@@ -158,6 +179,26 @@ class Server:
     async def __aexit__(self, *_exc: object) -> None:
         """Stop it."""
         await self.stop()
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
+    """Call something on a loop, from any thread; directly when the loop runs no more."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here or loop.is_closed():
+        return call()
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+    loop.call_soon_threadsafe(work)
+    return answer.result(_PATIENCE)
 
 
 async def serve(
