@@ -262,6 +262,9 @@ class World:
     def start_reply(self) -> EnvStartReply:
         return EnvStartReply(observation_set=self.observations(0))
 
+    def end_reply(self) -> EnvActionReply:
+        return EnvActionReply(final_update=True)
+
     def observations(self, number: int, **fields: Any) -> ObservationSet:
         return observation_set(self.size, number, **fields)
 

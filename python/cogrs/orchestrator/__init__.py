@@ -13,6 +13,7 @@ from cogrs.orchestrator.links.component import (
 )
 from cogrs.orchestrator.service.config import Config
 from cogrs.orchestrator.service.handle import OrchestratorHandle, serve_orchestrator
+from cogrs.orchestrator.service.log_format import JsonFormatter
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.server import Server, serve
 from cogrs.orchestrator.service.stats import OrchestratorStats
@@ -25,6 +26,7 @@ __all__ = [
     "Config",
     "EnvironmentComponent",
     "HookComponent",
+    "JsonFormatter",
     "LogComponent",
     "OrchestratorHandle",
     "OrchestratorStats",

@@ -5,14 +5,19 @@ Needs prometheus-client, which no other part of the package does.
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from itertools import accumulate
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
 from cogrs.orchestrator.service.stats import OrchestratorStats
 
 # isort: split
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "serve_metrics"]
 
 
 class Metrics(Exposition[OrchestratorStats]):
@@ -106,3 +111,46 @@ def _ticks(stats: OrchestratorStats | None) -> Metric:
         buckets = list(zip(bounds, counts, strict=True))
         family.add_metric([], buckets, stats.tick_seconds)
     return family
+
+
+class _Silent(WSGIRequestHandler):
+    timeout = 10.0
+    """Seconds for a request to be sent, so that nobody holds a thread."""
+
+    def log_message(self, *_args: object) -> None:
+        """Log no requests."""
+
+
+class _Threaded(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+@contextmanager
+def serve_metrics(metrics: Metrics, host: str, port: int) -> Iterator[int]:
+    """Answer Prometheus over HTTP while the block runs.
+
+    Args:
+        metrics: What is asked for; in no registry so far.
+        host: Address to listen at.
+        port: Port; 0 takes one that is free.
+
+    Yields:
+        The port.
+
+    Raises:
+        OSError: The port is taken, or there is no such address.
+    """
+    registry = CollectorRegistry()
+    metrics.register(registry)
+    try:
+        server = make_server(host, port, make_wsgi_app(registry), _Threaded, handler_class=_Silent)
+    except OSError as error:
+        raise OSError(f"metrics: cannot listen at {host}:{port}: {error}") from error
+    thread = threading.Thread(target=server.serve_forever, name="cogrs-metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from cogrs.orchestrator.service.server import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from cogrs.orchestrator.engine.settings import Settings
     from cogrs.orchestrator.service.config import Config
@@ -130,7 +130,17 @@ def _run(
         started.set_result((asyncio.get_running_loop(), server))
         await server.wait()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=_find_loop()) as runner:
+        runner.run(main())
+
+
+def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes event loops: uvloop, if it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -197,7 +197,10 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
         except Exception as error:
             answer.set_exception(error)
 
-    loop.call_soon_threadsafe(work)
+    try:
+        loop.call_soon_threadsafe(work)
+    except RuntimeError:  # it was closed just now
+        return call()
     return answer.result(_PATIENCE)
 
 
