@@ -115,7 +115,8 @@ class Actor(ABC):
         self._patience.stop()
 
     def _await_action(self) -> None:
-        self._patience.set(self.options.response_timeout or 0.0)
+        if self.options.response_timeout:
+            self._patience.set(self.options.response_timeout)
 
     def _late_action(self) -> None:
         timeout = self.options.response_timeout or 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import Observation
 
 if TYPE_CHECKING:
+    from cogrs.api.common_pb2 import ActorPeriodData
     from cogrs.api.environment_pb2 import ObservationSet
 
 
@@ -15,10 +16,19 @@ def find_fault(observations: ObservationSet, actors: int) -> str | None:
     mapped, there = observations.actors_map, len(observations.observations)
     if len(mapped) != actors:
         return f"actors_map: expected {actors} entries, got {len(mapped)}"
-    wrong = [index for index in mapped if not 0 <= index < there]
-    if wrong:
-        return f"actors_map: expected indexes of {there} observations, got {wrong[0]}"
+    if mapped and (min(mapped) < 0 or max(mapped) >= there):
+        wrong = next(index for index in mapped if not 0 <= index < there)
+        return f"actors_map: expected indexes of {there} observations, got {wrong}"
     return None
+
+
+def add_for_actor(period: ActorPeriodData, observations: ObservationSet, index: int) -> None:
+    """Add the observation of the actor with this index, untouched, to what the actor is sent."""
+    period.observations.add(
+        tick_id=observations.tick_id,
+        timestamp=observations.timestamp,
+        data=observations.observations[observations.actors_map[index]],
+    )
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:

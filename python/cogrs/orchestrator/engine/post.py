@@ -49,6 +49,8 @@ class Post:
 
     def period(self, actor: str, tick: int, *, final: bool = False) -> ActorPeriodData:
         """Take what goes to an actor with a tick; observations are for the caller to add."""
+        if self._rewards.is_empty and self._messages.is_empty:
+            return ActorPeriodData()
         rewards = self._rewards.take(actor, tick, everything=final)
         return ActorPeriodData(rewards=rewards, messages=self._messages.take(actor, tick))
 

@@ -223,7 +223,7 @@ class Trial:
         self._gathering.open()
         for actor, period in zip(self.actors, periods, strict=True):
             if not actor.gone:
-                period.observations.append(observation.for_actor(observations, actor.index))
+                observation.add_for_actor(period, observations, actor.index)
                 actor.deliver(period)
         self._stand_in()
 
@@ -304,7 +304,7 @@ class Trial:
 
     def heard(self) -> None:
         """Somebody gave a sign of life."""
-        if self.state in (State.PENDING, State.RUNNING):
+        if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
     def actor_sent(
@@ -437,7 +437,7 @@ class Trial:
         self._deadline.set(self._settings.final_timeout)
         for actor, period in zip(self.actors, periods, strict=True):
             if observations is not None:
-                period.observations.append(observation.for_actor(observations, actor.index))
+                observation.add_for_actor(period, observations, actor.index)
             actor.finish(period)
         self.actor_done()
 

@@ -44,7 +44,10 @@ class EnvironmentLink(Link[EnvActionRequest]):
 
     def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then actions on the stream."""
-        self._courier.do(partial(self._act, messages, request))
+        if self._courier.idle and not messages:
+            self._requests.put(request)
+        else:
+            self._courier.do(partial(self._act, messages, request))
 
     def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then call OnEnd."""
