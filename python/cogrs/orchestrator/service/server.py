@@ -22,6 +22,7 @@ from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
+from cogrs.orchestrator.service.decoding import DecodingInterceptor
 from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
 from cogrs.orchestrator.service.security import Security
@@ -164,7 +165,7 @@ class Server:
 
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=self._security.interceptors(),
+            interceptors=[*self._security.interceptors(), DecodingInterceptor()],
             options=server_options(self._settings.max_message),
         )
         await self._health.add(server, services)
