@@ -144,12 +144,14 @@ def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out what grpc.aio says whenever two loops of a process use it.
+    """Leave out what grpc.aio says whenever two loops of a process use it, or used it.
 
     Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
+    An event that belongs to a loop which is closed by now is told of, too.
     """
-    nothing = isinstance(context.get("exception"), BlockingIOError)
-    if not (nothing and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
+    error = context.get("exception")
+    noise = isinstance(error, BlockingIOError) or str(error) == "Event loop is closed"
+    if not (noise and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
         loop.default_exception_handler(context)
 
 
