@@ -106,7 +106,8 @@ class Actor(ABC):
 
     def settle(self) -> None:
         """Owe no action any more."""
-        self._patience.stop()
+        if self.options.response_timeout:
+            self._patience.stop()
 
     def leave(self, reason: str) -> None:
         """Be gone: the trial goes on, and sends nothing more before the end."""
@@ -217,7 +218,9 @@ class ServiceActor(Actor):
         """The stream brought an action; what came with it counts as sent before it."""
         if self._life is Life.STARTED and not self.gone:
             self._stage.heard()
-            self._stage.actor_sent(self, reply.rewards, reply.messages)
+            rewards, messages = reply.rewards, reply.messages
+            if rewards or messages:
+                self._stage.actor_sent(self, rewards, messages)
             self._stage.actor_acted(self, reply.action.content)
 
     def ended(self) -> None:

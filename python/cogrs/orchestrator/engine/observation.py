@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import Observation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cogrs.api.common_pb2 import ActorPeriodData
     from cogrs.api.environment_pb2 import ObservationSet
 
@@ -22,13 +24,12 @@ def find_fault(observations: ObservationSet, actors: int) -> str | None:
     return None
 
 
-def add_for_actor(period: ActorPeriodData, observations: ObservationSet, index: int) -> None:
-    """Add the observation of the actor with this index, untouched, to what the actor is sent."""
-    period.observations.add(
-        tick_id=observations.tick_id,
-        timestamp=observations.timestamp,
-        data=observations.observations[observations.actors_map[index]],
-    )
+def add_observations(periods: Iterable[ActorPeriodData], observations: ObservationSet) -> None:
+    """Add to what each actor is sent, in the order of actors, its observation, untouched."""
+    tick_id, timestamp = observations.tick_id, observations.timestamp
+    shown, mapped = observations.observations, observations.actors_map
+    for period, index in zip(periods, mapped, strict=True):
+        period.observations.add(tick_id=tick_id, timestamp=timestamp, data=shown[index])
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:

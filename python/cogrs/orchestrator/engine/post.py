@@ -47,9 +47,14 @@ class Post:
             else:
                 self._drop("message", sender, f"unknown receiver {message.receiver_name!r}")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits for anybody."""
+        return self._rewards.is_empty and self._messages.is_empty
+
     def period(self, actor: str, tick: int, *, final: bool = False) -> ActorPeriodData:
         """Take what goes to an actor with a tick; observations are for the caller to add."""
-        if self._rewards.is_empty and self._messages.is_empty:
+        if self.is_empty:
             return ActorPeriodData()
         rewards = self._rewards.take(actor, tick, everything=final)
         return ActorPeriodData(rewards=rewards, messages=self._messages.take(actor, tick))

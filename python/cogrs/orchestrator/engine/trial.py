@@ -221,9 +221,9 @@ class Trial:
         self._journal.turn(observations, periods)
         self._phase = _Phase.ACTORS
         self._gathering.open()
+        observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
             if not actor.gone:
-                observation.add_for_actor(period, observations, actor.index)
                 actor.deliver(period)
         self._stand_in()
 
@@ -435,9 +435,9 @@ class Trial:
         self._journal.close(self.end_reason, () if replied else periods)
         self._environment.close(self._settings.close_grace)
         self._deadline.set(self._settings.final_timeout)
+        if observations is not None:
+            observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
-            if observations is not None:
-                observation.add_for_actor(period, observations, actor.index)
             actor.finish(period)
         self.actor_done()
 
