@@ -179,6 +179,14 @@ def params(agents: int, endpoints: tuple[str, str]) -> TrialParams:
     )
 
 
+async def warm(all_run: Callable[[], bool]) -> None:
+    """Wait until all trials run, and a bit longer."""
+    async with asyncio.timeout(60):
+        for _ in iter(all_run, True):
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(WARM)
+
+
 async def measure(ticks: Callable[[], int], seconds: float) -> tuple[float, float]:
     """Return ticks a second, and seconds of this process's CPU a tick."""
     begin, cpu, before = time.perf_counter(), time.process_time(), ticks()
@@ -195,7 +203,7 @@ async def with_trials(
     async with await serve(config, port=0, local=parts) as server:
         for _ in range(trials):
             await start(server)
-        await asyncio.sleep(WARM)
+        await warm(lambda: server.stats().trials["RUNNING"] == trials)
         return await measure(lambda: server.stats().ticks, seconds)
 
 
@@ -216,7 +224,7 @@ async def remote(agents: int, trials: int, seconds: float, port: int) -> tuple[f
 
 async def bare(agents: int, trials: int, seconds: float, port: int) -> tuple[float, float]:
     """Do by hand what an orchestrator does, without being one."""
-    count = 0
+    count, running = 0, set[int]()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         environment = environment_pb2_grpc.EnvironmentEndpointStub(channel)
         agent = agent_pb2_grpc.AgentEndpointStub(channel)
@@ -249,6 +257,7 @@ async def bare(agents: int, trials: int, seconds: float, port: int) -> tuple[flo
                     await steps.write(step)
                     shown = (await steps.read()).observation_set
                     count += 1
+                    running.add(number)
                     shown.tick_id, shown.timestamp = count, time.time_ns()
             finally:
                 steps.cancel()
@@ -256,7 +265,7 @@ async def bare(agents: int, trials: int, seconds: float, port: int) -> tuple[flo
                     stream.cancel()
 
         tasks = [asyncio.ensure_future(trial(number)) for number in range(trials)]
-        await asyncio.sleep(WARM)
+        await warm(lambda: len(running) == trials)
         rate = await measure(lambda: count, seconds)
         for task in tasks:
             task.cancel()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
+import subprocess
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,14 @@ from hypothesis import strategies as st
 
 from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
-from cogrs.api.common_pb2 import Action
-from cogrs.orchestrator import Settings, serve
-from tests.orchestrator.net import Net, on_loop, whom
+from cogrs.api.common_pb2 import Action, TrialParams
+from cogrs.orchestrator import Config, Settings, serve
+from tests.orchestrator.net import SOAK, Net, on_loop, resident, whom
+from tests.orchestrator.test_local import PARAMS, Echo, Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 AGENTS = 50
 TRIALS, TICKS = (20, 200) if SOAK else (6, 6)
 REASONS = {
@@ -138,6 +139,63 @@ def test_ends_of_both_sides_that_fall_together() -> None:
                     # Whose final update it was gets no OnEnd.
                     assert net.environment.of(trial_id, "end") == []
         await nothing_is_left()
+
+    play()
+
+
+def test_trials_that_are_over_leave_nothing_in_memory() -> None:
+    trials, first = (2000, 200) if SOAK else (300, 100)
+
+    class Forgetful(Walls):
+        async def on_action(self, trial_id: str, requests: Any) -> Any:
+            async for reply in super().on_action(trial_id, requests):
+                self.calls.clear()
+                yield reply
+
+    class ForgetfulEcho(Echo):
+        async def on_reward(self, trial_id: str, actor_name: str, request: Any) -> Any:
+            reply = await super().on_reward(trial_id, actor_name, request)
+            self.calls.clear()
+            return reply
+
+    @on_loop
+    async def play() -> None:
+        local = {"walls": Forgetful(), "echo": ForgetfulEcho()}
+        config = Config(params=TrialParams(max_steps=10, **PARAMS))
+        begin = 0.0
+        async with await serve(
+            config, port=0, local=local, settings=Settings(retention=0.01)
+        ) as running:
+            for number in range(trials):
+                if number == first:
+                    begin = resident()
+                await running._orchestrator.start(api.TrialStartRequest())
+                await running._orchestrator.wait_idle()
+            assert resident() - begin < 20
+            for _ in range(200):
+                if not running._orchestrator.info(None):
+                    break
+                await asyncio.sleep(0.05)
+            assert running._orchestrator.info(None) == []
+            assert running.stats().started == trials
+
+    play()
+
+
+def test_components_may_start_processes() -> None:
+    class Spawning(Walls):
+        async def on_end(self, trial_id: str, request: Any) -> Any:
+            await asyncio.to_thread(subprocess.run, [sys.executable, "-c", ""], check=True)
+            return await super().on_end(trial_id, request)
+
+    @on_loop
+    async def play() -> None:
+        local = {"walls": Spawning(), "echo": Echo()}
+        async with Net(local=local, max_steps=3, **PARAMS) as net:
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+            trial_id = await net.start()
+            assert "max_steps: 3" in await net.end_of(trial_id)
+            assert await process.wait() == 0
 
     play()
 
