@@ -256,6 +256,21 @@ def test_a_client_that_does_not_read_is_hung_up() -> None:
     assert str(client.reader.error) == "actor 'c0': 6 ticks wait to be read"
 
 
+def test_a_client_that_does_not_read_may_be_the_end() -> None:
+    options = {"c0": ActorOptions(default_action=b"d", response_timeout=1.0)}
+    settings = Settings(heartbeat_timeout=0.0, reconnect_window=0.0, client_backlog=1)
+    world = World(agents=1, clients=1, actor_options=options, settings=settings)
+    world.client()
+    world.run()
+    world.act(a0=b"a")
+    world.clock.advance(1.1)
+    world.step(1)
+    assert "2 ticks wait" in world.trial.end_reason or "did not read" in world.trial.end_reason
+    assert world.environment.names.count("end") == 1
+    world.drain()
+    assert world.trial.state is State.ENDED
+
+
 def test_nothing_is_asked_of_anybody_when_the_trial_ends() -> None:
     world = World(agents=2, class_options={"agent": DEFAULT}).run()
     world.orchestrator.terminate(world.trial.id)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cogrs.api.common_pb2 import ActorPeriodData
-    from cogrs.api.environment_pb2 import ObservationSet
+    from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
@@ -22,6 +22,13 @@ def find_fault(observations: ObservationSet, actors: int) -> str | None:
         wrong = next(index for index in mapped if not 0 <= index < there)
         return f"actors_map: expected indexes of {there} observations, got {wrong}"
     return None
+
+
+def find_fault_of_step(reply: EnvActionReply, actors: int) -> str | None:
+    """Return what is wrong with a reply that is not the last, or None."""
+    if not reply.HasField("observation_set"):
+        return "no observation set, and no final update"
+    return find_fault(reply.observation_set, actors)
 
 
 def add_observations(periods: Iterable[ActorPeriodData], observations: ObservationSet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from cogrs.orchestrator.engine.journal import Journal
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
+from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
 from cogrs.orchestrator.engine.state import State, check_step
 
@@ -32,25 +32,6 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.settings import Settings
 
 _NO_OPTIONS = OptionBook()
-
-
-ENVIRONMENT_PARTY = "environment"
-"""What `awaited` calls the environment."""
-
-
-class _Phase(enum.Enum):
-    """Whose move it is."""
-
-    STARTING = enum.auto()
-    """Components start, clients join."""
-    ACTORS = enum.auto()
-    """Actors have an observation to answer."""
-    ENVIRONMENT = enum.auto()
-    """The environment has actions to answer."""
-    ENDING = enum.auto()
-    """The environment has its last actions."""
-    FINAL = enum.auto()
-    """Actors take their final data, or have it."""
 
 
 class Trial:
@@ -91,7 +72,7 @@ class Trial:
         self._concluded = False
         self._idle = Alarm(self._clock, self._inactive)
         self._deadline = Alarm(self._clock, self._too_late)
-        self._phase = _Phase.STARTING
+        self._phase = Phase.STARTING
         self._tick = -1
         self._dispatched = 0.0
         self._exchanges = 0
@@ -180,27 +161,23 @@ class Trial:
             for missed in self._early:
                 self._register(missed)
             self._conclude(reply)
-        elif self._phase is _Phase.ENDING:
+        elif self._phase is Phase.ENDING:
             # Its observations are overtaken by those that OnEnd will bring.
             self._register(reply)
-        elif self._phase is _Phase.STARTING:
+        elif self._phase is Phase.STARTING:
             self._early.append(reply)
-        elif fault := self._fault_of(reply):
+        elif fault := observation.find_fault_of_step(reply, len(self.actors)):
             self._fail(f"environment: reply: {fault}")
         else:
             self._register(reply)
             self._dispatch(reply.observation_set)
-            if self.state is State.TERMINATING:
+            # A client that does not read may have been lost by this, and the end asked for.
+            if self.state is State.TERMINATING and self._phase is Phase.ACTORS:
                 self._ask_end()
-
-    def _fault_of(self, reply: EnvActionReply) -> str | None:
-        if not reply.HasField("observation_set"):
-            return "no observation set, and no final update"
-        return observation.find_fault(reply.observation_set, len(self.actors))
 
     def _fail(self, reason: str) -> None:
         # What the environment was to answer has been answered, if not well.
-        self._phase = _Phase.ACTORS
+        self._phase = Phase.ACTORS
         if self.state is State.TERMINATING:
             self._ask_end()
         else:
@@ -219,7 +196,7 @@ class Trial:
         self._stamp(observations)
         periods = self._periods(final=False)
         self._journal.turn(observations, periods)
-        self._phase = _Phase.ACTORS
+        self._phase = Phase.ACTORS
         self._gathering.open()
         observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
@@ -245,7 +222,7 @@ class Trial:
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
         """An actor gave an action; the first of a tick counts."""
-        if self._phase is _Phase.FINAL or not self._gathering.put(actor.index, action):
+        if self._phase is Phase.FINAL or not self._gathering.put(actor.index, action):
             self.counts["extra actions"] += 1
             return
         actor.settle()
@@ -266,7 +243,7 @@ class Trial:
 
     def _stand_in(self) -> None:
         """Act for those who are gone."""
-        if self.state is not State.RUNNING or self._phase is not _Phase.ACTORS:
+        if self.state is not State.RUNNING or self._phase is not Phase.ACTORS:
             return
         absent = [actor for actor in self.actors if actor.gone]
         for actor in absent:
@@ -281,7 +258,7 @@ class Trial:
         if limit and self._exchanges == limit:
             self.end(f"max_steps: {limit} steps are done")
             return
-        self._phase = _Phase.ENVIRONMENT
+        self._phase = Phase.ENVIRONMENT
         self._exchanges += 1
         self._environment.act(*self._answer())
 
@@ -320,7 +297,7 @@ class Trial:
 
     def recall(self, actor: Actor) -> Observation | None:
         """Ask an actor that is back again; see `Stage`."""
-        if self._phase is not _Phase.ACTORS or self.latest is None:
+        if self._phase is not Phase.ACTORS or self.latest is None:
             return None
         self._gathering.take_back(actor.index)
         return observation.for_actor(self.latest, actor.index)
@@ -330,18 +307,13 @@ class Trial:
     @property
     def over(self) -> bool:
         """Whether nothing can be sent to anybody any more."""
-        return self._phase is _Phase.FINAL or self.state is State.ENDED
+        return self._phase is Phase.FINAL or self.state is State.ENDED
 
     def awaited(self) -> list[str]:
         """Return what the trial waits for: `environment`, and the classes of actors."""
-        if self.state is State.PENDING:
-            actors = [actor for actor in self.actors if not (actor.ready or actor.gone)]
-            return [ENVIRONMENT_PARTY] * (self.latest is None) + _classes(actors)
-        if self._phase is _Phase.ACTORS:
-            return _classes(a for a in self.actors if self._gathering.owes(a.index))
-        if self.state is State.TERMINATING and self._phase is _Phase.FINAL:
-            return _classes(actor for actor in self.actors if not actor.done)
-        return [ENVIRONMENT_PARTY] * (self._phase in (_Phase.ENVIRONMENT, _Phase.ENDING))
+        gathering = self._gathering if self.actors else None
+        seen = self.latest is not None
+        return awaited(self.state, self._phase, self.actors, gathering, seen=seen)
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """An actor failed, or is gone: without one that is optional the trial goes on."""
@@ -390,12 +362,12 @@ class Trial:
 
     def _end_softly(self) -> None:
         self._deadline.set(self._settings.end_timeout)
-        if self._environment.life is Life.STARTED and self._phase is not _Phase.ENVIRONMENT:
+        if self._environment.life is Life.STARTED and self._phase is not Phase.ENVIRONMENT:
             self._ask_end()
 
     def _ask_end(self) -> None:
         """Send the environment its last actions."""
-        self._phase = _Phase.ENDING
+        self._phase = Phase.ENDING
         self._deadline.set(self._settings.end_timeout)
         self._environment.end(*self._last_answer())
 
@@ -414,7 +386,7 @@ class Trial:
         self._hand_over(observations, replied=True)
 
     def _force(self) -> None:
-        if self._phase is _Phase.FINAL:
+        if self._phase is Phase.FINAL:
             self._close()
             return
         if self._environment.life is Life.STARTED:
@@ -424,7 +396,7 @@ class Trial:
 
     def _hand_over(self, observations: ObservationSet | None, *, replied: bool = False) -> None:
         """Give all actors their final data."""
-        self._phase = _Phase.FINAL
+        self._phase = Phase.FINAL
         if observations is not None:
             self._stamp(observations, final=True)
         else:
@@ -447,7 +419,7 @@ class Trial:
             self._close()
 
     def _too_late(self) -> None:
-        if self._phase is _Phase.FINAL:
+        if self._phase is Phase.FINAL:
             waiting = [actor.name for actor in self.actors if not actor.done]
             self._log.warning("trial %s: no answer to the final data from %s", self.id, waiting)
             self._close()
@@ -475,7 +447,3 @@ class Trial:
         if state is State.ENDED:
             self._figures.end(self.counts, concluded=self._concluded)
         self._report(self)
-
-
-def _classes(actors: Iterable[Actor]) -> list[str]:
-    return [actor.actor_class for actor in actors]
