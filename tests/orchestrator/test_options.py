@@ -221,12 +221,47 @@ def test_a_silent_client_is_not_kept_by_its_default_action() -> None:
     client = world.client()
     world.run()
     for number in range(1, 15):
-        world.clock.advance(2.1)
+        world.clock.advance(2.0)
+        world.clock.advance(1.0)  # the environment's, in which nothing is owed
+        assert client.reader.error is None
+        world.step(number)
+        client.read()
+    for number in (15, 16):
+        world.clock.advance(2.0)
+        world.step(number)
+    world.clock.advance(0.1)
+    assert "not heard from within 30 s" in str(client.reader.error)
+
+
+def test_a_client_that_owes_nothing_is_not_hurried_by_a_slow_environment() -> None:
+    options = {"c0": ActorOptions(default_action=b"d", response_timeout=2.0)}
+    world = World(agents=0, clients=1, actor_options=options)
+    client = world.client()
+    world.run()
+    client.read()
+    world.clock.advance(2.1)
+    assert actions(world) == [[b"d"]]
+    world.clock.advance(300.0)
+    assert client.reader.error is None
+    world.step(1)
+    client.read()
+    client.act(b"own")
+    assert actions(world) == [[b"d"], [b"own"]]
+
+
+def test_a_sign_of_life_begins_the_silence_anew() -> None:
+    options = {"c0": ActorOptions(default_action=b"d", response_timeout=20.0)}
+    world = World(agents=0, clients=1, actor_options=options)
+    client = world.client()
+    world.run()
+    for number in (1, 2, 3):
+        world.clock.advance(10.0)
+        client.actor.heard()
+        world.clock.advance(10.1)
         world.step(number)
         client.read()
     assert client.reader.error is None
-    world.clock.advance(2.1)
-    assert "not heard from within 30 s" in str(client.reader.error)
+    assert len(actions(world)) == 3
 
 
 def test_a_late_optional_client_is_told() -> None:

@@ -109,6 +109,9 @@ class Actor(ABC):
         if self.options.response_timeout:
             self._patience.stop()
 
+    def pause(self) -> None:  # noqa: B027 - only whose silence is measured cares
+        """Owe no action for now: a default one stood in."""
+
     def leave(self, reason: str) -> None:
         """Be gone: the trial goes on, and sends nothing more before the end."""
         del reason  # for whoever can be told

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.settings import Settings
 
 
+_AT_ONCE = 0.001
+"""Seconds; an alarm of 0 never rings."""
+
+
 class Line:
     """One stream of a client actor: its reader, and what has passed so far."""
 
@@ -63,6 +67,11 @@ class ClientActor(Actor):
         self._away = ""
         """Why it is being waited for; empty if it is not."""
         self._owes = False
+        self._clock = clock
+        self._quiet = 0.0
+        """Seconds without a sign of life in earlier ticks, in which default actions stood in."""
+        self._asked = 0.0
+        """When it came to owe an action, or was last heard from since."""
         self._finishing = False
         self._silence = Alarm(clock, self._silent)
         self._absence = Alarm(clock, self._absent)
@@ -77,9 +86,8 @@ class ClientActor(Actor):
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Queue the data of a tick; an action is owed from now on."""
-        if not self._owes:  # else nothing was heard since, and a default action stood in
-            self._owes = True
-            self._expect()
+        self._owes = True
+        self._expect()
         self._await_action()
         self._send(TrialActionReply(data=period))
         if len(self._outbox) > self._settings.client_backlog:
@@ -88,8 +96,9 @@ class ClientActor(Actor):
     def leave(self, reason: str) -> None:
         """Be gone; a client may come back all the same."""
         super().leave(reason)
-        self._vacancy.stop()
-        self._absence.stop()
+        self._owes = False
+        for alarm in (self._silence, self._vacancy, self._absence):
+            alarm.stop()
         if self.ready:
             self._away = self._away or reason
         if self._line is not None:
@@ -101,6 +110,12 @@ class ClientActor(Actor):
         super().settle()
         self._owes = False
         self._silence.stop()
+
+    def pause(self) -> None:
+        """Owe no action for now; silence goes on where it was when the next is owed."""
+        if self._owes:
+            self._quiet += self._clock.now() - self._asked
+            self.settle()
 
     def finish(self, period: ActorPeriodData) -> None:
         """Queue the final data; done at once when there is no stream to take it."""
@@ -186,6 +201,7 @@ class ClientActor(Actor):
     def heard(self) -> None:
         """The client gave a sign of life."""
         if not self._finishing:
+            self._quiet = 0.0
             self._expect()
             self._stage.heard()
 
@@ -217,12 +233,15 @@ class ClientActor(Actor):
             self._line.reader.wake()
 
     def _expect(self) -> None:
-        if self._owes and not self._away:
-            self._silence.set(self._settings.heartbeat_timeout)
+        timeout = self._settings.heartbeat_timeout
+        if timeout and self._owes and not self._away:
+            self._asked = self._clock.now()
+            self._silence.set(max(timeout - self._quiet, _AT_ONCE))
 
     def _return(self) -> None:
         """Give a client that is back what it needs to go on."""
         self._absence.stop()
+        self._quiet = 0.0
         if self.gone:
             self.gone = False
             self._outbox.clear()

@@ -238,6 +238,7 @@ class Trial:
             return
         self.counts["default actions"] += 1
         self._gathering.put(actor.index, actor.options.default_action)
+        actor.pause()
         if self._gathering.complete:
             self._step()
 
