@@ -219,7 +219,7 @@ import sys
 if not {there}:
     sys.modules["uvloop"] = None
 import cogrs
-with cogrs.serve_orchestrator(port=0) as handle:
+with cogrs.serve_orchestrator(port=0, uvloop=True) as handle:
     print(type(handle._loop).__module__.partition(".")[0])
     assert handle.stats().started == 0
 """

@@ -145,6 +145,7 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
                 actor_port=given.actor_port,
                 settings=_settings(given),
                 security=_security(given),
+                uvloop=True,
             )
             stack.callback(running.stop, given.grace)
             _tell(running, given, stack)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class OrchestratorHandle:
     """A running orchestrator, on an event loop of its own. Any thread may call any method."""
 
-    def __init__(self, starting: Coroutine[Any, Any, Server]) -> None:
+    def __init__(self, starting: Coroutine[Any, Any, Server], *, uvloop: bool = False) -> None:
         """Start a server on a new thread, and wait until it listens."""
         started: Future[tuple[asyncio.AbstractEventLoop, Server]] = Future()
         # The thread does not hold the handle, so one that is forgotten stops.
         self._thread = threading.Thread(
-            target=_run, args=(starting, started), name="cogrs-orchestrator", daemon=True
+            target=_run, args=(starting, started, uvloop), name="cogrs-orchestrator", daemon=True
         )
         self._thread.start()
         self._loop, self._server = started.result()
@@ -119,6 +119,7 @@ class OrchestratorHandle:
 def _run(
     starting: Coroutine[Any, Any, Server],
     started: Future[tuple[asyncio.AbstractEventLoop, Server]],
+    uvloop: bool,
 ) -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(_handle)
@@ -130,7 +131,7 @@ def _run(
         started.set_result((asyncio.get_running_loop(), server))
         await server.wait()
 
-    with asyncio.Runner(loop_factory=_find_loop()) as runner:
+    with asyncio.Runner(loop_factory=_find_loop() if uvloop else None) as runner:
         runner.run(main())
 
 
@@ -173,6 +174,7 @@ def serve_orchestrator(
     settings: Settings | None = None,
     local: Mapping[str, Any] | None = None,
     security: Security | None = None,
+    uvloop: bool = False,
 ) -> OrchestratorHandle:
     """Start an orchestrator on a thread of its own.
 
@@ -191,6 +193,8 @@ def serve_orchestrator(
         local: Components in this process, by the names that `local://name` endpoints have. They
             are called on the orchestrator's event loop.
         security: Certificates and tokens; needed to reach beyond this machine.
+        uvloop: Run on uvloop if it is installed. Only for a process with one event loop in all its
+            life: gRPC for asyncio loses events when such loops come and go beside others.
 
     Returns:
         A handle: it listens already. Stop it, or use it as a context manager.
@@ -208,5 +212,6 @@ def serve_orchestrator(
             settings=settings,
             local=local,
             security=security,
-        )
+        ),
+        uvloop=uvloop,
     )
