@@ -13,9 +13,10 @@ PACKAGE = Path(cogrs.__path__[0])
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
-    "": {"_core", "collector", "demo", "orchestrator", "replay"},
+    "": {"_core", "collector", "commands", "demo", "orchestrator", "replay"},
     "api": set(),
     "collector": {"_core"},
+    "commands": {"demo", "orchestrator", "replay", "sdk"},
     "orchestrator": {"api"},
     "replay": {"_core", "api"},
     "sdk": {"_core", "api"},

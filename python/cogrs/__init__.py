@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 
-_PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "workers")
+_PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
 # Not in `dir`: who goes through all names need not have the frameworks that these are for.
 _FRAMEWORKS = ("jax", "torch")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import os
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
@@ -18,12 +20,17 @@ from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, TrialPa
 from cogrs.api.datalog_pb2 import LogExporterSampleReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Config, Settings, serve
+from cogrs.tls import listen
 from tests.orchestrator.world import observation_set, reward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-LIMIT = 60.0
+    from cogrs.tls import ServerTls
+
+SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
+
+LIMIT = 3000.0 if SOAK else 60.0
 """Seconds that no test comes near, unless something hangs."""
 
 
@@ -45,6 +52,13 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         assert troubles == []
 
     return run
+
+
+def resident() -> float:
+    """Return the megabytes of this process that are in memory."""
+    gc.collect()
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def metadata(context: Any) -> tuple[str, ...]:
@@ -196,11 +210,13 @@ class Net:
         log: bool = False,
         local: dict[str, Any] | None = None,
         port: int = 0,
+        tls: ServerTls | None = None,
         **params: Any,
     ) -> None:
         self._counts = (agents, clients)
         self._arguments = (settings, hooks, log, local, params)
         self._port = port
+        self._tls = tls
         self.config: dict[str, Any] = {}
         self.environment = EnvironmentService()
         self.agents = AgentService()
@@ -216,7 +232,7 @@ class Net:
         agent_pb2_grpc.add_AgentEndpointServicer_to_server(self.agents, self.server)
         hooks_pb2_grpc.add_TrialHooksServicer_to_server(self.hook, self.server)
         datalog_pb2_grpc.add_LogExporterServicer_to_server(self.log, self.server)
-        port = self.server.add_insecure_port(f"127.0.0.1:{self._port}")
+        port = listen(self.server, "127.0.0.1", self._port, self._tls)
         self.endpoint = f"grpc://127.0.0.1:{port}"
         await self.server.start()
         settings, hooks, log, local, params = self._arguments

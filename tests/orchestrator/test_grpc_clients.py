@@ -11,8 +11,9 @@ import grpc.aio
 import pytest
 
 from cogrs.api import orchestrator_pb2 as api
+from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.orchestrator import Settings
-from tests.orchestrator.net import Net, act, on_loop, whom
+from tests.orchestrator.net import SOAK, Net, act, on_loop, resident, whom
 from tests.orchestrator.world import message, reward, texts, values
 
 
@@ -269,8 +270,13 @@ async def test_an_error_of_our_own_ends_the_trial(caplog: pytest.LogCaptureFixtu
 @on_loop
 async def test_many_joins_and_cancellations_leave_nothing() -> None:
     settings = Settings(retention=0, reconnect_window=0.001)
+    begin = 0.0
+    rounds = 5000 if SOAK else 50
     async with Net(agents=0, clients=1, settings=settings) as net:
-        for _ in range(50):
+        for number in range(rounds):
+            if number == rounds // 10:
+                begin = resident()
+            net.environment.calls.clear()
             trial_id = await net.start()
             await net.join(trial_id)
             stream = net.client(trial_id)
@@ -281,3 +287,24 @@ async def test_many_joins_and_cancellations_leave_nothing() -> None:
                 break
             await asyncio.sleep(0.05)
         assert net.orchestrator._orchestrator.info(None) == []
+    assert resident() - begin < 20
+
+
+@on_loop
+async def test_pings_of_clients_are_no_attack() -> None:
+    async with Net(agents=0, clients=1, settings=Settings(heartbeat_timeout=0)) as net:
+        options = [
+            ("grpc.keepalive_time_ms", 1000),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.min_time_between_pings_ms", 500),
+        ]
+        trial_id = await net.start()
+        await net.join(trial_id)
+        where = f"127.0.0.1:{net.orchestrator.port}"
+        async with grpc.aio.insecure_channel(where, options=options) as channel:
+            stream = ClientActorStub(channel).ActionStream(metadata=whom(trial_id, "c0"))
+            assert (await stream.read()).data.observations[0].tick_id == 0
+            await asyncio.sleep(65 if SOAK else 5)
+            await stream.write(act(b"x"))
+            assert (await stream.read()).data.observations[0].tick_id == 1

@@ -304,7 +304,7 @@ async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
 
 @on_loop
 async def test_large_observations() -> None:
-    async with Net(agents=2) as net:
+    async with Net(agents=2, log=True) as net:
         large = bytes(16 * 1024 * 1024)
 
         def observations(trial_id: str, number: int) -> Any:
@@ -323,6 +323,10 @@ async def test_large_observations() -> None:
             await net.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True))
         ).trial
         assert info.latest_observation.observations[0].content == large
+        assert await net.log.over.get() == trial_id
+        _, *samples = net.log.requests[trial_id]
+        assert len(samples) == 3
+        assert all(each.sample.observations.observations[0].content == large for each in samples)
 
 
 @on_loop

@@ -10,21 +10,38 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
 from cogrs.api.orchestrator_pb2 import TrialJoinRequest
 from cogrs.orchestrator.engine.errors import OrchestratorError
+from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.engine.state import State
 from tests.orchestrator.world import Client, World, reward
 
 AGENTS, CLIENTS = 2, 2
 agents = st.integers(0, AGENTS - 1).map(lambda index: f"a{index}")
 clients = st.integers(0, CLIENTS - 1).map(lambda index: f"c{index}")
+actor_options = st.builds(
+    ActorOptions,
+    optional=st.booleans(),
+    default_action=st.sampled_from([None, b"", b"default"]),
+    response_timeout=st.sampled_from([None, 0.0, 3.0]),
+    initial_connection_timeout=st.sampled_from([None, 0.0, 5.0]),
+)
 
 
 class Trials(RuleBasedStateMachine):
     """One trial with agents and clients, and everything that can happen to it."""
 
-    @initialize(max_steps=st.integers(0, 3), max_inactivity=st.sampled_from([0, 20]))
-    def begin(self, max_steps: int, max_inactivity: int) -> None:
+    @initialize(
+        max_steps=st.integers(0, 3),
+        max_inactivity=st.sampled_from([0, 20]),
+        options=st.dictionaries(agents | clients, actor_options),
+    )
+    def begin(self, max_steps: int, max_inactivity: int, options: dict[str, ActorOptions]) -> None:
         self.world = World(
-            AGENTS, CLIENTS, max_steps=max_steps, max_inactivity=max_inactivity, log=True
+            AGENTS,
+            CLIENTS,
+            max_steps=max_steps,
+            max_inactivity=max_inactivity,
+            log=True,
+            actor_options=options,
         )
         self.trial = self.world.trial
         self.clients: dict[str, Client] = {}
@@ -148,13 +165,17 @@ class Trials(RuleBasedStateMachine):
 
     @invariant()
     def each_tick_is_delivered_once_and_in_order(self) -> None:
+        lengths = set()
         for agent in self.world.agents:
             ticks = [o.tick_id for period in agent.of("deliver") for o in period.observations]
             assert ticks == list(range(len(ticks)))
             ended = [o.tick_id for period in agent.of("end") for o in period.observations]
-            assert ended in ([], [len(ticks)])
-        lengths = {len(agent.of("deliver")) for agent in self.world.agents}
-        assert len(lengths) == 1
+            if agent.events.gone:  # it is asked nothing more, but told the end
+                assert not ended or ended[0] >= len(ticks)
+            else:
+                assert ended in ([], [len(ticks)])
+                lengths.add(len(ticks))
+        assert len(lengths) <= 1
 
     @invariant()
     def clients_see_ticks_in_order_and_the_end_last(self) -> None:
@@ -178,6 +199,13 @@ class Trials(RuleBasedStateMachine):
         assert names.count("close") <= 1
         if "end" in names:
             assert set(names[names.index("end") + 1 :]) <= {"close"}
+
+    @invariant()
+    def nobody_is_left_out_who_is_not_optional(self) -> None:
+        for actor in self.trial.actors:
+            assert not actor.gone or actor.options.optional
+        if self.trial.state is State.RUNNING:
+            assert not all(actor.gone for actor in self.trial.actors)
 
     @invariant()
     def limits_are_kept(self) -> None:

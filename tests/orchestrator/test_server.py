@@ -208,3 +208,23 @@ def test_the_engine_knows_no_grpc() -> None:
         "sys.exit(len(names) < 10 or 'grpc' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_faster_loop_is_taken_where_it_is_installed(there: bool) -> None:
+    """In a process of its own, since a loop of another kind is not undone."""
+    pytest.importorskip("uvloop")
+    script = f"""
+import sys
+if not {there}:
+    sys.modules["uvloop"] = None
+import cogrs
+with cogrs.serve_orchestrator(port=0, uvloop=True) as handle:
+    print(type(handle._loop).__module__.partition(".")[0])
+    assert handle.stats().started == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == ("uvloop\n" if there else "asyncio\n")
+    assert done.stderr == ""

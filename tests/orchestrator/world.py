@@ -19,6 +19,7 @@ from cogrs.api.common_pb2 import (
 )
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply, ObservationSet
 from cogrs.api.orchestrator_pb2 import TrialActionReply, TrialActionRequest, TrialStartRequest
+from cogrs.orchestrator.engine.options import ActorOptions, OptionBook
 from cogrs.orchestrator.engine.orchestrator import Orchestrator
 from cogrs.orchestrator.engine.settings import Settings
 
@@ -198,6 +199,8 @@ class World:
         classes: Iterable[str] | None = None,
         exclude: Iterable[str] = (),
         hooks: Iterable[Any] = (),
+        actor_options: dict[str, ActorOptions] | None = None,
+        class_options: dict[str, ActorOptions] | None = None,
         **params: Any,
     ) -> None:
         self.clock = Clock()
@@ -211,6 +214,7 @@ class World:
             hooks=list(hooks),
             classes=None if classes is None else frozenset(classes),
             exclude=list(exclude),
+            options=OptionBook(by_name=actor_options or {}, by_class=class_options or {}),
         )
         self.states: list[tuple[str, State]] = []
         self.watcher = self.orchestrator.watch(Reader(), ())
@@ -250,10 +254,16 @@ class World:
 
     def run(self) -> World:
         """Let everybody start; clients are to join before."""
-        self.environment.events.started(EnvStartReply(observation_set=self.observations(0)))
+        self.environment.events.started(self.start_reply())
         for agent in self.agents:
             agent.events.started()
         return self
+
+    def start_reply(self) -> EnvStartReply:
+        return EnvStartReply(observation_set=self.observations(0))
+
+    def end_reply(self) -> EnvActionReply:
+        return EnvActionReply(final_update=True)
 
     def observations(self, number: int, **fields: Any) -> ObservationSet:
         return observation_set(self.size, number, **fields)

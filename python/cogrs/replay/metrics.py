@@ -5,29 +5,18 @@ Needs prometheus-client, which no other part of the package does.
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
-try:
-    from prometheus_client import REGISTRY
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-    from prometheus_client.registry import Collector
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "prometheus_client":
-        raise
-    raise ImportError(
-        "cogrs.replay.metrics needs prometheus-client, which is not installed: "
-        "pip install 'cogrs[metrics]'",
-        name="prometheus_client",
-    ) from error
+from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
+
+# isort: split
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from cogrs.replay.server import ReplayMemoryServer
     from cogrs.replay.stats import ServerStats
 
 __all__ = ["Metrics"]
@@ -90,43 +79,15 @@ _BY_CLIENT = (
 )
 
 
-class Metrics(Collector):
-    """Takes `server.stats()` whenever Prometheus asks.
+class Metrics(Exposition["ServerStats"]):
+    """Takes `server.stats()` of a `ReplayMemoryServer` whenever Prometheus asks.
 
     The server is not kept alive by this, and once it is gone there are no more metrics of it. One
     registry has room for one server: their metrics have the same names.
     """
 
-    def __init__(self, server: ReplayMemoryServer) -> None:
-        """Measure a server."""
-        self._server = weakref.ref(server)
-        self._registry: CollectorRegistry | None = None
-
-    def register(self, registry: CollectorRegistry | None = None) -> Self:
-        """Add these metrics to a registry, by default to the one of prometheus-client.
-
-        Raises:
-            ValueError: Metrics of these names are in it already.
-        """
-        registry = REGISTRY if registry is None else registry
-        registry.register(self)
-        self._registry = registry
-        return self
-
-    def unregister(self) -> None:
-        """Take the metrics out of the registry. Again, or before `register`: nothing."""
-        registry, self._registry = self._registry, None
-        if registry is not None:
-            registry.unregister(self)
-
-    def describe(self) -> Iterable[Metric]:
-        """Name the metrics, by which a registry sees that it has them already."""
-        return _families(None)
-
-    def collect(self) -> Iterable[Metric]:
-        """Take the figures."""
-        server = self._server()
-        return () if server is None else _families(server.stats())
+    def _families(self, stats: ServerStats | None) -> Iterable[Metric]:
+        return _families(stats)
 
 
 def _families(stats: ServerStats | None) -> Iterator[Metric]:

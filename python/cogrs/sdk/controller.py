@@ -14,11 +14,13 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
 from cogrs.sdk.wire import actors_of
+from cogrs.tls import is_loopback, open_channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from cogrs.sdk.trial import Actor
+    from cogrs.tls import ClientTls
 
 
 class TrialState(IntEnum):
@@ -51,14 +53,30 @@ class TrialController:
     All calls raise `grpc.aio.AioRpcError`, whose `code()` and `details()` say what was wrong.
     """
 
-    def __init__(self, endpoint: str, *, user_id: str = "") -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        user_id: str = "",
+        tls: ClientTls | None = None,
+        token: str | None = None,
+    ) -> None:
         """Do not connect yet.
 
         Args:
             endpoint: `grpc://host:port`, or `host:port`.
             user_id: Who starts trials; kept in the data log.
+            tls: Certificates, where the orchestrator has one.
+            token: Shown to the orchestrator, where it asks for one.
+
+        Raises:
+            ValueError: No endpoint, a token that would be sent to another machine in the clear, or
+                a file of `tls` that is not what it should be.
+            OSError: A file cannot be read.
         """
-        self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
+        target = address_of(endpoint)
+        self._who = _shown(target, token, tls)
+        self._channel = open_channel(target, CHANNEL_OPTIONS, tls)
         self._stub = TrialLifecycleStub(self._channel)
         self._user_id = user_id
 
@@ -69,11 +87,13 @@ class TrialController:
             config: The user's configuration of the trial, an empty one too; None takes the
                 orchestrator's.
         """
-        return _started(await self._stub.StartTrial(_start_request(config, self._user_id)))
+        request = _start_request(config, self._user_id)
+        return _started(await self._stub.StartTrial(request, metadata=self._who))
 
     async def terminate_trial(self, trial_id: str) -> None:
         """Ask for the end of a trial, without waiting for it."""
-        await self._stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=_of(trial_id))
+        request = pb.TerminateTrialRequest()
+        await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
     async def wait_ended(self, trial_id: str) -> None:
         """Wait until a trial has ended; not at all if it has already.
@@ -82,7 +102,7 @@ class TrialController:
         trial that has ended, and an id of no trial ever cannot be told from that.
         `asyncio.timeout` limits the wait; the trial goes on.
         """
-        watch = self._stub.WatchTrials(_ENDED)
+        watch = self._stub.WatchTrials(_ENDED, metadata=self._who)
         try:
             # From here on no end is missed: it was before this, or is told.
             await watch.initial_metadata()
@@ -105,12 +125,13 @@ class TrialController:
 
     async def trial_state(self, trial_id: str) -> TrialState:
         """Return a trial's state."""
-        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=_of(trial_id))
+        metadata = self._who + _of(trial_id)
+        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=metadata)
         return TrialState(reply.trial[0].state)
 
     async def trials(self) -> dict[str, TrialState]:
         """Return the states of all trials that are listed."""
-        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest())
+        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=self._who)
         return {info.trial_id: TrialState(info.state) for info in reply.trial}
 
     async def watch_trials(
@@ -122,7 +143,8 @@ class TrialController:
             states: Only these; all if empty.
         """
         call = self._stub.WatchTrials(
-            pb.TrialListRequest(filter=[pb.TrialState.ValueType(each) for each in states])
+            pb.TrialListRequest(filter=[pb.TrialState.ValueType(each) for each in states]),
+            metadata=self._who,
         )
         try:
             async for entry in call:
@@ -132,7 +154,7 @@ class TrialController:
 
     async def versions(self) -> dict[str, str]:
         """Return the versions of the orchestrator and what it is made of."""
-        reply = await self._stub.Version(common_pb2.VersionRequest())
+        reply = await self._stub.Version(common_pb2.VersionRequest(), metadata=self._who)
         return {each.name: each.version for each in reply.versions}
 
     async def close(self) -> None:
@@ -154,6 +176,8 @@ def run_trial(
     *,
     user_id: str = "",
     timeout: float | None = None,
+    tls: ClientTls | None = None,
+    token: str | None = None,
 ) -> StartedTrial:
     """Start a trial, and block until it has ended: `TrialController` for scripts, in one call.
 
@@ -164,23 +188,29 @@ def run_trial(
         config: The user's configuration of the trial; None takes the orchestrator's.
         user_id: Who starts it; kept in the data log.
         timeout: Seconds; None waits for ever.
+        tls: As of `TrialController`.
+        token: As of `TrialController`.
 
     Returns:
         The trial, which has ended.
 
     Raises:
+        ValueError: As `TrialController`.
+        OSError: As `TrialController`.
         TimeoutError: It did not end in time. It was asked to end.
         grpc.RpcError: The orchestrator cannot be reached, or refuses.
     """
     until = None if timeout is None else time.monotonic() + timeout
-    with grpc.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS) as channel:
+    who = _shown(address_of(endpoint), token, tls)
+    with _blocking_channel(address_of(endpoint), tls) as channel:
         stub = TrialLifecycleStub(channel)
         # Watched before it is started, so that its end cannot be missed.
-        watch = stub.WatchTrials(_ENDED, timeout=timeout)
+        watch = stub.WatchTrials(_ENDED, timeout=timeout, metadata=who)
         trial = None
         try:
             watch.initial_metadata()
-            trial = _started(stub.StartTrial(_start_request(config, user_id), timeout=timeout))
+            request = _start_request(config, user_id)
+            trial = _started(stub.StartTrial(request, timeout=timeout, metadata=who))
             if any(entry.trial_id == trial.id for entry in watch):
                 return trial
             raise _broken(trial.id)
@@ -189,13 +219,29 @@ def run_trial(
                 raise
             if trial is None:
                 raise TimeoutError(f"{endpoint} did not answer within {timeout:g} s") from error
-            stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=_of(trial.id))
+            stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=who + _of(trial.id))
             raise TimeoutError(_late(trial.id, timeout)) from error
         finally:
             watch.cancel()
 
 
 _ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
+
+
+def _blocking_channel(target: str, tls: ClientTls | None) -> grpc.Channel:
+    if tls is None:
+        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+    options = [*CHANNEL_OPTIONS, *tls.options()]
+    return grpc.secure_channel(target, tls.credentials(), options=options)
+
+
+def _shown(target: str, token: str | None, tls: ClientTls | None) -> tuple[tuple[str, str], ...]:
+    """Return the metadata of all calls."""
+    if token is None:
+        return ()
+    if tls is None and not is_loopback(target.rpartition(":")[0]):
+        raise ValueError(f"token: {target} is on another machine: expected tls too, got none")
+    return (("authorization", f"Bearer {token}"),)
 
 
 def _of(trial_id: str) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
@@ -13,6 +13,7 @@ from cogrs.sdk.agent_host import AgentHost
 from cogrs.sdk.environment_host import EnvironmentHost
 from cogrs.sdk.payload import CodecBook
 from cogrs.sdk.servicer import AgentServicer, EnvironmentServicer
+from cogrs.tls import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.agent import Agent
     from cogrs.sdk.environment import Environment
     from cogrs.sdk.payload import AnyCodec
+    from cogrs.tls import ServerTls
 
 _LARGEST = 512 << 20
 """Bytes of a message; images do not fit into gRPC's default of 4 MiB."""
@@ -101,6 +103,7 @@ async def serve(
     codec: AnyCodec | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
+    tls: ServerTls | None = None,
 ) -> Endpoint:
     """Serve environments and agents to orchestrators, on the running event loop.
 
@@ -112,14 +115,15 @@ async def serve(
             them, or a mapping from actor classes to `Codecs`. None stands for `ArrayCodec`.
         host: Address to listen at; only this machine reaches the default.
         port: Port; 0 takes one that is free.
+        tls: Certificates; None serves without.
 
     Returns:
         The running server, whose `address` goes into trial parameters. Stop it, or use it as an
         asynchronous context manager.
 
     Raises:
-        ValueError: There is nothing to serve.
-        OSError: The port is taken, or there is no such address.
+        ValueError: There is nothing to serve, or a file of `tls` is not what it should be.
+        OSError: The port is taken, there is no such address, or a file cannot be read.
     """
     if not environments and not agents:
         raise ValueError("environments, agents: expected at least one implementation, got none")
@@ -133,9 +137,13 @@ async def serve(
         agent_host = local_agents(agents, codec=codec)
         hosts.append(agent_host)
         add_AgentEndpointServicer_to_server(AgentServicer(agent_host), server)
-    name = f"[{host}]" if ":" in host else host
-    bound = await _bind(server, f"{name}:{port}")
+    try:
+        bound = listen(server, host, port, tls)
+    except (OSError, ValueError):
+        await server.stop(None)
+        raise
     await server.start()
+    name = f"[{host}]" if ":" in host else host
     return Endpoint(server, hosts, f"{name}:{bound}")
 
 
@@ -168,18 +176,6 @@ def local_agents(
         codec: As of `serve`.
     """
     return AgentHost(implementations, CodecBook(codec), _STREAM_TIMEOUT)
-
-
-async def _bind(server: grpc.aio.Server, where: str) -> int:
-    reason: Any = "is the port taken?"
-    try:
-        bound = server.add_insecure_port(where)
-    except RuntimeError as error:
-        bound, reason = 0, error
-    if not bound:
-        await server.stop(None)
-        raise OSError(f"cannot listen at {where}: {reason}")
-    return bound
 
 
 def address_of(endpoint: str) -> str:

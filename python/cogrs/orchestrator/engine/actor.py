@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TrialActor,
     )
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import Links
     from cogrs.orchestrator.engine.settings import Settings
 
@@ -45,7 +46,10 @@ class Stage(Protocol):
         """An actor sent something to others."""
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """The trial cannot go on, for want of this actor."""
+        """An actor will act no more: the trial goes on without it, or ends."""
+
+    def actor_late(self, actor: Actor, reason: str) -> None:
+        """An actor did not answer an observation in time."""
 
     def actor_away(self) -> None:
         """An actor missed something and may come back: the next observation is to be whole."""
@@ -67,18 +71,30 @@ class Stage(Protocol):
 class Actor(ABC):
     """One participant of a trial."""
 
-    def __init__(self, index: int, params: ActorParams, stage: Stage, settings: Settings) -> None:
+    def __init__(
+        self,
+        index: int,
+        params: ActorParams,
+        options: ActorOptions,
+        stage: Stage,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
         """Be neither started nor joined."""
         self.index = index
         self.name = params.name
         self.actor_class = params.actor_class
         self.params = params
+        self.options = options
         self.ready = False
         """Whether it started or joined."""
+        self.gone = False
+        """Whether the trial goes on without it."""
         self.done = False
         """Whether it has its final data, or will never take it."""
         self._stage = stage
         self._settings = settings
+        self._patience = Alarm(clock, self._late_action)
 
     @abstractmethod
     def start(self, actors: list[TrialActor]) -> None:
@@ -88,8 +104,28 @@ class Actor(ABC):
     def deliver(self, period: ActorPeriodData) -> None:
         """Take the data of a tick, and owe an action."""
 
-    def settle(self) -> None:  # noqa: B027 - only who is waited for cares
+    def settle(self) -> None:
         """Owe no action any more."""
+        if self.options.response_timeout:
+            self._patience.stop()
+
+    def pause(self) -> None:  # noqa: B027 - only whose silence is measured cares
+        """Owe no action for now: a default one stood in."""
+
+    def leave(self, reason: str) -> None:
+        """Be gone: the trial goes on, and sends nothing more before the end."""
+        del reason  # for whoever can be told
+        self.gone = True
+        self._patience.stop()
+
+    def _await_action(self) -> None:
+        if self.options.response_timeout:
+            self._patience.set(self.options.response_timeout)
+
+    def _late_action(self) -> None:
+        timeout = self.options.response_timeout or 0.0
+        why = f"actor {self.name!r}: no action within {timeout:g} s"
+        self._stage.actor_late(self, why)
 
     def heard(self) -> None:
         """The actor gave a sign of life."""
@@ -111,6 +147,7 @@ class ServiceActor(Actor):
         self,
         index: int,
         params: ActorParams,
+        options: ActorOptions,
         stage: Stage,
         settings: Settings,
         clock: Clock,
@@ -118,11 +155,13 @@ class ServiceActor(Actor):
         links: Links,
     ) -> None:
         """Make the port; nothing is called yet."""
-        super().__init__(index, params, stage, settings)
+        super().__init__(index, params, options, stage, settings, clock)
         self._where = f"actor {params.name!r} at {params.endpoint}"
         endpoint = parse_endpoint(self._where, params.endpoint)
         self._port = links.agent(trial_id, params.name, endpoint, self)
         self._alarm = Alarm(clock, self._late)
+        connect = options.initial_connection_timeout
+        self._timeout = settings.start_timeout if connect is None else connect
         self._life = Life.IDLE
         self._final: ActorPeriodData | None = None
 
@@ -134,11 +173,12 @@ class ServiceActor(Actor):
         if self.params.HasField("config"):
             request.config.CopyFrom(self.params.config)
         self._life = Life.STARTING
-        self._alarm.set(self._settings.start_timeout)
+        self._alarm.set(self._timeout)
         self._port.start(request)
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Send the data of a tick."""
+        self._await_action()
         self._port.deliver(period)
 
     def finish(self, period: ActorPeriodData) -> None:
@@ -157,12 +197,15 @@ class ServiceActor(Actor):
             self._life = Life.OVER
             self.done = True
             self._alarm.stop()
+            self._patience.stop()
             self._port.close(grace)
 
     # What its port tells.
 
     def started(self) -> None:
         """OnStart was answered."""
+        if self.gone and self._life is Life.LOST:
+            self.ready = True  # there is a session that the end is to free
         if self._life is not Life.STARTING:
             return
         self._alarm.stop()
@@ -176,9 +219,11 @@ class ServiceActor(Actor):
 
     def acted(self, reply: AgentActionReply) -> None:
         """The stream brought an action; what came with it counts as sent before it."""
-        if self._life is Life.STARTED:
+        if self._life is Life.STARTED and not self.gone:
             self._stage.heard()
-            self._stage.actor_sent(self, reply.rewards, reply.messages)
+            rewards, messages = reply.rewards, reply.messages
+            if rewards or messages:
+                self._stage.actor_sent(self, rewards, messages)
             self._stage.actor_acted(self, reply.action.content)
 
     def ended(self) -> None:
@@ -199,7 +244,7 @@ class ServiceActor(Actor):
         self._stage.crash(f"{self._where}: {what}")
 
     def _late(self) -> None:
-        self._lose(f"{self._where}: OnStart: no answer within {self._settings.start_timeout:g} s")
+        self._lose(f"{self._where}: OnStart: no answer within {self._timeout:g} s")
 
     def _lose(self, reason: str) -> None:
         self._alarm.stop()

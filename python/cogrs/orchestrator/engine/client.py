@@ -9,14 +9,25 @@ from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
 from cogrs.orchestrator.engine.clock import Alarm
-from cogrs.orchestrator.engine.errors import AlreadyExistsError, LateError, PreconditionError
+from cogrs.orchestrator.engine.errors import (
+    AlreadyExistsError,
+    ExhaustedError,
+    LateError,
+    PreconditionError,
+)
 
 if TYPE_CHECKING:
     from cogrs.api.common_pb2 import ActorParams, TrialActor
     from cogrs.api.orchestrator_pb2 import TrialActionRequest
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.errors import OrchestratorError
+    from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.settings import Settings
+
+
+_AT_ONCE = 0.001
+"""Seconds; an alarm of 0 never rings."""
 
 
 class Line:
@@ -39,15 +50,28 @@ class ClientActor(Actor):
     """
 
     def __init__(
-        self, index: int, params: ActorParams, stage: Stage, settings: Settings, clock: Clock
+        self,
+        index: int,
+        params: ActorParams,
+        options: ActorOptions,
+        stage: Stage,
+        settings: Settings,
+        clock: Clock,
     ) -> None:
         """Be free."""
-        super().__init__(index, params, stage, settings)
+        super().__init__(index, params, options, stage, settings, clock)
+        connect = options.initial_connection_timeout
+        self._timeout = settings.join_timeout if connect is None else connect
         self._outbox: deque[TrialActionReply] = deque()
         self._line: Line | None = None
         self._away = ""
         """Why it is being waited for; empty if it is not."""
         self._owes = False
+        self._clock = clock
+        self._quiet = 0.0
+        """Seconds without a sign of life in earlier ticks, in which default actions stood in."""
+        self._asked = 0.0
+        """When it came to owe an action, or was last heard from since."""
         self._finishing = False
         self._silence = Alarm(clock, self._silent)
         self._absence = Alarm(clock, self._absent)
@@ -58,18 +82,40 @@ class ClientActor(Actor):
     def start(self, actors: list[TrialActor]) -> None:
         """Wait for somebody to join."""
         del actors  # JoinTrial tells them
-        self._vacancy.set(self._settings.join_timeout)
+        self._vacancy.set(self._timeout)
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Queue the data of a tick; an action is owed from now on."""
         self._owes = True
         self._expect()
+        self._await_action()
         self._send(TrialActionReply(data=period))
+        if len(self._outbox) > self._settings.client_backlog:
+            self._hang_up(ExhaustedError(self._say(f"{len(self._outbox)} ticks wait to be read")))
+
+    def leave(self, reason: str) -> None:
+        """Be gone; a client may come back all the same."""
+        super().leave(reason)
+        self._owes = False
+        for alarm in (self._silence, self._vacancy, self._absence):
+            alarm.stop()
+        if self.ready:
+            self._away = self._away or reason
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.reader.close(LateError(reason))
 
     def settle(self) -> None:
         """Owe no action any more."""
+        super().settle()
         self._owes = False
         self._silence.stop()
+
+    def pause(self) -> None:
+        """Owe no action for now; silence goes on where it was when the next is owed."""
+        if self._owes:
+            self._quiet += self._clock.now() - self._asked
+            self.settle()
 
     def finish(self, period: ActorPeriodData) -> None:
         """Queue the final data; done at once when there is no stream to take it."""
@@ -98,6 +144,8 @@ class ClientActor(Actor):
         """Take the slot, for the first time or again."""
         if self._away:
             self._leave("no stream followed JoinTrial")
+        else:
+            self.gone = False
         self._vacancy.stop()
         self.ready = True
         self._stage.heard()
@@ -153,6 +201,7 @@ class ClientActor(Actor):
     def heard(self) -> None:
         """The client gave a sign of life."""
         if not self._finishing:
+            self._quiet = 0.0
             self._expect()
             self._stage.heard()
 
@@ -184,12 +233,19 @@ class ClientActor(Actor):
             self._line.reader.wake()
 
     def _expect(self) -> None:
-        if self._owes and not self._away:
-            self._silence.set(self._settings.heartbeat_timeout)
+        timeout = self._settings.heartbeat_timeout
+        if timeout and self._owes and not self._away:
+            self._asked = self._clock.now()
+            self._silence.set(max(timeout - self._quiet, _AT_ONCE))
 
     def _return(self) -> None:
         """Give a client that is back what it needs to go on."""
         self._absence.stop()
+        self._quiet = 0.0
+        if self.gone:
+            self.gone = False
+            self._outbox.clear()
+            self._stage.actor_away()
         if self._away:
             self._away = ""
             self._restore()
@@ -199,6 +255,7 @@ class ClientActor(Actor):
         observation = self._stage.recall(self)
         if observation is not None:
             self._owes = True
+            self._await_action()
             if not any(reply.data.observations for reply in self._outbox):
                 period = ActorPeriodData(observations=[observation])
                 self._outbox.append(TrialActionReply(data=period))
@@ -217,10 +274,17 @@ class ClientActor(Actor):
 
     def _silent(self) -> None:
         why = f"not heard from within {self._settings.heartbeat_timeout:g} s"
+        self._hang_up(LateError(self._say(why)), why)
+
+    def _hang_up(self, error: OrchestratorError, why: str = "it did not read") -> None:
         line, self._line = self._line, None
-        self._depart(why)
+        if line is not None or not self._away:
+            self._depart(why)
         if line is not None:
-            line.reader.close(LateError(f"actor {self.name!r}: {why}"))
+            line.reader.close(error)
+
+    def _say(self, what: str) -> str:
+        return f"actor {self.name!r}: {what}"
 
     def _absent(self) -> None:
         window = self._settings.window
@@ -228,12 +292,11 @@ class ClientActor(Actor):
         self._stage.actor_lost(self, why)
 
     def _vacant(self) -> None:
-        timeout = self._settings.join_timeout
-        why = f"nobody joined as actor {self.name!r} within {timeout:g} s"
+        why = f"nobody joined as actor {self.name!r} within {self._timeout:g} s"
         self._stage.actor_lost(self, why)
 
     def _stop(self) -> None:
-        for alarm in (self._silence, self._absence, self._vacancy):
+        for alarm in (self._silence, self._absence, self._vacancy, self._patience):
             alarm.stop()
 
     def _finish(self) -> None:

@@ -9,23 +9,28 @@ class Gathering:
     def __init__(self, actors: int) -> None:
         """Be closed, with a place for each of so many actors."""
         self._actions: list[bytes | None] = [None] * actors
+        self._missing = actors
         self.is_open = False
 
     def open(self) -> None:
         """Ask every actor for an action; what was gathered before is discarded."""
-        self._actions = [None] * len(self._actions)
+        self._missing = len(self._actions)
+        self._actions = [None] * self._missing
         self.is_open = True
 
     def put(self, index: int, action: bytes) -> bool:
         """Take the action of an actor; False if it is not asked for one."""
-        if not self.owes(index):
+        if not self.is_open or self._actions[index] is not None:
             return False
         self._actions[index] = action
+        self._missing -= 1
         return True
 
     def take_back(self, index: int) -> None:
         """Ask an actor again."""
-        self._actions[index] = None
+        if self._actions[index] is not None:
+            self._actions[index] = None
+            self._missing += 1
 
     def owes(self, index: int) -> bool:
         """Return whether an actor is asked for an action that it has not given."""
@@ -34,7 +39,7 @@ class Gathering:
     @property
     def complete(self) -> bool:
         """Whether every actor has answered."""
-        return None not in self._actions
+        return not self._missing
 
     def close(self) -> list[bytes]:
         """Ask for no more, and return an action an actor: empty where there is none."""

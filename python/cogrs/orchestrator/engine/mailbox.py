@@ -14,6 +14,11 @@ class Mailbox:
         """Be empty."""
         self._waiting: defaultdict[str, list[Message]] = defaultdict(list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
     def add(self, sender: str, message: Message) -> None:
         """Keep a message, under the name of who it is really from."""
         kept = Message()
@@ -28,7 +33,9 @@ class Mailbox:
             receiver: Whose.
             tick: The tick that goes out, and that messages without one are given.
         """
-        messages = self._waiting.pop(receiver, [])
+        messages = self._waiting.pop(receiver, None)
+        if messages is None:
+            return []
         for message in messages:
             if message.tick_id < 0:
                 message.tick_id = tick

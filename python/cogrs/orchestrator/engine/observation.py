@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import Observation
 
 if TYPE_CHECKING:
-    from cogrs.api.environment_pb2 import ObservationSet
+    from collections.abc import Iterable
+
+    from cogrs.api.common_pb2 import ActorPeriodData
+    from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
@@ -15,10 +18,25 @@ def find_fault(observations: ObservationSet, actors: int) -> str | None:
     mapped, there = observations.actors_map, len(observations.observations)
     if len(mapped) != actors:
         return f"actors_map: expected {actors} entries, got {len(mapped)}"
-    wrong = [index for index in mapped if not 0 <= index < there]
-    if wrong:
-        return f"actors_map: expected indexes of {there} observations, got {wrong[0]}"
+    if mapped and (min(mapped) < 0 or max(mapped) >= there):
+        wrong = next(index for index in mapped if not 0 <= index < there)
+        return f"actors_map: expected indexes of {there} observations, got {wrong}"
     return None
+
+
+def find_fault_of_step(reply: EnvActionReply, actors: int) -> str | None:
+    """Return what is wrong with a reply that is not the last, or None."""
+    if not reply.HasField("observation_set"):
+        return "no observation set, and no final update"
+    return find_fault(reply.observation_set, actors)
+
+
+def add_observations(periods: Iterable[ActorPeriodData], observations: ObservationSet) -> None:
+    """Add to what each actor is sent, in the order of actors, its observation, untouched."""
+    tick_id, timestamp = observations.tick_id, observations.timestamp
+    shown, mapped = observations.observations, observations.actors_map
+    for period, index in zip(periods, mapped, strict=True):
+        period.observations.add(tick_id=tick_id, timestamp=timestamp, data=shown[index])
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:

@@ -20,6 +20,7 @@ from cogrs.orchestrator.engine.errors import (
     PreconditionError,
     UnavailableError,
 )
+from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import actors_in_trial, check_params, merge_params
 from cogrs.orchestrator.engine.registry import Registry
 from cogrs.orchestrator.engine.slots import (
@@ -31,13 +32,14 @@ from cogrs.orchestrator.engine.slots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
     from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.client import ClientActor
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links, ReaderPort
     from cogrs.orchestrator.engine.registry import Watcher
     from cogrs.orchestrator.engine.settings import Settings
@@ -72,6 +74,7 @@ class Orchestrator:
         hooks: Sequence[Hook] = (),
         classes: Collection[str] | None = None,
         exclude: Collection[str] = (),
+        options: OptionBook | None = None,
     ) -> None:
         """Have no trials.
 
@@ -83,12 +86,14 @@ class Orchestrator:
             hooks: Asked in this order.
             classes: Declared actor classes; None allows any.
             exclude: Fields of samples that the data log is not told.
+            options: Of actors.
         """
         self._defaults = defaults
         self._links = links
         self._hooks = hooks
         self._classes = classes
         self._exclude = exclude
+        self._options = options or OptionBook()
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -110,7 +115,7 @@ class Orchestrator:
         trial = self._trials.open(str(uuid.uuid4()), request.user_id)
         try:
             params = await self._prepare(trial, merge_params(self._defaults, request))
-            trial.accept(params, self._links, self._exclude)
+            trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
             trial.end(f"StartTrial: {error}")
             raise
@@ -144,6 +149,15 @@ class Orchestrator:
         """
         trials = self._trials if trial_id is None else [self._trials.get(trial_id)]
         return [_info(trial, observation=observation) for trial in trials]
+
+    @property
+    def figures(self) -> Figures:
+        """What was counted since the start."""
+        return self._trials.figures
+
+    def trials(self) -> Iterator[Trial]:
+        """Return the trials that are listed."""
+        return iter(self._trials)
 
     def watch(self, reader: ReaderPort, states: Collection[State]) -> Watcher:
         """Tell of all trials as they are, and then of every change.

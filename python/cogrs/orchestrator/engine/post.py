@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import ActorPeriodData, Message, Reward
+from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.engine.mailbox import Mailbox
 from cogrs.orchestrator.engine.params import ENVIRONMENT
 from cogrs.orchestrator.engine.rewards import LATEST, RewardBook
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable
 
-_logger = logging.getLogger("cogrs.orchestrator")
-
 
 class Post:
     """Takes rewards and messages, drops what cannot be delivered and says so, and hands out."""
@@ -23,6 +21,7 @@ class Post:
     def __init__(self, trial_id: str, actors: Iterable[str], counts: Counter[str]) -> None:
         """Know the names of the actors, and what to count dropped things in."""
         self._trial_id = trial_id
+        self._log = trial_logger(trial_id)
         self._actors = frozenset(actors)
         self._counts = counts
         self._rewards = RewardBook()
@@ -48,8 +47,15 @@ class Post:
             else:
                 self._drop("message", sender, f"unknown receiver {message.receiver_name!r}")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits for anybody."""
+        return self._rewards.is_empty and self._messages.is_empty
+
     def period(self, actor: str, tick: int, *, final: bool = False) -> ActorPeriodData:
         """Take what goes to an actor with a tick; observations are for the caller to add."""
+        if self.is_empty:
+            return ActorPeriodData()
         rewards = self._rewards.take(actor, tick, everything=final)
         return ActorPeriodData(rewards=rewards, messages=self._messages.take(actor, tick))
 
@@ -59,4 +65,4 @@ class Post:
 
     def _drop(self, what: str, sender: str, why: str) -> None:
         self._counts[f"dropped {what}s"] += 1
-        _logger.warning("trial %s: %s from %r dropped: %s", self._trial_id, what, sender, why)
+        self._log.warning("trial %s: %s from %r dropped: %s", self._trial_id, what, sender, why)

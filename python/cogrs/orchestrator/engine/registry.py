@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError
+from cogrs.orchestrator.engine.figures import Figures
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.engine.trial import Trial
 
@@ -62,13 +63,16 @@ class Registry:
         self._settings = settings
         self._clock = clock
         self._ended = ended
+        self.figures = Figures()
+        """Counts over all trials."""
         self._trials: dict[str, Trial] = {}
         self._watchers: set[Watcher] = set()
 
     def open(self, trial_id: str, user_id: str) -> Trial:
         """Make a trial known."""
-        trial = Trial(trial_id, user_id, self._settings, self._clock, self._report)
+        trial = Trial(trial_id, user_id, self._settings, self._clock, self._report, self.figures)
         self._trials[trial_id] = trial
+        self.figures.started += 1
         self._report(trial)
         return trial
 

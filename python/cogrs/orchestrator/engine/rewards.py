@@ -37,6 +37,11 @@ class RewardBook:
         """Be empty."""
         self._waiting: defaultdict[str, list[tuple[int, RewardSource]]] = defaultdict(list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
     def add(self, sender: str, reward: Reward) -> None:
         """Keep the sources of a reward; its value is nobody's but ours to tell.
 

@@ -33,6 +33,8 @@ class Settings:
     """Bytes of the largest message, either way, on every channel and server."""
     watch_backlog: int = 10_000
     """Changes of state that wait for a slow watcher before it is dropped."""
+    client_backlog: int = 10_000
+    """Ticks that wait for a client that does not read before its stream is closed."""
     log_backlog: int = 10_000
     """Samples that wait for a slow data log before the trial's log is stopped."""
     log_backlog_bytes: int = 256 * 1024 * 1024

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,10 @@ from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
 from cogrs.orchestrator.engine.gathering import Gathering
 from cogrs.orchestrator.engine.journal import Journal
+from cogrs.orchestrator.engine.log import trial_logger
+from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
+from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
 from cogrs.orchestrator.engine.state import State, check_step
 
@@ -26,25 +27,11 @@ if TYPE_CHECKING:
     from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.clock import Clock
+    from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links
     from cogrs.orchestrator.engine.settings import Settings
 
-_logger = logging.getLogger("cogrs.orchestrator")
-
-
-class _Phase(enum.Enum):
-    """Whose move it is."""
-
-    STARTING = enum.auto()
-    """Components start, clients join."""
-    ACTORS = enum.auto()
-    """Actors have an observation to answer."""
-    ENVIRONMENT = enum.auto()
-    """The environment has actions to answer."""
-    ENDING = enum.auto()
-    """The environment has its last actions."""
-    FINAL = enum.auto()
-    """Actors take their final data, or have it."""
+_NO_OPTIONS = OptionBook()
 
 
 class Trial:
@@ -57,6 +44,7 @@ class Trial:
         settings: Settings,
         clock: Clock,
         report: Callable[[Trial], None],
+        figures: Figures,
     ) -> None:
         """Be known, before there are parameters.
 
@@ -66,9 +54,11 @@ class Trial:
             settings: Durations.
             clock: Time.
             report: Told of each change of state.
+            figures: Counts what happens.
         """
         self.id = trial_id
         self.user_id = user_id
+        self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
         self.latest: ObservationSet | None = None
@@ -78,25 +68,36 @@ class Trial:
         self._settings = settings
         self._clock = GuardedClock(clock, self.crash)
         self._report = report
+        self._figures = figures
+        self._concluded = False
         self._idle = Alarm(self._clock, self._inactive)
         self._deadline = Alarm(self._clock, self._too_late)
-        self._phase = _Phase.STARTING
+        self._phase = Phase.STARTING
         self._tick = -1
+        self._dispatched = 0.0
         self._exchanges = 0
         self._snapshot = False
         self._early: list[EnvActionReply] = []
 
     # The start.
 
-    def accept(self, params: TrialParams, links: Links, exclude: Collection[str] = ()) -> None:
+    def accept(
+        self,
+        params: TrialParams,
+        links: Links,
+        exclude: Collection[str] = (),
+        options: OptionBook = _NO_OPTIONS,
+    ) -> None:
         """Take the parameters, and start everything at once.
 
         Args:
             params: Checked ones.
             links: Makes the ports.
             exclude: Fields that the data log is not told.
+            options: Of actors.
         """
         self.params = params
+        self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
         names = [actor.name for actor in self.actors]
@@ -111,9 +112,10 @@ class Trial:
 
     def _make_actor(self, index: int, links: Links) -> Actor:
         params = self.params.actors[index]
+        common = (index, params, self._options.of(params), self, self._settings, self._clock)
         if params.endpoint == "client":
-            return ClientActor(index, params, self, self._settings, self._clock)
-        return ServiceActor(index, params, self, self._settings, self._clock, self.id, links)
+            return ClientActor(*common)
+        return ServiceActor(*common, self.id, links)
 
     def environment_started(self, reply: EnvStartReply) -> None:
         """OnStart was answered."""
@@ -135,7 +137,8 @@ class Trial:
         self._run()
 
     def _run(self) -> None:
-        waiting = self.latest is None or not all(actor.ready for actor in self.actors)
+        there = all(actor.ready or actor.gone for actor in self.actors)
+        waiting = self.latest is None or not there
         if self.state is not State.PENDING or waiting:
             return
         assert self.latest is not None
@@ -153,31 +156,28 @@ class Trial:
         """The environment made a step, asked or not."""
         self.heard()
         if reply.final_update:
+            self._concluded = self.state is not State.TERMINATING
             self.end("environment: final update", ask=False)
             for missed in self._early:
                 self._register(missed)
             self._conclude(reply)
-        elif self._phase is _Phase.ENDING:
+        elif self._phase is Phase.ENDING:
             # Its observations are overtaken by those that OnEnd will bring.
             self._register(reply)
-        elif self._phase is _Phase.STARTING:
+        elif self._phase is Phase.STARTING:
             self._early.append(reply)
-        elif fault := self._fault_of(reply):
+        elif fault := observation.find_fault_of_step(reply, len(self.actors)):
             self._fail(f"environment: reply: {fault}")
         else:
             self._register(reply)
             self._dispatch(reply.observation_set)
-            if self.state is State.TERMINATING:
+            # A client that does not read may have been lost by this, and the end asked for.
+            if self.state is State.TERMINATING and self._phase is Phase.ACTORS:
                 self._ask_end()
-
-    def _fault_of(self, reply: EnvActionReply) -> str | None:
-        if not reply.HasField("observation_set"):
-            return "no observation set, and no final update"
-        return observation.find_fault(reply.observation_set, len(self.actors))
 
     def _fail(self, reason: str) -> None:
         # What the environment was to answer has been answered, if not well.
-        self._phase = _Phase.ACTORS
+        self._phase = Phase.ACTORS
         if self.state is State.TERMINATING:
             self._ask_end()
         else:
@@ -189,14 +189,20 @@ class Trial:
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
+        now = self._clock.now()
+        if self._tick >= 0:
+            self._figures.tick(now - self._dispatched)
+        self._dispatched = now
         self._stamp(observations)
         periods = self._periods(final=False)
         self._journal.turn(observations, periods)
-        self._phase = _Phase.ACTORS
+        self._phase = Phase.ACTORS
         self._gathering.open()
+        observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
-            period.observations.append(observation.for_actor(observations, actor.index))
-            actor.deliver(period)
+            if not actor.gone:
+                actor.deliver(period)
+        self._stand_in()
 
     def _stamp(self, observations: ObservationSet, *, final: bool = False) -> None:
         """Give a set its number, and a time if it has none."""
@@ -206,7 +212,7 @@ class Trial:
             self.counts["wrong ticks"] += 1
             if self.counts["wrong ticks"] == 1:
                 what = "trial %s: environment: expected tick %d, got %d; the orchestrator counts"
-                _logger.warning(what, self.id, self._tick, told)
+                self._log.warning(what, self.id, self._tick, told)
         observations.tick_id = self._tick
         observations.timestamp = observations.timestamp or self._clock.wall_ns()
         self.latest = observations
@@ -216,11 +222,35 @@ class Trial:
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
         """An actor gave an action; the first of a tick counts."""
-        if self._phase is _Phase.FINAL or not self._gathering.put(actor.index, action):
+        if self._phase is Phase.FINAL or not self._gathering.put(actor.index, action):
             self.counts["extra actions"] += 1
             return
         actor.settle()
         if self._gathering.complete:
+            self._step()
+
+    def actor_late(self, actor: Actor, reason: str) -> None:
+        """An actor did not answer in time: its default action does."""
+        if self.state is not State.RUNNING or not self._gathering.owes(actor.index):
+            return
+        if actor.options.default_action is None:
+            self.actor_lost(actor, reason)
+            return
+        self.counts["default actions"] += 1
+        self._gathering.put(actor.index, actor.options.default_action)
+        actor.pause()
+        if self._gathering.complete:
+            self._step()
+
+    def _stand_in(self) -> None:
+        """Act for those who are gone."""
+        if self.state is not State.RUNNING or self._phase is not Phase.ACTORS:
+            return
+        absent = [actor for actor in self.actors if actor.gone]
+        for actor in absent:
+            if self._gathering.put(actor.index, actor.options.default_action or b""):
+                self.counts["default actions"] += 1
+        if absent and self._gathering.complete:
             self._step()
 
     def _step(self) -> None:
@@ -229,14 +259,17 @@ class Trial:
         if limit and self._exchanges == limit:
             self.end(f"max_steps: {limit} steps are done")
             return
-        self._phase = _Phase.ENVIRONMENT
+        self._phase = Phase.ENVIRONMENT
         self._exchanges += 1
         self._environment.act(*self._answer())
 
-    def _answer(self) -> tuple[list[Message], EnvActionRequest]:
-        actions = self._gathering.close() if self.actors else []
+    def _last_answer(self) -> tuple[list[Message], EnvActionRequest]:
         for actor in self.actors:
             actor.settle()
+        return self._answer()
+
+    def _answer(self) -> tuple[list[Message], EnvActionRequest]:
+        actions = self._gathering.close() if self.actors else []
         messages = self._post.environment_messages(max(self._tick, 0))
         self._journal.answer(actions, messages)
         snapshot, self._snapshot = self._snapshot, False
@@ -249,7 +282,7 @@ class Trial:
 
     def heard(self) -> None:
         """Somebody gave a sign of life."""
-        if self.state in (State.PENDING, State.RUNNING):
+        if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
     def actor_sent(
@@ -265,7 +298,7 @@ class Trial:
 
     def recall(self, actor: Actor) -> Observation | None:
         """Ask an actor that is back again; see `Stage`."""
-        if self._phase is not _Phase.ACTORS or self.latest is None:
+        if self._phase is not Phase.ACTORS or self.latest is None:
             return None
         self._gathering.take_back(actor.index)
         return observation.for_actor(self.latest, actor.index)
@@ -275,12 +308,26 @@ class Trial:
     @property
     def over(self) -> bool:
         """Whether nothing can be sent to anybody any more."""
-        return self._phase is _Phase.FINAL or self.state is State.ENDED
+        return self._phase is Phase.FINAL or self.state is State.ENDED
+
+    def awaited(self) -> list[str]:
+        """Return what the trial waits for: `environment`, and the classes of actors."""
+        gathering = self._gathering if self.actors else None
+        seen = self.latest is not None
+        return awaited(self.state, self._phase, self.actors, gathering, seen=seen)
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """An actor failed, or is gone for good."""
-        del actor  # the reason names it
-        self.end(reason)
+        """An actor failed, or is gone: without one that is optional the trial goes on."""
+        if not actor.options.optional or self.state >= State.TERMINATING:
+            self.end(reason)
+        elif not actor.gone:
+            actor.leave(reason)
+            self._log.warning("trial %s goes on without an actor: %s", self.id, reason)
+            if all(actor.gone for actor in self.actors):
+                self.end(f"no actor is left: {reason}")
+            else:
+                self._run()
+                self._stand_in()
 
     def environment_lost(self, reason: str) -> None:
         """The environment failed, or is gone: there is nobody to ask for the end."""
@@ -303,7 +350,7 @@ class Trial:
         """
         if self.state < State.TERMINATING:
             self.end_reason = reason
-            _logger.info("trial %s ends: %s", self.id, reason)
+            self._log.info("trial %s ends: %s", self.id, reason)
             initializing = self.state is State.INITIALIZING
             self._idle.stop()
             self._enter(State.TERMINATING)
@@ -316,14 +363,14 @@ class Trial:
 
     def _end_softly(self) -> None:
         self._deadline.set(self._settings.end_timeout)
-        if self._environment.life is Life.STARTED and self._phase is not _Phase.ENVIRONMENT:
+        if self._environment.life is Life.STARTED and self._phase is not Phase.ENVIRONMENT:
             self._ask_end()
 
     def _ask_end(self) -> None:
         """Send the environment its last actions."""
-        self._phase = _Phase.ENDING
+        self._phase = Phase.ENDING
         self._deadline.set(self._settings.end_timeout)
-        self._environment.end(*self._answer())
+        self._environment.end(*self._last_answer())
 
     def environment_ended(self, reply: EnvActionReply) -> None:
         """OnEnd was answered."""
@@ -335,22 +382,22 @@ class Trial:
         observations = reply.observation_set if reply.HasField("observation_set") else None
         fault = observation.find_fault(reply.observation_set, len(self.actors))
         if observations is not None and fault:
-            _logger.warning("trial %s: environment: last observations: %s", self.id, fault)
+            self._log.warning("trial %s: environment: last observations: %s", self.id, fault)
             observations = None
         self._hand_over(observations, replied=True)
 
     def _force(self) -> None:
-        if self._phase is _Phase.FINAL:
+        if self._phase is Phase.FINAL:
             self._close()
             return
         if self._environment.life is Life.STARTED:
             # Nobody waits for its answer, but its session is to be freed.
-            self._environment.end(*self._answer())
+            self._environment.end(*self._last_answer())
         self._hand_over(None)
 
     def _hand_over(self, observations: ObservationSet | None, *, replied: bool = False) -> None:
         """Give all actors their final data."""
-        self._phase = _Phase.FINAL
+        self._phase = Phase.FINAL
         if observations is not None:
             self._stamp(observations, final=True)
         else:
@@ -361,9 +408,9 @@ class Trial:
         self._journal.close(self.end_reason, () if replied else periods)
         self._environment.close(self._settings.close_grace)
         self._deadline.set(self._settings.final_timeout)
+        if observations is not None:
+            observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
-            if observations is not None:
-                period.observations.append(observation.for_actor(observations, actor.index))
             actor.finish(period)
         self.actor_done()
 
@@ -373,13 +420,13 @@ class Trial:
             self._close()
 
     def _too_late(self) -> None:
-        if self._phase is _Phase.FINAL:
+        if self._phase is Phase.FINAL:
             waiting = [actor.name for actor in self.actors if not actor.done]
-            _logger.warning("trial %s: no answer to the final data from %s", self.id, waiting)
+            self._log.warning("trial %s: no answer to the final data from %s", self.id, waiting)
             self._close()
         else:
             what = "trial %s: environment: no last data within %g s"
-            _logger.warning(what, self.id, self._settings.end_timeout)
+            self._log.warning(what, self.id, self._settings.end_timeout)
             self._force()
 
     def _close(self) -> None:
@@ -388,7 +435,7 @@ class Trial:
             actor.close()
         self._environment.close(self._settings.close_grace)
         if self.counts:
-            _logger.info("trial %s: %s", self.id, dict(self.counts))
+            self._log.info("trial %s: %s", self.id, dict(self.counts))
         self._enter(State.ENDED)
 
     def _inactive(self) -> None:
@@ -398,4 +445,6 @@ class Trial:
     def _enter(self, state: State) -> None:
         check_step(self.state, state)
         self.state = state
+        if state is State.ENDED:
+            self._figures.end(self.counts, concluded=self._concluded)
         self._report(self)

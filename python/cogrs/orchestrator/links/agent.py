@@ -37,7 +37,7 @@ class AgentLink(Link[AgentObservationRequest]):
             events: Told what comes of it.
             bond: What to work with.
         """
-        super().__init__(f"trial {trial_id}: actor {name!r}", bond, events.crashed)
+        super().__init__(trial_id, f"actor {name!r}", bond, events.crashed)
         self._whom = (trial_id, name)
         self._component = component
         self._events = events
@@ -48,7 +48,10 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
-        self._courier.do(partial(self._deliver, period))
+        if self._courier.idle and not period.rewards and not period.messages:
+            self._show(period)
+        else:
+            self._courier.do(partial(self._deliver, period))
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
@@ -75,6 +78,9 @@ class AgentLink(Link[AgentObservationRequest]):
         if period.messages:
             messages = AgentMessageRequest(messages=period.messages)
             await self._tell("OnMessage", self._component.on_message(*self._whom, messages))
+        self._show(period)
+
+    def _show(self, period: ActorPeriodData) -> None:
         for observation in period.observations:
             self._requests.put(AgentObservationRequest(observation=observation))
 

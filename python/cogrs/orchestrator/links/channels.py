@@ -8,6 +8,7 @@ import grpc.aio
 
 if TYPE_CHECKING:
     from cogrs.orchestrator.links.tasks import Tasks
+    from cogrs.tls import ClientTls
 
 _MOST_IDLE = 64
 """Channels that are kept although no trial uses them, so that the next one finds them open."""
@@ -31,14 +32,23 @@ def channel_options(max_message: int) -> list[tuple[str, int]]:
 class Channels:
     """Opens channels, and closes what has not been used for longest."""
 
-    def __init__(self, max_message: int, tasks: Tasks) -> None:
+    def __init__(self, max_message: int, tasks: Tasks, tls: ClientTls | None = None) -> None:
         """Have none.
 
         Args:
             max_message: Bytes of the largest message.
             tasks: Closes channels in the background.
+            tls: Certificates, whose files are read once; None goes without.
+
+        Raises:
+            OSError: A file cannot be read.
+            ValueError: A file is not what it should be.
         """
-        self._options = channel_options(max_message)
+        self._options: list[tuple[str, int | str]] = [*channel_options(max_message)]
+        self._credentials = None
+        if tls is not None:
+            self._credentials = tls.credentials()
+            self._options += tls.options()
         self._tasks = tasks
         self._users: dict[str, int] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -47,10 +57,15 @@ class Channels:
         """Return the channel to `host:port`; give it back."""
         channel = self._channels.pop(target, None)
         if channel is None:
-            channel = grpc.aio.insecure_channel(target, options=self._options)
+            channel = self._open(target)
         self._channels[target] = channel  # the last one used is the last one of the dict
         self._users[target] = self._users.get(target, 0) + 1
         return channel
+
+    def _open(self, target: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(target, options=self._options)
+        return grpc.aio.secure_channel(target, self._credentials, options=self._options)
 
     def give_back(self, target: str) -> None:
         """Use a channel no more."""

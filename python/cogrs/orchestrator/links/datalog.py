@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Outlet, describe
 
 if TYPE_CHECKING:
@@ -18,17 +18,35 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.links.component import LogComponent
     from cogrs.orchestrator.links.link import Bond
 
-_logger = logging.getLogger("cogrs.orchestrator")
+
+class LogTally:
+    """What all logs of a server have, and have lost."""
+
+    def __init__(self) -> None:
+        """Have nothing."""
+        self.waiting = 0
+        """Samples that wait to be sent."""
+        self.waiting_bytes = 0
+        """Bytes of these."""
+        self.lost = 0
+        """Samples that were not sent."""
 
 
 class LogLink:
     """A `LogPort` to a component. Whatever goes wrong stops the log, and never the trial."""
 
     def __init__(
-        self, trial_id: str, component: LogComponent, settings: Settings, bond: Bond
+        self,
+        trial_id: str,
+        component: LogComponent,
+        settings: Settings,
+        bond: Bond,
+        tally: LogTally,
     ) -> None:
         """Send nothing yet."""
         self._trial_id = trial_id
+        self._log = trial_logger(trial_id)
+        self._tally = tally
         self._component = component
         self._settings = settings
         self._bond = bond
@@ -48,7 +66,7 @@ class LogLink:
     def sample(self, sample: DatalogSample) -> None:
         """Send a sample."""
         if self._stopped:
-            self.lost += 1
+            self._lose(1)
         else:
             self._put(LogExporterSampleRequest(sample=sample))
 
@@ -61,19 +79,28 @@ class LogLink:
         size = request.ByteSize()
         full = self._waiting >= self._settings.log_backlog
         if full or self._waiting_bytes + size > self._settings.log_backlog_bytes:
-            self.lost += 1
+            self._lose(1)
             self._stop(f"{self._waiting} samples of {self._waiting_bytes} bytes wait to be sent")
             if self._sender is not None:
                 self._sender.cancel()
             return
-        self._waiting += 1
-        self._waiting_bytes += size
+        self._wait(1, size)
         self._requests.put(request)
+
+    def _wait(self, samples: int, size: int) -> None:
+        self._waiting += samples
+        self._waiting_bytes += size
+        self._tally.waiting += samples
+        self._tally.waiting_bytes += size
+
+    def _lose(self, samples: int) -> None:
+        self.lost += samples
+        self._tally.lost += samples
 
     async def _take(self) -> AsyncIterator[LogExporterSampleRequest]:
         async for request in self._requests:
-            self._waiting -= 1
-            self._waiting_bytes -= request.ByteSize()
+            if not self._stopped:
+                self._wait(-1, -request.ByteSize())
             yield request
 
     async def _run(self) -> None:
@@ -88,9 +115,10 @@ class LogLink:
     def _stop(self, why: str) -> None:
         if not self._stopped:
             self._stopped = True
-            self.lost += self._waiting
+            self._lose(self._waiting)
+            self._wait(-self._waiting, -self._waiting_bytes)
             self._requests.close()
-            _logger.warning("trial %s: its data log stops: %s", self._trial_id, why)
+            self._log.warning("trial %s: its data log stops: %s", self._trial_id, why)
 
     async def _close(self) -> None:
         try:
@@ -99,7 +127,7 @@ class LogLink:
                 self._sender.cancel()
             if self._lost_some():
                 what = "trial %s: its data log did not get %d samples"
-                _logger.warning(what, self._trial_id, self.lost)
+                self._log.warning(what, self._trial_id, self.lost)
         finally:
             self._bond.release()
 

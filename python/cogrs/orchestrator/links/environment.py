@@ -33,7 +33,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
             events: Told what comes of it.
             bond: What to work with.
         """
-        super().__init__(f"trial {trial_id}: environment", bond, events.crashed)
+        super().__init__(trial_id, "environment", bond, events.crashed)
         self._trial_id = trial_id
         self._component = component
         self._events = events
@@ -44,7 +44,10 @@ class EnvironmentLink(Link[EnvActionRequest]):
 
     def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then actions on the stream."""
-        self._courier.do(partial(self._act, messages, request))
+        if self._courier.idle and not messages:
+            self._requests.put(request)
+        else:
+            self._courier.do(partial(self._act, messages, request))
 
     def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then call OnEnd."""

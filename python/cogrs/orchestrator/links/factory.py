@@ -9,7 +9,7 @@ from cogrs.orchestrator.engine.endpoint import Endpoint, Kind, parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.links.agent import AgentLink
 from cogrs.orchestrator.links.channels import Channels
-from cogrs.orchestrator.links.datalog import LogLink
+from cogrs.orchestrator.links.datalog import LogLink, LogTally
 from cogrs.orchestrator.links.environment import EnvironmentLink
 from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import Bond
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.tls import ClientTls
 
 T = TypeVar("T")
 
@@ -31,11 +32,22 @@ def _nothing() -> None:
     """Give back nothing."""
 
 
+def _no_fault(_target: str) -> str | None:
+    """Allow every machine."""
+    return None
+
+
 class LinkFactory:
     """`Links` by gRPC, and to objects in this process."""
 
     def __init__(
-        self, settings: Settings, local: Mapping[str, Any], log: Endpoint | None = None
+        self,
+        settings: Settings,
+        local: Mapping[str, Any],
+        log: Endpoint | None = None,
+        *,
+        tls: ClientTls | None = None,
+        find_fault: Callable[[str], str | None] = _no_fault,
     ) -> None:
         """Reach components.
 
@@ -43,19 +55,26 @@ class LinkFactory:
             settings: Durations and limits.
             local: The components of this process by name, see `component`.
             log: Where the data log is, if there is one.
+            tls: Certificates for all channels; None opens them without.
+            find_fault: Tells why `host:port` is not to be connected to, if it is not.
         """
         self._settings = settings
         self._local = local
         self._log = log
+        self._find_fault = find_fault
+        self.logs = LogTally()
+        """What all data logs have, and have lost."""
         self._tasks = Tasks()
-        self._channels = Channels(settings.max_message, self._tasks)
+        self._channels = Channels(settings.max_message, self._tasks, tls)
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse `local://` endpoints of unknown names.
+        """Refuse `local://` endpoints of unknown names, and machines that are not to be used.
 
         Raises:
             InvalidError: This is one.
         """
+        if endpoint.kind is Kind.GRPC and (fault := self._find_fault(endpoint.target)):
+            raise InvalidError(f"{what}: {endpoint.text} {fault}")
         if endpoint.kind is Kind.LOCAL and endpoint.target not in self._local:
             known = ", ".join(sorted(self._local)) or "none"
             raise InvalidError(f"{what}: {endpoint.text}: known local components: {known}")
@@ -77,7 +96,7 @@ class LinkFactory:
         if self._log is None:
             return None
         component, bond = self._reach(self._log, RemoteLog)
-        return LogLink(trial_id, component, self._settings, bond)
+        return LogLink(trial_id, component, self._settings, bond, self.logs)
 
     def hook(self, text: str) -> HookLink:
         """Return a hook, for as long as this factory lives.

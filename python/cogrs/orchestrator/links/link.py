@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from cogrs.orchestrator.links.tasks import Tasks
-
-_logger = logging.getLogger("cogrs.orchestrator")
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -34,15 +32,17 @@ class Bond(NamedTuple):
 class Link(Generic[Request]):
     """One component in one trial: calls in order, and one stream."""
 
-    def __init__(self, who: str, bond: Bond, crashed: Callable[[str], None]) -> None:
+    def __init__(self, trial_id: str, who: str, bond: Bond, crashed: Callable[[str], None]) -> None:
         """Be ready to call.
 
         Args:
-            who: Trial and component, for the log.
+            trial_id: In which trial.
+            who: The component, for the log.
             bond: What to work with.
             crashed: Told of errors of our own.
         """
-        self._who = who
+        self._who = f"trial {trial_id}: {who}"
+        self._log = trial_logger(trial_id)
         self._bond = bond
         self._crashed = crashed
         self._courier = Courier(bond.tasks, crashed)
@@ -79,9 +79,9 @@ class Link(Generic[Request]):
                 await answer
         except TimeoutError:
             within = f"no answer within {self._bond.call_timeout:g} s"
-            _logger.warning("%s: %s: %s", self._who, call, within)
+            self._log.warning("%s: %s: %s", self._who, call, within)
         except Exception as error:
-            _logger.warning("%s: %s: %s", self._who, call, describe(error))
+            self._log.warning("%s: %s: %s", self._who, call, describe(error))
 
     async def _half_close(self) -> None:
         self._requests.close()

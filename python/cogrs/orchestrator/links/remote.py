@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -58,12 +58,20 @@ async def _answer(call: Awaitable[T]) -> T:
         raise RemoteError(error) from error
 
 
-async def _answers(call: AsyncIterable[T]) -> AsyncIterator[T]:
-    try:
-        async for answer in call:
-            yield answer
-    except grpc.aio.AioRpcError as error:
-        raise RemoteError(error) from error
+class _Answers(Generic[T]):
+    """What comes on a stream. One generator less than a generator would make it."""
+
+    def __init__(self, call: AsyncIterable[T]) -> None:
+        self._answers = aiter(call)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await anext(self._answers)
+        except grpc.aio.AioRpcError as error:
+            raise RemoteError(error) from error
 
 
 def _metadata(trial_id: str, actor_name: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -86,7 +94,7 @@ class RemoteEnvironment:
         self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
     ) -> AsyncIterator[EnvActionReply]:
         """Open the stream of OnAction."""
-        return _answers(self._stub.OnAction(requests, metadata=_metadata(trial_id)))
+        return _Answers(self._stub.OnAction(requests, metadata=_metadata(trial_id)))
 
     async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
         """Call OnMessage."""
@@ -115,7 +123,7 @@ class RemoteAgent:
     ) -> AsyncIterator[AgentActionReply]:
         """Open the stream of OnObservation."""
         metadata = _metadata(trial_id, actor_name)
-        return _answers(self._stub.OnObservation(requests, metadata=metadata))
+        return _Answers(self._stub.OnObservation(requests, metadata=metadata))
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: AgentRewardRequest

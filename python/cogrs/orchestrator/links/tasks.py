@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -52,28 +53,45 @@ class Tasks:
 
 
 class Outlet(Generic[T]):
-    """Things that are put in here and taken out elsewhere, such as the requests of a stream."""
+    """Things that are put in here and taken out elsewhere, such as the requests of a stream.
+
+    An `asyncio.Queue` does more, for which a tick would pay several times.
+    """
 
     def __init__(self) -> None:
         """Be empty and open."""
-        self._items: asyncio.Queue[T | None] = asyncio.Queue()
+        self._items: deque[T] = deque()
+        self._waiter: asyncio.Future[None] | None = None
         self.closed = False
 
     def put(self, item: T) -> None:
         """Add an item; dropped when closed."""
         if not self.closed:
-            self._items.put_nowait(item)
+            self._items.append(item)
+            self._wake()
 
     def close(self) -> None:
         """End when all items are taken out."""
-        if not self.closed:
-            self.closed = True
-            self._items.put_nowait(None)
+        self.closed = True
+        self._wake()
 
-    async def __aiter__(self) -> AsyncIterator[T]:
-        """Yield the items, once, until closed."""
-        while (item := await self._items.get()) is not None:
-            yield item
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def __aiter__(self) -> Self:
+        """Return the items, once, until closed; for one reader."""
+        return self
+
+    async def __anext__(self) -> T:
+        """Wait for the next item."""
+        while not self._items:
+            if self.closed:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._items.popleft()
 
 
 class Courier:
@@ -82,10 +100,17 @@ class Courier:
     def __init__(self, tasks: Tasks, crashed: Callable[[str], None]) -> None:
         """Wait for the first job."""
         self._jobs: Outlet[Callable[[], Awaitable[None]]] = Outlet()
+        self._left = 0
         self.task = tasks.spawn(self._run(), crashed)
+
+    @property
+    def idle(self) -> bool:
+        """Whether what needs no waiting can be done at once, without overtaking anything."""
+        return not self._left and not self._jobs.closed
 
     def do(self, job: Callable[[], Awaitable[None]]) -> None:
         """Do a job after those before it; none is taken after `stop`."""
+        self._left += 1
         self._jobs.put(job)
 
     def stop(self) -> None:
@@ -95,6 +120,7 @@ class Courier:
     async def _run(self) -> None:
         async for job in self._jobs:
             await job()
+            self._left -= 1
 
 
 async def pump(stream: AsyncIterator[T], take: Callable[[T], None]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
-
-_logger = logging.getLogger("cogrs.orchestrator")
 
 
 def _whom(context: Context) -> tuple[str, str]:
@@ -123,7 +121,7 @@ async def _listen(
 def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
     error = None if listener.cancelled() else listener.exception()
     if error is not None:
-        _logger.error("a client's stream failed", exc_info=error)
+        logger.error("a client's stream failed", exc_info=error)
         actor.crashed(f"{type(error).__name__}: {error}")
 
 

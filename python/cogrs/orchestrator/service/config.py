@@ -17,6 +17,8 @@ from cogrs.api.common_pb2 import TrialParams
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
+from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.orchestrator.service.options import read_options
 from cogrs.orchestrator.service.user_types import UserTypes
 
 
@@ -30,6 +32,10 @@ class Config:
     """Endpoints of pre-trial hooks, in the order in which they are asked."""
     classes: frozenset[str] | None = None
     """Declared actor classes; None allows any."""
+    actor_options: Mapping[str, ActorOptions] = field(default_factory=dict)
+    """What is done about actors that are late or gone, by their names."""
+    class_options: Mapping[str, ActorOptions] = field(default_factory=dict)
+    """The same by their classes, where nothing is said by name."""
     log_url: str = ""
     """Endpoint of the data log; empty if there is none."""
     log_exclude: tuple[str, ...] = ()
@@ -39,8 +45,18 @@ class Config:
         """Refuse what cannot be meant.
 
         Raises:
-            ValueError: An endpoint is none, or a field does not exist.
+            TypeError: Options of actors are something else.
+            ValueError: An endpoint is none, or a field or class does not exist.
         """
+        for where in ("actor_options", "class_options"):
+            for name, options in getattr(self, where).items():
+                if not isinstance(options, ActorOptions):
+                    kind = type(options).__name__
+                    raise TypeError(f"{where}[{name!r}]: expected ActorOptions, got {kind}")
+        unknown = sorted(set(self.class_options) - (self.classes or set(self.class_options)))
+        if unknown:
+            known = ", ".join(sorted(self.classes or ()))
+            raise ValueError(f"class_options: expected classes of {known}; got {unknown[0]!r}")
         _check_endpoints("trial.pre_hooks", self.hooks)
         _check_endpoints("datalog.url", (self.log_url,) if self.log_url else ())
         unknown = sorted(set(self.log_exclude) - set(fields_of_samples()))
@@ -95,8 +111,16 @@ def _parse(content: Any, root: Path) -> Config:
     if kind == "grpc" and not log.get("url"):
         raise ValueError("datalog.url: expected an endpoint, got none")
     classes = _classes(content.get("actor_classes"))
+    imports = _section(content, "import")
+    types = UserTypes(
+        root, _strings("import.proto", imports.get("proto")), imports.get("descriptor_set")
+    )
+    params = _params(content, classes, types)
+    by_name, by_class = read_options(content, params, types)
     return Config(
-        params=_params(content, classes, root),
+        params=params,
+        actor_options=by_name,
+        class_options=by_class,
         hooks=_strings("trial.pre_hooks", _section(content, "trial").get("pre_hooks")),
         classes=None if classes is None else frozenset(classes),
         log_url=str(log["url"]) if kind == "grpc" else "",
@@ -134,12 +158,9 @@ def _classes(value: Any) -> dict[str, str | None] | None:
 
 
 def _params(
-    content: Mapping[str, Any], classes: Mapping[str, str | None] | None, root: Path
+    content: Mapping[str, Any], classes: Mapping[str, str | None] | None, types: UserTypes
 ) -> TrialParams:
     section = copy.deepcopy(dict(_section(content, "trial_params")))
-    imports = _section(content, "import")
-    protos = _strings("import.proto", imports.get("proto"))
-    types = UserTypes(root, protos, imports.get("descriptor_set"))
     for owner, key, where, declared, type_name in _configs(content, section, classes or {}):
         encoded = types.encode(f"trial_params.{where}", declared, type_name, owner[key])
         owner[key] = {"content": base64.b64encode(encoded).decode()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc.aio
 
@@ -13,20 +14,33 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_TrialLifecycleServicer_to_server,
 )
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
+from cogrs.orchestrator.engine.errors import InvalidError
+from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.orchestrator import Orchestrator
 from cogrs.orchestrator.engine.settings import Settings
 from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
+from cogrs.orchestrator.service.decoding import DecodingInterceptor
 from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
+from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.stats import take_stats
+from cogrs.tls import listen
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cogrs.orchestrator.service.stats import OrchestratorStats
 
 _LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
+
+T = TypeVar("T")
+
+_PATIENCE = 10.0
+"""Seconds in which a loop that is not stuck comes to what it is asked."""
 
 _FAREWELL = 1.0
 """Seconds for calls that are still open when all trials have ended."""
@@ -49,11 +63,16 @@ def server_options(max_message: int) -> list[tuple[str, int]]:
 class Server:
     """A running orchestrator."""
 
-    def __init__(self, config: Config, settings: Settings, local: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: Config, settings: Settings, local: Mapping[str, Any], security: Security
+    ) -> None:
         """Put it together; nothing listens yet."""
         log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
         self._settings = settings
-        self._links = LinkFactory(settings, local, log)
+        self._security = security
+        self._links = LinkFactory(
+            settings, local, log, tls=security.link_tls, find_fault=security.find_fault
+        )
         if log is not None:
             self._links.check("datalog.url", log)
         self._orchestrator = Orchestrator(
@@ -64,7 +83,9 @@ class Server:
             hooks=[self._links.hook(endpoint) for endpoint in config.hooks],
             classes=config.classes,
             exclude=config.log_exclude,
+            options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
+        self._loop = asyncio.get_running_loop()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -87,12 +108,24 @@ class Server:
             other = await self._make_server([_ACTORS]) if apart else main
             add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
             add_ClientActorServicer_to_server(ClientActorService(self._orchestrator), other)
-            self.port = self.actor_port = _bind(main, host, port)
+            tls = self._security.tls
+            self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
-                self.actor_port = _bind(other, host, actor_port)
+                self.actor_port = listen(other, host, actor_port, tls)
             for server in self._servers:
                 await server.start()
             undo.pop_all()
+
+    def stats(self) -> OrchestratorStats:
+        """Return the present figures; any thread may ask.
+
+        Raises:
+            TimeoutError: The event loop was busy with something else for 10 s.
+        """
+        return _on_loop(self._loop, self._take_stats)
+
+    def _take_stats(self) -> OrchestratorStats:
+        return take_stats(self._orchestrator, self._links)
 
     async def wait(self) -> None:
         """Wait until it is stopped."""
@@ -131,7 +164,10 @@ class Server:
             return
 
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
-        server = grpc.aio.server(options=server_options(self._settings.max_message))
+        server = grpc.aio.server(
+            interceptors=[*self._security.interceptors(), DecodingInterceptor()],
+            options=server_options(self._settings.max_message),
+        )
         await self._health.add(server, services)
         add_reflection(server, services)
         self._servers.append(server)
@@ -146,15 +182,27 @@ class Server:
         await self.stop()
 
 
-def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
+    """Call something on a loop, from any thread; directly when the loop runs no more."""
     try:
-        bound = server.add_insecure_port(where)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen at {where}: {error}") from error
-    if not bound:
-        raise OSError(f"cannot listen at {where}: is the port taken?")
-    return bound
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here or loop.is_closed():
+        return call()
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(work)
+    except RuntimeError:  # it was closed just now
+        return call()
+    return answer.result(_PATIENCE)
 
 
 async def serve(
@@ -165,6 +213,7 @@ async def serve(
     actor_port: int | None = None,
     settings: Settings | None = None,
     local: Mapping[str, Any] | None = None,
+    security: Security | None = None,
 ) -> Server:
     """Start an orchestrator on the running event loop.
 
@@ -175,14 +224,20 @@ async def serve(
         actor_port: Serve client actors at this port, apart; None serves all at one port.
         settings: Durations and limits.
         local: Components in this process, by the names that `local://name` endpoints have.
+        security: Certificates and tokens; needed to reach beyond this machine.
 
     Returns:
         The server. Stop it, or use it as an asynchronous context manager.
 
     Raises:
-        OSError: A port is taken, or the file cannot be read.
-        ValueError: The configuration is no good.
+        OSError: A port is taken, or a file cannot be read.
+        ValueError: The configuration is no good, or other machines could do what they like.
     """
-    server = Server(read_config(config), settings or Settings(), local or {})
+    security = security or Security()
+    security.check_listen(host)
+    try:
+        server = Server(read_config(config), settings or Settings(), local or {}, security)
+    except InvalidError as error:
+        raise ValueError(str(error)) from error
     await server.start(host, port, actor_port)
     return server

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from cogrs.commands.orchestrator import add_orchestrator
+from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, number, seconds
+from cogrs.commands.trial import add_trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,29 +20,10 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.server import ReplayMemoryServer
 
-_REACHED, _NOT_REACHED, _REFUSED = 0, 1, 2
+_REACHED, _NOT_REACHED, _REFUSED = 0, 1, REFUSED
 _EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
 _MAX_TRIALS = 1000
 _ENDS = ("rep_front", "rep_back", "pull_front", "pull_back")
-_LOOK = 0.1
-"""Seconds between two looks at whether a signal came."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Refuses in one line, under the name of the command that was given."""
-
-    def parse_known_args(self, *args: Any, **named: Any) -> Any:
-        """Refuse what is not known here: argparse would leave it to the parser above."""
-        known, unknown = super().parse_known_args(*args, **named)
-        if unknown:
-            name = unknown[0].partition("=")[0]
-            like = get_close_matches(name, self._option_string_actions, 1)
-            hint = f"did you mean {like[0]}?" if like else f"see {self.prog} --help"
-            self.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
-        return known, unknown
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(_REFUSED, f"{self.prog}: {message}\n")
 
 
 class _Version(argparse.Action):
@@ -54,13 +38,15 @@ class _Version(argparse.Action):
 
 def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
     """Run a command; return its exit code."""
-    parser = _Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
+    parser = Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     _add_demo(commands)
     _add_keys(commands)
     _add_replay_server(commands)
     _add_replay_proxy(commands)
+    add_orchestrator(commands)
+    add_trial(commands)
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help(sys.stderr)
@@ -68,7 +54,7 @@ def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
     return int(given.run(given, interruption))
 
 
-def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     demo = commands.add_parser(
         "demo",
         help="learn a task from trials, end to end",
@@ -92,14 +78,14 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     demo.add_argument(
         "--out", type=_folder, default=Path("runs"), help="folder for curve and metrics"
     )
-    demo.add_argument("--max-seconds", type=_seconds, default=300.0, help="end after so long")
+    demo.add_argument("--max-seconds", type=seconds, default=300.0, help="end after so long")
     demo.add_argument(
-        "--goal", type=_number, default=195.0, help="mean return of 20 trials to reach"
+        "--goal", type=number, default=195.0, help="mean return of 20 trials to reach"
     )
     demo.set_defaults(run=_demo)
 
 
-def _add_keys(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_keys(commands: argparse._SubParsersAction[Parser]) -> None:
     keys = commands.add_parser(
         "keys",
         help="make a key pair for replay over a network",
@@ -113,7 +99,7 @@ def _add_keys(commands: argparse._SubParsersAction[_Parser]) -> None:
     keys.set_defaults(run=_keys)
 
 
-def _add_replay_server(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_replay_server(commands: argparse._SubParsersAction[Parser]) -> None:
     server = commands.add_parser(
         "replay-server",
         help="run a replay server that a file describes",
@@ -125,7 +111,7 @@ def _add_replay_server(commands: argparse._SubParsersAction[_Parser]) -> None:
     server.set_defaults(run=_replay_server)
 
 
-def _add_replay_proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _add_replay_proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     proxy = commands.add_parser(
         "replay-proxy",
         help="pass clients of replay on to workers that connect",
@@ -142,42 +128,17 @@ def _add_replay_proxy(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _trials(text: str) -> int:
-    return _integer(text, 1, _MAX_TRIALS)
+    return integer(text, 1, _MAX_TRIALS)
 
 
 def _seed(text: str) -> int:
-    return _integer(text, 0, 2**32 - 1)
-
-
-def _integer(text: str, least: int, most: int) -> int:
-    if not text.strip().isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(
-            f"expected an integer from {least} to {most}, got {text!r}"
-        )
-    return int(text)
+    return integer(text, 0, 2**32 - 1)
 
 
 def _folder(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError(f"expected a folder, got {text!r}")
     return Path(text)
-
-
-def _seconds(text: str) -> float:
-    seconds = _number(text)
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"expected seconds >= 0, got {text!r}")
-    return seconds
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if number != number or abs(number) == float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
-    return number
 
 
 def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
@@ -266,7 +227,7 @@ def _until_ended(
             for name in endpoints:
                 print(f"{name:13} {getattr(running, name)}", flush=True)
             while not interruption.is_set():
-                time.sleep(_LOOK)
+                time.sleep(LOOK)
     except (MemoryError, OSError, RuntimeError, ValueError) as error:
         print(f"cogrs {command}: {error}", file=sys.stderr)
         return _REFUSED

@@ -1,0 +1,212 @@
+"""`cogrs orchestrator`: trials for others, until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cogrs.demo.interruption import Interruption
+    from cogrs.orchestrator import OrchestratorHandle, Security, Settings
+
+_VARIABLE = "COGRS_ORCHESTRATOR_"
+_LEVELS = ("debug", "info", "warning", "error")
+
+_SETTINGS = {
+    "start_timeout": "for OnStart of an environment or agent",
+    "join_timeout": "for somebody to join each client slot",
+    "heartbeat_timeout": "for a client that owes an action to be heard from",
+    "reconnect_window": "for a client that was lost to return; by default heartbeat_timeout",
+    "hook_timeout": "for each pre-trial hook",
+    "end_timeout": "for the environment's last data",
+    "final_timeout": "for actors to take their final data",
+    "close_grace": "for a component to end its stream by itself",
+    "call_timeout": "for each OnReward and OnMessage, and for the rest of a data log",
+    "retention": "for which ended trials stay listed",
+    "max_message": "bytes of the largest message",
+    "watch_backlog": "changes that wait for a slow watcher before it is dropped",
+    "client_backlog": "ticks that wait for a client that does not read",
+    "log_backlog": "samples that wait for a data log before it is stopped",
+    "log_backlog_bytes": "bytes of such samples",
+}
+
+
+def add_orchestrator(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command; its options are added when it is used, since they need imports."""
+    commands.add_parser(
+        "orchestrator",
+        help="run a trial orchestrator",
+        description="Run trials for environments, agents and clients until Ctrl-C or SIGTERM, "
+        "which end trials softly first. The ports are told when they are bound. Each option can "
+        f"be an environment variable too: --actor-port is {_VARIABLE}ACTOR_PORT. What is on the "
+        "command line comes first.",
+        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+        fill=_fill,
+    )
+
+
+def _fill(parser: Parser) -> None:
+    # What gRPC would write besides is in our errors; it looks when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from cogrs.orchestrator import Settings
+
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="cogment.yaml; see docs/orchestrator.md")
+    add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
+    add("--port", type=port, default=9000, help="port, 0 takes a free one (default: 9000)")
+    add("--actor-port", type=port, metavar="PORT", help="serve client actors at a port apart")
+    security = parser.add_argument_group("security", "PEM files; needed beyond this machine")
+    add = security.add_argument
+    add("--tls-certificate", type=Path, metavar="FILE", help="certificate of this server")
+    add("--tls-key", type=Path, metavar="FILE", help="its private key")
+    add("--client-ca", type=Path, metavar="FILE", help="demand certificates signed by these")
+    add(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help="bearer tokens, one a line, of which clients are to show one",
+    )
+    add("--link-tls", action="store_true", help="connect to components with TLS")
+    add("--link-ca", type=Path, metavar="FILE", help="the same, trusting these")
+    add("--link-certificate", type=Path, metavar="FILE", help="certificate shown to components")
+    add("--link-key", type=Path, metavar="FILE", help="its private key")
+    add("--link-server-name", metavar="NAME", help="name in the certificates of components")
+    add("--insecure", action="store_true", help="use other machines without all this")
+    watching = parser.add_argument_group("what it tells")
+    add = watching.add_argument
+    add("--metrics-port", type=port, metavar="PORT", help="serve metrics for Prometheus")
+    add("--metrics-host", default="127.0.0.1", metavar="HOST", help="where (default: 127.0.0.1)")
+    add("--log-format", choices=("plain", "json"), default="plain", help="(default: plain)")
+    add("--log-level", choices=_LEVELS, default="info", help="(default: info)")
+    limits = parser.add_argument_group("durations in seconds, and limits; a duration of 0 is none")
+    add = limits.add_argument
+    add("--grace", type=seconds, default=10.0, help="for trials to end at the end (default: 10)")
+    for field in fields(Settings):
+        default = "" if field.default is None else f" (default: {field.default:.15g})"
+        add(
+            f"--{field.name.replace('_', '-')}",
+            type=_whole if field.type == "int" else seconds,
+            metavar="N",
+            help=_SETTINGS[field.name] + default,
+        )
+    _take_variables(parser)
+    parser.set_defaults(run=_run)
+
+
+def _whole(text: str) -> int:
+    return integer(text, 1, 2**31 - 1)
+
+
+def _take_variables(parser: Parser) -> None:
+    """Make defaults of environment variables."""
+    for action in parser._actions:
+        name = _VARIABLE + action.dest.upper()
+        text = os.environ.get(name)
+        if text is None or action.dest == "help":
+            continue
+        try:
+            action.default = _read_variable(action, text)
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"{name}: {error}")
+
+
+def _read_variable(action: argparse.Action, text: str) -> Any:
+    if action.nargs == 0:
+        if text not in ("0", "1"):
+            raise argparse.ArgumentTypeError(f"expected 0 or 1, got {text!r}")
+        return text == "1"
+    if action.choices is not None and text not in action.choices:
+        raise argparse.ArgumentTypeError(f"expected {' or '.join(action.choices)}, got {text!r}")
+    return action.type(text) if callable(action.type) else text
+
+
+def _run(given: argparse.Namespace, interruption: Interruption) -> int:
+    from cogrs.orchestrator import serve_orchestrator
+    from cogrs.orchestrator.service.log_format import log_to_stderr
+
+    if given.config is None:
+        return _refuse("--config: expected a cogment.yaml, got none")
+    log_to_stderr(given.log_format, given.log_level)
+    try:
+        with ExitStack() as stack:
+            running = serve_orchestrator(
+                given.config,
+                host=given.host,
+                port=given.port,
+                actor_port=given.actor_port,
+                settings=_settings(given),
+                security=_security(given),
+                uvloop=True,
+            )
+            stack.callback(running.stop, given.grace)
+            _tell(running, given, stack)
+            while not interruption.is_set():
+                if running.wait(LOOK):
+                    return _refuse("its event loop ended")
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        return _refuse(str(error))
+    return 0
+
+
+def _tell(running: OrchestratorHandle, given: argparse.Namespace, stack: ExitStack) -> None:
+    lines = [("port", running.port)]
+    if running.actor_port != running.port:
+        lines.append(("actor_port", running.actor_port))
+    if given.metrics_port is not None:
+        from cogrs.orchestrator.metrics import Metrics, serve_metrics
+
+        metrics = serve_metrics(Metrics(running), given.metrics_host, given.metrics_port)
+        lines.append(("metrics_port", stack.enter_context(metrics)))
+    for name, value in lines:
+        print(f"{name:13} {value}", flush=True)
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    from cogrs.orchestrator import Settings
+
+    values = {name: getattr(given, name) for name in _SETTINGS}
+    return Settings(**{name: value for name, value in values.items() if value is not None})
+
+
+def _security(given: argparse.Namespace) -> Security:
+    from cogrs.orchestrator import ClientTls, Security, ServerTls
+
+    tls = link_tls = None
+    if given.tls_certificate or given.tls_key or given.client_ca:
+        if not (given.tls_certificate and given.tls_key):
+            raise ValueError("--tls-certificate, --tls-key: expected both, got one or none")
+        tls = ServerTls(
+            certificate=given.tls_certificate, key=given.tls_key, client_ca=given.client_ca
+        )
+    link = (given.link_ca, given.link_certificate, given.link_key, given.link_server_name)
+    if given.link_tls or any(link):
+        ca, certificate, key, name = link
+        link_tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
+    return Security(
+        tls=tls, link_tls=link_tls, tokens=_tokens(given.tokens), insecure=given.insecure
+    )
+
+
+def _tokens(path: Path | None) -> Sequence[str]:
+    if path is None:
+        return ()
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    tokens = [line for line in lines if line and not line.startswith("#")]
+    if not tokens:
+        # A file that was emptied by mistake would let in everybody.
+        raise ValueError(f"{path}: expected tokens, one a line, got none")
+    return tokens
+
+
+def _refuse(reason: str) -> int:
+    print(f"cogrs orchestrator: {reason}", file=sys.stderr)
+    return REFUSED

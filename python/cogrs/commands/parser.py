@@ -1,0 +1,74 @@
+"""How commands take their arguments apart, and refuse them."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFUSED = 2
+"""Exit code of what could not start."""
+LOOK = 0.1
+"""Seconds between two looks at whether a signal came."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one line, under the name of the command that was given."""
+
+    def __init__(self, *args: Any, fill: Callable[[Parser], None] | None = None, **named: Any):
+        """Take the arguments of `ArgumentParser`, and `fill`, which adds options when needed."""
+        super().__init__(*args, **named)
+        self._fill = fill
+
+    def parse_known_args(self, *args: Any, **named: Any) -> Any:
+        """Refuse what is not known here: argparse would leave it to the parser above."""
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self)
+        known, unknown = super().parse_known_args(*args, **named)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            like = get_close_matches(name, self._option_string_actions, 1)
+            hint = f"did you mean {like[0]}?" if like else f"see {self.prog} --help"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
+        return known, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse."""
+        self.exit(REFUSED, f"{self.prog}: {message}\n")
+
+
+def integer(text: str, least: int, most: int) -> int:
+    """Return an integer in a range, or refuse."""
+    if not text.strip().isdecimal() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(
+            f"expected an integer from {least} to {most}, got {text!r}"
+        )
+    return int(text)
+
+
+def number(text: str) -> float:
+    """Return a finite number, or refuse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value != value or abs(value) == float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return seconds >= 0, or refuse."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected seconds >= 0, got {text!r}")
+    return value
+
+
+def port(text: str) -> int:
+    """Return a TCP port, or refuse."""
+    return integer(text, 0, 65535)

@@ -1,0 +1,76 @@
+"""What a trial does about an actor that is late, silent or gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cogrs.api.common_pb2 import ActorParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorOptions:
+    """Options of an actor, or of all actors of a class. None leaves the question to others."""
+
+    optional: bool | None = None
+    """Whether the trial starts, and goes on, without the actor; otherwise it ends. An actor that
+    is gone acts by its default action, or by an empty one."""
+    default_action: bytes | None = None
+    """Stands in for an action that does not come within `response_timeout`, or from an actor that
+    is gone. The serialized message, or what else actors of the class send."""
+    response_timeout: float | None = None
+    """Seconds for an answer to an observation; 0 stands for no limit. Without a default action the
+    actor is lost when they are over."""
+    initial_connection_timeout: float | None = None
+    """Seconds for an agent's OnStart, or for a client to join, instead of `start_timeout` and
+    `join_timeout`; 0 stands for no limit."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            TypeError: A value of another type.
+            ValueError: A negative number of seconds.
+        """
+        if not isinstance(self.optional, bool | None):
+            raise TypeError(f"optional: expected True or False, got {_kind(self.optional)}")
+        if not isinstance(self.default_action, bytes | None):
+            raise TypeError(f"default_action: expected bytes, got {_kind(self.default_action)}")
+        for name in ("response_timeout", "initial_connection_timeout"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"{name}: expected a number, got {_kind(value)}")
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name}: expected seconds >= 0, got {value}")
+
+    def over(self, other: ActorOptions) -> ActorOptions:
+        """Return these options, with those of another where these leave the question."""
+        mine = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return ActorOptions(
+            **{name: getattr(other, name) if value is None else value for name, value in mine}
+        )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+_NONE = ActorOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionBook:
+    """Options by an actor's name, which come first, and by its class."""
+
+    by_name: Mapping[str, ActorOptions] = field(default_factory=dict)
+    by_class: Mapping[str, ActorOptions] = field(default_factory=dict)
+
+    def of(self, actor: ActorParams) -> ActorOptions:
+        """Return the options of an actor."""
+        named = self.by_name.get(actor.name, _NONE)
+        return named.over(self.by_class.get(actor.actor_class, _NONE))

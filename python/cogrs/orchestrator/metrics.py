@@ -1,0 +1,156 @@
+"""An orchestrator's figures for Prometheus.
+
+Needs prometheus-client, which no other part of the package does.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from itertools import accumulate
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
+from cogrs.orchestrator.engine.figures import TICK_BOUNDS
+from cogrs.orchestrator.service.stats import OrchestratorStats
+
+# isort: split
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+__all__ = ["Metrics", "serve_metrics"]
+
+
+class Metrics(Exposition[OrchestratorStats]):
+    """Takes `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus asks.
+
+    The server is not kept alive by this, and once it is gone there are no more metrics of it. One
+    registry has room for one server: their metrics have the same names.
+    """
+
+    def _families(self, stats: OrchestratorStats | None) -> Iterable[Metric]:
+        return _families(stats)
+
+
+def _families(stats: OrchestratorStats | None) -> Iterator[Metric]:
+    yield _labelled(
+        GaugeMetricFamily("cogrs_trials", "Trials that are listed, by state.", labels=["state"]),
+        {} if stats is None else stats.trials,
+    )
+    yield _labelled(
+        GaugeMetricFamily(
+            "cogrs_trials_awaited",
+            "Parties that trials wait for: environment, or the class of an actor.",
+            labels=["party"],
+        ),
+        {} if stats is None else stats.awaited,
+    )
+    yield _single(CounterMetricFamily, "trials_started", "Trials registered.", stats, "started")
+    yield _labelled(
+        CounterMetricFamily(
+            "cogrs_trials_ended",
+            "Trials that ended, by their environment or before it was done.",
+            labels=["how"],
+        ),
+        {} if stats is None else {"concluded": stats.concluded, "cut": stats.cut},
+    )
+    yield _ticks(stats)
+    yield _labelled(
+        CounterMetricFamily(
+            "cogrs_trials_dropped",
+            "What ended trials dropped or made up, by what it was.",
+            labels=["what"],
+        ),
+        {} if stats is None else stats.dropped,
+    )
+    for name, text in (
+        ("log_waiting", "Samples that wait for data logs."),
+        ("log_waiting_bytes", "Bytes of these samples."),
+    ):
+        yield _single(GaugeMetricFamily, f"trials_{name}", text, stats, name)
+    text = "Samples that data logs did not get."
+    yield _single(CounterMetricFamily, "trials_log_lost", text, stats, "log_lost")
+
+
+def _single(
+    family: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    text: str,
+    stats: OrchestratorStats | None,
+    field: str,
+) -> Metric:
+    value = None if stats is None else getattr(stats, field)
+    return family(f"cogrs_{name}", text, value)
+
+
+def _labelled(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
+) -> Metric:
+    for label, value in values.items():
+        family.add_metric([label], value)
+    return family
+
+
+def _ticks(stats: OrchestratorStats | None) -> Metric:
+    text = "Seconds from an observation set to the next."
+    family = HistogramMetricFamily("cogrs_trials_tick_seconds", text)
+    if stats is not None:
+        bounds = [*map(str, TICK_BOUNDS), "+Inf"]
+        counts = accumulate(stats.tick_buckets)
+        buckets = list(zip(bounds, counts, strict=True))
+        family.add_metric([], buckets, stats.tick_seconds)
+    return family
+
+
+class _Silent(WSGIRequestHandler):
+    timeout = 10.0
+    """Seconds for a request to be sent, so that nobody holds a thread."""
+
+    def log_message(self, *_args: object) -> None:
+        """Log no requests."""
+
+
+class _Threaded(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+@contextmanager
+def serve_metrics(metrics: Metrics, host: str, port: int) -> Iterator[int]:
+    """Answer Prometheus over HTTP while the block runs.
+
+    Args:
+        metrics: What is asked for; in no registry so far.
+        host: Address to listen at.
+        port: Port; 0 takes one that is free.
+
+    Yields:
+        The port.
+
+    Raises:
+        OSError: The port is taken, or there is no such address.
+    """
+    registry = CollectorRegistry()
+    metrics.register(registry)
+    try:
+        server = make_server(host, port, make_wsgi_app(registry), _Threaded, handler_class=_Silent)
+    except OSError as error:
+        raise OSError(f"metrics: cannot listen at {host}:{port}: {error}") from error
+    thread = threading.Thread(target=server.serve_forever, name="cogrs-metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,37 @@
+"""Log lines of an orchestrator that is a program of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+
+class JsonFormatter(logging.Formatter):
+    """Makes one JSON object of each record: time, level, logger, message, and what else there is.
+
+    `trial_id` is there when the record is about a trial, `exception` when there is a traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        trial_id = getattr(record, "trial_id", None)
+        if trial_id is not None:
+            told["trial_id"] = trial_id
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told)
+
+
+def log_to_stderr(style: str, level: str) -> None:
+    """Write the log of the process to standard error, `plain` or as `json`."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if style == "json" else plain)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,68 @@
+"""An orchestrator's figures at one moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cogrs.orchestrator.engine.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cogrs.orchestrator.engine.orchestrator import Orchestrator
+    from cogrs.orchestrator.links.factory import LinkFactory
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrchestratorStats:
+    """What an orchestrator does, and did since its start."""
+
+    trials: Mapping[str, int]
+    """Trials that are listed, by state; all states are there."""
+    awaited: Mapping[str, int]
+    """For how many parties trials wait: `environment`, or the class of an actor."""
+    started: int
+    """Trials that were registered."""
+    concluded: int
+    """Trials that their environment ended."""
+    cut: int
+    """Trials that ended for another reason: a request, a limit, a failure."""
+    ticks: int
+    """Observation sets after the first of their trial."""
+    tick_seconds: float
+    """Sum of the seconds from each observation set to the next."""
+    tick_buckets: tuple[int, ...]
+    """Ticks by duration, one count for each bound of `TICK_BOUNDS`, and the rest."""
+    dropped: Mapping[str, int]
+    """What ended trials dropped or made up: rewards, messages, extra actions, default actions."""
+    log_waiting: int
+    """Samples that wait for data logs."""
+    log_waiting_bytes: int
+    """Bytes of these samples."""
+    log_lost: int
+    """Samples that data logs did not get."""
+
+
+def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorStats:
+    """Take the figures, on the event loop."""
+    states, awaited = Counter({state.name: 0 for state in State}), Counter[str]()
+    for trial in orchestrator.trials():
+        states[trial.state.name] += 1
+        awaited.update(trial.awaited())
+    figures, logs = orchestrator.figures, links.logs
+    return OrchestratorStats(
+        trials=dict(states),
+        awaited=dict(awaited),
+        started=figures.started,
+        concluded=figures.concluded,
+        cut=figures.cut,
+        ticks=sum(figures.tick_buckets),
+        tick_seconds=figures.tick_seconds,
+        tick_buckets=tuple(figures.tick_buckets),
+        dropped=dict(figures.dropped),
+        log_waiting=logs.waiting,
+        log_waiting_bytes=logs.waiting_bytes,
+        log_lost=logs.lost,
+    )

@@ -1,0 +1,160 @@
+"""Certificates for gRPC: of servers, and of those who connect to them."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+__all__ = ["ClientTls", "ServerTls"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerTls:
+    """With what a server proves who it is, and whom it lets in. All files are PEM."""
+
+    certificate: str | os.PathLike[str]
+    """The server's certificate, then those between it and the root, if there are any."""
+    key: str | os.PathLike[str]
+    """Its private key, without a password."""
+    client_ca: str | os.PathLike[str] | None = None
+    """Certificates of whoever signs those of clients; with it, nobody else gets in (mutual TLS)."""
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Read the files.
+
+        Raises:
+            OSError: One cannot be read.
+            ValueError: One is not what it should be.
+        """
+        pair = _pair(self.certificate, self.key)
+        ca = None if self.client_ca is None else _authorities("client_ca", self.client_ca)
+        return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientTls:
+    """Whom a client trusts, and with what it proves who it is. All files are PEM."""
+
+    ca: str | os.PathLike[str] | None = None
+    """Certificates of whoever signs those of servers; None takes those that come with gRPC."""
+    certificate: str | os.PathLike[str] | None = None
+    """The client's own certificate, where servers ask for one (mutual TLS)."""
+    key: str | os.PathLike[str] | None = None
+    """Its private key, without a password."""
+    server_name: str | None = None
+    """Name in the server's certificate, if it is not the one that is connected to."""
+
+    def __post_init__(self) -> None:
+        """Refuse half a pair.
+
+        Raises:
+            ValueError: Of certificate and key one is missing.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate, key: expected both or none, got one of them")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Read the files.
+
+        Raises:
+            OSError: One cannot be read.
+            ValueError: One is not what it should be.
+        """
+        ca = None if self.ca is None else _authorities("ca", self.ca)
+        if self.certificate is None or self.key is None:
+            return grpc.ssl_channel_credentials(ca)
+        key, certificate = _pair(self.certificate, self.key)
+        return grpc.ssl_channel_credentials(ca, key, certificate)
+
+    def options(self) -> list[tuple[str, str]]:
+        """Return the options of channels."""
+        if self.server_name is None:
+            return []
+        return [("grpc.ssl_target_name_override", self.server_name)]
+
+
+def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> tuple[bytes, bytes]:
+    """Return key and certificate, as gRPC wants them: it would tell nothing of a mistake."""
+    content = Path(key).read_bytes(), Path(certificate).read_bytes()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An empty password: otherwise a key that has one is asked for on the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        what = f"expected a PEM certificate and its PEM key without a password, got {certificate}"
+        raise ValueError(f"certificate, key: {what} and {key}: {_reason(error)}") from error
+    return content
+
+
+def _authorities(name: str, path: str | os.PathLike[str]) -> bytes:
+    content = Path(path).read_bytes()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(
+            f"{name}: expected PEM certificates, got {path}: {_reason(error)}"
+        ) from error
+    return content
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason or error).replace("_", " ").lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can be reached under a name or address."""
+    name = host.strip("[]")
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None) -> int:
+    """Have a server listen, and return its port.
+
+    Raises:
+        OSError: The port is taken, there is no such address, or a file cannot be read.
+        ValueError: A file is not what it should be.
+    """
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    credentials = None if tls is None else tls.credentials()
+    reason: object = "is the port taken?"
+    try:
+        if credentials is None:
+            bound = server.add_insecure_port(where)
+        else:
+            bound = server.add_secure_port(where, credentials)
+    except RuntimeError as error:
+        bound, reason = 0, error
+    if not bound:
+        raise OSError(f"cannot listen at {where}: {reason}")
+    return bound
+
+
+def open_channel(
+    target: str, options: Sequence[tuple[str, int | str]], tls: ClientTls | None
+) -> grpc.aio.Channel:
+    """Return a channel to `host:port`; nothing is connected yet.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: A file is not what it should be.
+    """
+    if tls is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, tls.credentials(), options=[*options, *tls.options()])
