@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import weakref
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from cogrs.background import Background
 from cogrs.orchestrator.service.server import serve
 
 if TYPE_CHECKING:
@@ -24,24 +21,17 @@ class OrchestratorHandle:
 
     def __init__(self, starting: Coroutine[Any, Any, Server]) -> None:
         """Start a server on a new thread, and wait until it listens."""
-        started: Future[tuple[asyncio.AbstractEventLoop, Server]] = Future()
-        # The thread does not hold the handle, so one that is forgotten stops.
-        self._thread = threading.Thread(
-            target=_run, args=(starting, started), name="cogrs-orchestrator", daemon=True
-        )
-        self._thread.start()
-        self._loop, self._server = started.result()
-        self._finalize = weakref.finalize(self, _stop, self._loop, self._server, self._thread, 0.0)
+        self._running = Background("cogrs-orchestrator", starting)
 
     @property
     def port(self) -> int:
         """The port that it got."""
-        return self._server.port
+        return self._running.server.port
 
     @property
     def actor_port(self) -> int:
         """The port that client actors connect to."""
-        return self._server.actor_port
+        return self._running.server.actor_port
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is stopped, by `stop` on another thread.
@@ -52,8 +42,7 @@ class OrchestratorHandle:
         Returns:
             Whether it is stopped.
         """
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._running.wait(timeout)
 
     def stop(self, grace: float = 10.0) -> None:
         """End all trials, stop, and free the port. Again: nothing.
@@ -61,9 +50,7 @@ class OrchestratorHandle:
         Args:
             grace: Seconds for environments and actors to give and take their last data.
         """
-        if self._finalize.detach() is not None:
-            _stop(self._loop, self._server, self._thread, grace)
-        self._thread.join()
+        self._running.stop(grace)
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -75,7 +62,7 @@ class OrchestratorHandle:
 
     def __repr__(self) -> str:
         """Tell where it listens."""
-        state = "running" if self._thread.is_alive() else "stopped"
+        state = "running" if self._running.is_alive else "stopped"
         return f"OrchestratorHandle(port={self.port}, actor_port={self.actor_port}, {state})"
 
     def __reduce__(self) -> NoReturn:
@@ -85,41 +72,6 @@ class OrchestratorHandle:
             TypeError: Always.
         """
         raise TypeError("an orchestrator cannot be pickled or copied: others reach it at its port")
-
-
-def _run(
-    starting: Coroutine[Any, Any, Server],
-    started: Future[tuple[asyncio.AbstractEventLoop, Server]],
-) -> None:
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(_handle)
-        try:
-            server = await starting
-        except BaseException as error:
-            started.set_exception(error)
-            return
-        started.set_result((asyncio.get_running_loop(), server))
-        await server.wait()
-
-    asyncio.run(main())
-
-
-def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out what grpc.aio says whenever two loops of a process use it.
-
-    Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
-    """
-    nothing = isinstance(context.get("exception"), BlockingIOError)
-    if not (nothing and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
-        loop.default_exception_handler(context)
-
-
-def _stop(
-    loop: asyncio.AbstractEventLoop, server: Server, thread: threading.Thread, grace: float
-) -> None:
-    if thread.is_alive():
-        asyncio.run_coroutine_threadsafe(server.stop(grace), loop).result()
-        thread.join()
 
 
 def serve_orchestrator(
