@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from grpc import StatusCode
 
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
-from cogrs.sdk.call import answering, metadata_of, versions
+from cogrs.sdk.call import CallError, answering, metadata_of, versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from cogrs.sdk.datalog_host import DatalogHost
     from cogrs.sdk.environment_host import EnvironmentHost
     from cogrs.sdk.hook import HookHost
+
+Request = TypeVar("Request")
 
 
 class EnvironmentServicer(EnvironmentEndpointServicer):
@@ -155,13 +159,21 @@ class DatalogServicer(LogExporterServicer):
     ) -> datalog_pb2.LogExporterSampleReply:
         """Keep what happens in a trial."""
         async with answering(context):
-            return await self._host.on_log_sample(_trial(context), requests)
+            return await self._host.on_log_sample(_trial(context), _whole(requests, context))
 
     async def Version(
         self, request: common_pb2.VersionRequest, context: Context
     ) -> common_pb2.VersionInfo:
         """Tell versions."""
         return versions()
+
+
+async def _whole(requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Request]:
+    """Yield requests; gRPC ends those of a call that is cut off as if there were no more."""
+    async for request in requests:
+        yield request
+    if context.cancelled():
+        raise CallError(StatusCode.CANCELLED, "the stream was cut off")
 
 
 def _trial(context: Context) -> str:
