@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar
-
-from grpc import StatusCode
+from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
-from cogrs.sdk.call import CallError, answering, metadata_of, versions
+from cogrs.sdk.call import answering, metadata_of, versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from cogrs.sdk.environment_host import EnvironmentHost
     from cogrs.sdk.hook import HookHost
 
-Request = TypeVar("Request")
+_CANCELLATION = 0.2
+"""Seconds in which the task of a call that was cut off is cancelled."""
 
 
 class EnvironmentServicer(EnvironmentEndpointServicer):
@@ -159,7 +159,7 @@ class DatalogServicer(LogExporterServicer):
     ) -> datalog_pb2.LogExporterSampleReply:
         """Keep what happens in a trial."""
         async with answering(context):
-            return await self._host.on_log_sample(_trial(context), _whole(requests, context))
+            return await self._host.on_log_sample(_trial(context), _whole(requests))
 
     async def Version(
         self, request: common_pb2.VersionRequest, context: Context
@@ -168,12 +168,16 @@ class DatalogServicer(LogExporterServicer):
         return versions()
 
 
-async def _whole(requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Request]:
+async def _whole(
+    requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
+) -> AsyncIterator[datalog_pb2.LogExporterSampleRequest]:
     """Yield requests; gRPC ends those of a call that is cut off as if there were no more."""
+    reason = ""
     async for request in requests:
+        reason = request.sample.end_reason
         yield request
-    if context.cancelled():
-        raise CallError(StatusCode.CANCELLED, "the stream was cut off")
+    if not reason:  # cut off; or from an orchestrator that tells no reasons
+        await asyncio.sleep(_CANCELLATION)
 
 
 def _trial(context: Context) -> str:
