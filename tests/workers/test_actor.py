@@ -360,7 +360,7 @@ async def test_a_server_that_is_away_stops_no_trial(caplog):
             on.server.close()
             await on.play(4)
             assert len(on.episodes()) == 4
-            worker.closed(8, 0.0)
+            worker._owe(8)
             await until(lambda: "nothing is pushed" in caplog.text)
         # The client of the stage waits ten seconds for its server, at the end too.
         on.client.close()
