@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +55,40 @@ class Crashes(sdk.Agent):
         return 0
 
 
+async def played(controller: sdk.TrialController) -> list[str]:
+    """Play all trials, twenty at a time."""
+    ids: list[str] = []
+    for _ in range(TRIALS // 20):
+        some = [(await controller.start_trial()).id for _ in range(20)]
+        for trial_id in some:
+            await controller.wait_ended(trial_id)
+        ids += some
+    return ids
+
+
+class Both(sdk.DatalogSink):
+    """Feeds a memory at once, and writes a file."""
+
+    def __init__(self, rem: ReplayMemory, folder: Path, finished: set[str]) -> None:
+        self.feed = ReplaySink(rem, judge, actors=("a0", "a1"))
+        self.file = sdk.JsonLinesSink(folder)
+        self.finished = finished
+
+    def start(self, trial: sdk.LoggedTrial) -> None:
+        self.id = trial.id
+        self.feed.start(trial)
+        self.file.start(trial)
+
+    async def sample(self, sample: sdk.Sample) -> None:
+        await self.feed.sample(sample)
+        self.file.sample(sample)
+
+    def end(self) -> None:
+        self.feed.end()
+        self.file.end()
+        self.finished.add(self.id)
+
+
 @on_loop
 async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None:
     caplog.set_level("CRITICAL")
@@ -75,32 +108,7 @@ async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None
         return None not in gathered[:2]
 
     logged = memory()
-    finished: defaultdict[str, int] = defaultdict(int)
-
-    class Both(sdk.DatalogSink):
-        """Feeds a memory at once, and writes a file."""
-
-        def __init__(self) -> None:
-            self.feed = ReplaySink(logged, judge, actors=("a0", "a1"))
-            self.file = sdk.JsonLinesSink(tmp_path)
-
-        def start(self, trial: sdk.LoggedTrial) -> None:
-            self.id = trial.id
-            self.feed.start(trial)
-            self.file.start(trial)
-
-        async def sample(self, sample: sdk.Sample) -> None:
-            await self.feed.sample(sample)
-            self.file.sample(sample)
-
-        def end(self) -> None:
-            self.feed.end()
-            self.file.end()
-            finished[self.id] += 1
-
-        def lost(self) -> None:
-            self.file.lost()
-            finished[self.id] += 1
+    finished: set[str] = set()
 
     with (
         world.made_server() as replay,
@@ -112,23 +120,17 @@ async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None
             "world": sdk.local_environments({"": make}),
             "policy": sdk.local_agents({"": worker.agent}),
             "crashes": sdk.local_agents({"": lambda: Crashes(others_acted)}),
-            "log": sdk.local_datalog(Both),
+            "log": sdk.local_datalog(lambda: Both(logged, tmp_path, finished)),
         }
-        params = {"environment": {"endpoint": "local://world"}}
         config = Config(log_url="local://log")
-        config.params.environment.endpoint = params["environment"]["endpoint"]
+        config.params.environment.endpoint = "local://world"
         for name, target in (("a0", "policy"), ("a1", "policy"), ("c", "crashes")):
             config.params.actors.append(actor_params(name, f"local://{target}"))
         async with (
             await orchestrator.serve(config, port=0, local=parts) as server,
             sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
         ):
-            ids = []
-            for _ in range(TRIALS // 20):
-                some = [(await controller.start_trial()).id for _ in range(20)]
-                for trial_id in some:
-                    await controller.wait_ended(trial_id)
-                ids += some
+            ids = await played(controller)
             await until(lambda: len(finished) == TRIALS)
         live = by_key(client.rem)
         assert len(live) > TRIALS
