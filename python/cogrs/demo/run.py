@@ -6,17 +6,20 @@ import asyncio
 import queue
 import time
 from contextlib import AsyncExitStack
-from itertools import count
+from dataclasses import replace
+from itertools import count, cycle
 from typing import TYPE_CHECKING, Any
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
+from cogrs.demo.checkpoint import read_run, write_run
 from cogrs.demo.options import Options, Role
 from cogrs.demo.process import Process, RefusedError, ended
 from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cogrs.demo.interruption import Interruption
@@ -41,13 +44,21 @@ def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Pa
     role = describe(options)
     if interruption.is_set():
         return progress, []
+    if options.resume is not None:
+        before = read_run(options.resume, role)
+        role = replace(role, trials_before=before["trials"], resume=str(options.resume))
+        progress.steps = progress.steps_before = before["steps"]
     folder = make_folder(options.out)
+    role = replace(role, folder=str(folder))
     print(
         f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
         flush=True,
     )
     with Display(progress, folder, interruption) as display:
-        asyncio.run(learn(role, display, progress, interruption))
+        try:
+            asyncio.run(learn(role, display, progress, interruption))
+        finally:
+            write_run(folder, role, progress.trials, progress.steps)
     files = [folder / "metrics.jsonl"]
     if progress.curve:
         print("drawing the learning curve", flush=True)
@@ -64,8 +75,10 @@ def describe(options: Options) -> Role:
     """
     import gymnasium
 
+    from cogrs.demo.environment import make_flat
+
     try:
-        env = gymnasium.make(options.env)
+        env = make_flat(options.env)
     except Exception as error:  # whatever the environment's own code raises
         reason = str(error) or type(error).__name__
         raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
@@ -73,11 +86,12 @@ def describe(options: Options) -> Role:
     env.close()
     if not isinstance(states, gymnasium.spaces.Box) or len(states.shape) != 1:
         raise RefusedError(
-            f"--env: expected observations in a flat Box, {options.env} has {_one_line(states)}"
+            f"--env: expected observations that make a vector, {options.env} has "
+            f"{_one_line(states)}"
         )
-    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
+    if not isinstance(actions, gymnasium.spaces.Discrete):
         raise RefusedError(
-            f"--env: expected discrete actions 0, 1, ..., {options.env} has {_one_line(actions)}"
+            f"--env: expected discrete actions, {options.env} has {_one_line(actions)}"
         )
     return Role(
         env=options.env,
@@ -112,6 +126,7 @@ async def learn(
     role: Role, display: Display, progress: Progress, interruption: Interruption
 ) -> None:
     """Start everything, follow it, and end it."""
+    options = progress.options
     processes: list[Process] = []
     figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
@@ -125,15 +140,19 @@ async def learn(
         endpoints = await learner.ready(interruption)
         if interruption.is_set():
             return
-        actor = start("actor", Role(**{**vars(role), "endpoints": tuple(endpoints)}))
-        acts, plays = await actor.ready(interruption), await environment.ready(interruption)
+        role = replace(role, endpoints=tuple(endpoints))
+        actors = [start("actor", replace(role, worker=worker)) for worker in range(options.workers)]
+        acts = [await actor.ready(interruption) for actor in actors]
+        plays = await environment.ready(interruption)
         if interruption.is_set():
             return
         params = TrialParams(
             environment=EnvironmentParams(endpoint=plays),
-            actors=[ActorParams(name="player", actor_class="player", endpoint=acts)],
+            actors=[ActorParams(name="player", actor_class="player", endpoint=acts[0])],
         )
-        orchestrator = await serve(Config(params=params), port=0)
+        config = Config(params=params, hooks=("local://spread",))
+        spread = sdk.local_hooks({"": spread_over(acts)})
+        orchestrator = await serve(config, port=0, local={"spread": spread})
         stack.push_async_callback(orchestrator.stop, _GRACE)
         playing = asyncio.create_task(
             keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
@@ -150,6 +169,16 @@ async def learn(
             await asyncio.sleep(0.05)
         progress.ended = time.monotonic()
         display.stop()
+
+
+def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
+    """Return a hook that gives each trial the next process that acts."""
+    turns = cycle(endpoints)
+
+    def spread(new: sdk.NewTrial) -> None:
+        new.params.actors[0].endpoint = next(turns)
+
+    return spread
 
 
 def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
