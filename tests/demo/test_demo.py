@@ -113,6 +113,29 @@ def test_a_run_goes_on_where_it_was(start, tmp_path):
     assert "--resume: env: expected CartPole-v1" in err
 
 
+BROKEN = """
+import gymnasium
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_):
+        raise ArithmeticError("the world never was")
+
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+def test_an_environment_that_always_fails_ends_the_run(start, tmp_path):
+    (tmp_path / "broken_world.py").write_text(BROKEN)
+    demo = start("--env", "broken_world:Broken-v0", PYTHONPATH=str(tmp_path))
+    code, _, err = demo.finish()
+    assert code == 1
+    assert "the world never was" in err
+    assert "trials in a row ended without a step" in err.splitlines()[-1]
+
+
 def test_it_learns_until_ctrl_c(start, tmp_path):
     demo = start(*ENDLESS)
     demo.line(r"updates [1-9]")

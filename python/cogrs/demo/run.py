@@ -14,7 +14,7 @@ from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.demo.checkpoint import read_run, write_run
 from cogrs.demo.options import Options, Role
-from cogrs.demo.process import Process, RefusedError, ended
+from cogrs.demo.process import FailedError, Process, RefusedError, ended
 from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _GRACE = 1.0
 """Seconds for the trials that still run to end well."""
+
+_FAILURES = 20
+"""Trials in a row without a step that end the run, at least."""
 
 
 def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Path]]:
@@ -154,13 +157,14 @@ async def learn(
         spread = sdk.local_hooks({"": spread_over(acts)})
         orchestrator = await serve(config, port=0, local={"spread": spread})
         stack.push_async_callback(orchestrator.stop, _GRACE)
-        playing = asyncio.create_task(
-            keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
-        )
+        failures = Failures(progress)
+        where = f"127.0.0.1:{orchestrator.port}"
+        playing = asyncio.create_task(keep_playing(where, options.trials, failures))
         stack.push_async_callback(cancelled, playing)
         progress.started = time.monotonic()
         while not (progress.reached or interruption.is_set() or progress.late):
             follow(progress, figures)
+            failures.check()
             display.show()
             for process in processes:
                 process.check()
@@ -187,7 +191,36 @@ def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> No
         progress.take(figures.get())
 
 
-async def keep_playing(endpoint: str, trials: int) -> None:
+class Failures:
+    """Trials in a row that ended without a step: environments that fail would fail for ever."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Know of none."""
+        self._progress = progress
+        # Figures of trials come a little later than their ends.
+        self._most = max(_FAILURES, 2 * progress.options.trials)
+        self._count = self._played = 0
+
+    def ended(self) -> None:
+        """Count a trial that has ended."""
+        self._count += 1
+
+    def check(self) -> None:
+        """Tell whether something is played.
+
+        Raises:
+            FailedError: It is not.
+        """
+        if self._progress.trials > self._played:
+            self._played, self._count = self._progress.trials, 0
+        if self._count >= self._most:
+            raise FailedError(
+                f"{self._count} trials in a row ended without a step: "
+                f"{self._progress.options.env} fails, as the errors above say"
+            )
+
+
+async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
     """Keep so many trials running: start one whenever one has ended."""
     running: set[str] = set()
     async with sdk.TrialController(endpoint, user_id="demo") as controller:
@@ -196,6 +229,7 @@ async def keep_playing(endpoint: str, trials: int) -> None:
         async for trial_id, _ in controller.watch_trials([sdk.TrialState.ENDED]):
             if trial_id in running:
                 running.remove(trial_id)
+                failures.ended()
                 running.add((await controller.start_trial()).id)
 
 
