@@ -104,6 +104,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
+	$(BIN)/python benchmarks/workers.py
 
 # -- what is made ----------------------------------------------------------------------------------------
 
