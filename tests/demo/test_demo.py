@@ -85,6 +85,57 @@ def test_out_of_time_with_and_without_a_terminal(start, tmp_path):
         assert metrics_of(folder)[-1]["seconds"] >= 1.5
 
 
+def test_a_run_goes_on_where_it_was(start, tmp_path):
+    first = start(*ENDLESS, "--workers", "2", "--env", "FrozenLake-v1")
+    first.line(r"updates [1-9]")
+    assert len(first.sockets()) == 7
+    first.ctrl_c()
+    assert first.finish()[0] == 130
+    folder = folder_of(tmp_path)
+    before = metrics_of(folder)[-1]
+    assert {path.name for path in folder.glob("*.checkpoint")} == {
+        "learner.checkpoint",
+        "replay-0.checkpoint",
+        "replay-1.checkpoint",
+    }
+    again = start(*ENDLESS, "--resume", str(folder), "--workers", "2", "--env", "FrozenLake-v1")
+    again.line(r"updates [1-9]")
+    again.ctrl_c()
+    code, _, err = again.finish()
+    assert (code, err) == (130, "")
+    (later,) = set(tmp_path.iterdir()) - {folder}
+    after = metrics_of(later)[-1]
+    for name in ("updates", "steps", "replay_size"):
+        assert after[name] > before[name] > 0
+    other = start("--resume", str(folder))
+    code, _, err = other.finish()
+    assert code == 2
+    assert "--resume: env: expected CartPole-v1" in err
+
+
+BROKEN = """
+import gymnasium
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_):
+        raise ArithmeticError("the world never was")
+
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+def test_an_environment_that_always_fails_ends_the_run(start, tmp_path):
+    (tmp_path / "broken_world.py").write_text(BROKEN)
+    demo = start("--env", "broken_world:Broken-v0", PYTHONPATH=str(tmp_path))
+    code, _, err = demo.finish()
+    assert code == 1
+    assert "the world never was" in err
+    assert "trials in a row ended without a step" in err.splitlines()[-1]
+
+
 def test_it_learns_until_ctrl_c(start, tmp_path):
     demo = start(*ENDLESS)
     demo.line(r"updates [1-9]")
@@ -134,7 +185,7 @@ def test_an_end_before_there_is_anything_to_draw(start, tmp_path, kind, code):
     assert (ended, err) == (code, "")
     metrics = folder_of(tmp_path) / "metrics.jsonl"
     assert out == f"interrupted\n{metrics}\n"
-    assert list(metrics.parent.iterdir()) == [metrics]
+    assert {path.name for path in metrics.parent.iterdir()} == {metrics.name, "run.json"}
 
 
 def test_sigterm_ends_the_children_first(start, tmp_path):
@@ -182,7 +233,7 @@ def test_a_child_that_dies_ends_all(start):
     [
         pytest.param(["--env", "Nowhere-v0"], "Nowhere", id="unknown"),
         pytest.param(["--env", "Pendulum-v1"], "discrete actions", id="continuous actions"),
-        pytest.param(["--env", "FrozenLake-v1"], "flat Box", id="discrete observations"),
+        pytest.param(["--resume", "/nowhere"], "--resume: expected", id="no run to go on from"),
         pytest.param(["--out", "/proc/version"], "--out", id="out is a file"),
         pytest.param(["--out", "/proc/nowhere/runs"], "--out", id="out cannot be made"),
     ],

@@ -18,9 +18,9 @@ import pytest
 import cogrs
 from cogrs.api.common_pb2 import VersionRequest
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
+from cogrs.background import _handle
 from cogrs.orchestrator import Settings, serve
 from cogrs.orchestrator.links.channels import channel_options
-from cogrs.orchestrator.service.handle import _handle
 from cogrs.orchestrator.service.server import server_options
 from tests.orchestrator.net import on_loop
 from tests.program import program
@@ -101,7 +101,7 @@ def test_stopping_again_does_nothing_and_any_thread_may() -> None:
 
 def test_one_that_is_forgotten_stops() -> None:
     orchestrator = cogrs.serve_orchestrator(port=0)
-    port, thread = orchestrator.port, orchestrator._thread
+    port, thread = orchestrator.port, orchestrator._running._thread
     del orchestrator
     gc.collect()
     thread.join(30)

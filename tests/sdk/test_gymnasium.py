@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from cogrs import sdk
-from cogrs.sdk.gymnasium import _fitting
+from cogrs.sdk.space import fitting
 from tests.orchestrator.net import on_loop
 from tests.sdk.net import Echo, calls, named, rewards, world
 
@@ -161,13 +161,13 @@ class Watched(gymnasium.Env[Any, Any]):
 def test_it_is_closed_once(how: str) -> None:
     env = Watched()
     game = sdk.GymnasiumEnvironment(lambda: env)
-    assert game.start(TRIAL).observations == 0
+    assert game.start(TRIAL).observations == {"a0": 0}
     if how == "terminal":
         update = game.step({"a0": np.array(1)})
         assert (update.final, update.terminated, update.truncated) == (True, True, False)
     elif how == "end":
         update = game.end({})
-        assert (update.observations, update.truncated, update.rewards) == (0, True, ())
+        assert (update.observations, update.truncated, update.rewards) == ({"a0": 0}, True, ())
     elif how == "last action":
         update = game.end({"a0": np.array(1)})
         assert (update.terminated, update.truncated) == (True, False)
@@ -189,9 +189,9 @@ def test_it_is_closed_once(how: str) -> None:
     ],
 )
 def test_actions_fit(space: Any, action: Any, expected: Any) -> None:
-    fitting = _fitting(space, action, "a0")
-    assert fitting in space
-    np.testing.assert_array_equal(fitting, expected)
+    found = fitting(space, action, "action of 'a0'")
+    assert found in space
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,4 @@ def test_actions_fit(space: Any, action: Any, expected: Any) -> None:
 )
 def test_actions_that_do_not_fit(space: Any, action: Any) -> None:
     with pytest.raises(ValueError, match="action of 'a0': expected one of"):
-        _fitting(space, action, "a0")
+        fitting(space, action, "action of 'a0'")

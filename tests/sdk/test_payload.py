@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 
 from cogrs.api import payload_pb2 as pb
-from cogrs.api.common_pb2 import ActorParams, TrialActor
-from cogrs.sdk import Actor, ArrayCodec, BytesCodec, Codecs, MessageCodec
+from cogrs.api.any import pack
+from cogrs.api.common_pb2 import ActorParams, RewardSource, TrialActor
+from cogrs.sdk import (
+    Actor,
+    ArrayCodec,
+    BytesCodec,
+    Codecs,
+    MessageCodec,
+    array_message,
+    read_array_message,
+)
 from cogrs.sdk.payload import CodecBook
 
 DTYPES = st.one_of(
@@ -49,7 +58,7 @@ def test_what_numpy_takes_is_taken(value: Any) -> None:
     np.testing.assert_array_equal(back, value)
 
 
-@pytest.mark.parametrize("value", [None, "text", b"bytes", {"a": 1}, [[1], [1, 2]], [object()]])
+@pytest.mark.parametrize("value", [None, "text", b"bytes", [[1], [1, 2]], [object()]])
 def test_what_is_no_array_of_numbers_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=f"expected .*, got {type(value).__name__}"):
         ArrayCodec().encode(value)
@@ -116,3 +125,52 @@ def test_each_class_of_actors_may_have_its_own_codecs() -> None:
     assert CodecBook(one).of(Actor("a", "x")) is one
     single = BytesCodec()
     assert CodecBook(single).of(Actor("a", "x")) == Codecs(single, single)
+
+
+NAMED = st.recursive(
+    ARRAYS,
+    lambda inner: st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3),
+    max_leaves=6,
+)
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        for name, value in theirs.items():
+            assert_same(ours[name], value)
+    else:
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@given(NAMED)
+def test_arrays_with_names_come_back(value: Any) -> None:
+    assert_same(ArrayCodec().decode(ArrayCodec().encode(value)).value, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({}, "expected names for arrays, got none"),
+        ({1: 2}, "expected names for arrays, got 1"),
+        ({"a": {"b": "text"}}, "a: b: expected numbers or booleans, got str"),
+    ],
+)
+def test_what_has_no_names_or_arrays_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        ArrayCodec().encode(value)
+
+
+def test_names_that_come_twice_are_refused() -> None:
+    entry = pb.Array.Entry(name="a", array=array_message([1]))
+    content = pb.Array(entries=[entry, entry]).SerializeToString()
+    with pytest.raises(ValueError, match="expected different names, got 'a' twice"):
+        ArrayCodec().decode(content)
+
+
+def test_arrays_travel_as_messages() -> None:
+    sent = pack(array_message({"frame": np.arange(6, dtype=np.uint8).reshape(2, 3)}))
+    assert read_array_message(sent)["frame"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ValueError, match=r"expected an array message, got cogment\.RewardSource"):
+        read_array_message(pack(RewardSource()))

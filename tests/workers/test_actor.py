@@ -1,10 +1,12 @@
 """What agents of an `ActorWorker` do in trials, and what of it is in replay, over real gRPC."""
 
 import asyncio
+import os
 import threading
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc.aio
 import numpy as np
@@ -102,6 +104,38 @@ async def test_trials_at_once_never_mix():
         assert sum(sizes) == steps
         assert len(sizes) < steps
         assert 1 < max(sizes) <= 16
+
+
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="takes minutes")
+@pytest.mark.timeout(1800)
+def test_a_thousand_trials_keep_apart_and_memory_flat():
+    """Every episode has one trial and one actor, all of it, and nobody is remembered."""
+
+    async def play():
+        async with stage(length=20, actors=2, batch_size=64, server={"cache_size": 64}) as on:
+            rss = resident()
+            for turn in range(10):
+                trials = await on.play(100)
+                known = {trial_number(each) for each in trials}
+                newest = on.episodes()[-150:]
+                for episode in newest:
+                    info = episode.entries.info
+                    assert set(info["trial"].tolist()) <= known
+                    assert len(set(zip(info["trial"], info["actor"], strict=True))) == 1
+                    np.testing.assert_array_equal(info["tick"], np.arange(21))
+                    assert len(set(episode.entries.state[:, 0])) == 1
+                assert len(on.worker._players) <= on.worker.memory.num_episode()
+                if turn == 2:
+                    rss = resident()
+            assert resident() - rss < 20 << 20
+
+    asyncio.run(play())
+
+
+def resident():
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @on_loop
@@ -360,7 +394,7 @@ async def test_a_server_that_is_away_stops_no_trial(caplog):
             on.server.close()
             await on.play(4)
             assert len(on.episodes()) == 4
-            worker.closed(8, 0.0)
+            worker._owe(8)
             await until(lambda: "nothing is pushed" in caplog.text)
         # The client of the stage waits ten seconds for its server, at the end too.
         on.client.close()

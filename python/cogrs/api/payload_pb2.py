@@ -14,13 +14,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63ogrs/api/payload.proto\x12\rcogrs.payload\"Z\n\x05\x41rray\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x12\n\nterminated\x18\x04 \x01(\x08\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63ogrs/api/payload.proto\x12\rcogrs.payload\"\xc3\x01\n\x05\x41rray\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x12\n\nterminated\x18\x04 \x01(\x08\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12+\n\x07\x65ntries\x18\x06 \x03(\x0b\x32\x1a.cogrs.payload.Array.Entry\x1a:\n\x05\x45ntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x61rray\x18\x02 \x01(\x0b\x32\x14.cogrs.payload.Arrayb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cogrs.api.payload_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_ARRAY']._serialized_start=42
-  _globals['_ARRAY']._serialized_end=132
+  _globals['_ARRAY']._serialized_start=43
+  _globals['_ARRAY']._serialized_end=238
+  _globals['_ARRAY_ENTRY']._serialized_start=180
+  _globals['_ARRAY_ENTRY']._serialized_end=238
 # @@protoc_insertion_point(module_scope)

@@ -22,15 +22,42 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Array(_message.Message):
-    """One array, and whether an episode ends with it."""
+    """One array, or several with names, and whether an episode ends with it."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Entry(_message.Message):
+        """One of several arrays."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        ARRAY_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        """Its name; no two are the same."""
+        @_builtins.property
+        def array(self) -> Global___Array:
+            """What has the name; its flags are not looked at."""
+
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            array: Global___Array | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["array", b"array"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["array", b"array", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     DTYPE_FIELD_NUMBER: _builtins.int
     SHAPE_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     TERMINATED_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
     dtype: _builtins.str
     """dtype in NumPy's array-protocol notation, such as "<f4"; numbers and booleans only."""
     data: _builtins.bytes
@@ -43,6 +70,12 @@ class Array(_message.Message):
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Shape; empty for a scalar."""
 
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___Array.Entry]:
+        """Arrays with names, which may have such arrays in turn, for spaces of several parts; dtype is
+        empty then, and so are shape and data.
+        """
+
     def __init__(
         self,
         *,
@@ -51,10 +84,11 @@ class Array(_message.Message):
         data: _builtins.bytes = ...,
         terminated: _builtins.bool = ...,
         truncated: _builtins.bool = ...,
+        entries: _abc.Iterable[Global___Array.Entry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dtype", b"dtype", "shape", b"shape", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dtype", b"dtype", "entries", b"entries", "shape", b"shape", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

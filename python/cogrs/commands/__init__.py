@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _REACHED, _NOT_REACHED, _REFUSED = 0, 1, REFUSED
 _EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
-_MAX_TRIALS = 1000
+_MAX_TRIALS, _MAX_WORKERS = 1000, 64
 _ENDS = ("rep_front", "rep_back", "pull_front", "pull_back")
 
 
@@ -68,6 +68,10 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     demo.add_argument("--env", default="CartPole-v1", help="Gymnasium id, with discrete actions")
     demo.add_argument("--trials", type=_trials, default=16, help="trials at the same time")
+    demo.add_argument("--workers", type=_workers, default=1, help="processes that act")
+    demo.add_argument(
+        "--resume", type=_folder, metavar="DIR", help="folder of a run that is to go on"
+    )
     demo.add_argument(
         "--seed",
         type=_seed,
@@ -131,6 +135,10 @@ def _trials(text: str) -> int:
     return integer(text, 1, _MAX_TRIALS)
 
 
+def _workers(text: str) -> int:
+    return integer(text, 1, _MAX_WORKERS)
+
+
 def _seed(text: str) -> int:
     return integer(text, 0, 2**32 - 1)
 
@@ -152,6 +160,8 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
     options = Options(
         env=given.env,
         trials=given.trials,
+        workers=given.workers,
+        resume=given.resume,
         seed=given.seed,
         out=given.out,
         max_seconds=given.max_seconds,

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cogrs import ReplayMemoryClient, sdk
+from cogrs.demo.checkpoint import EVERY, replay_file
 from cogrs.demo.child import Child, main
 from cogrs.demo.net import UPDATES, action_values, draw_parameters
-from cogrs.workers import PARAMETERS, ActorWorker, Decision, unpack_arrays
+from cogrs.workers import (
+    PARAMETERS,
+    ActorWorker,
+    Decision,
+    restore_episodes,
+    unpack_arrays,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,11 +69,15 @@ class Policy:
 def run(child: Child, role: Role) -> None:
     """Act until the parent ends."""
     parameters = draw_parameters(role.state_size, role.num_action, role.seed)
-    policy = Policy(parameters, role.num_action, role.seed)
+    # Parameters of a run that goes on come from the learner.
+    seed = role.seed + 7919 * role.worker + role.trials_before
+    policy = Policy(parameters, role.num_action, seed)
     publish, request, push = role.endpoints
     with ReplayMemoryClient(
-        publish, request, push, max_step=_MAX_STEP, seed=role.seed, timeout=10
+        publish, request, push, max_step=_MAX_STEP, seed=seed, timeout=10
     ) as client:
+        if role.resume and replay_file(role.resume, role.worker).exists():
+            restore_episodes(client.rem, replay_file(role.resume, role.worker))
         asyncio.run(serve(child, role, client, policy))
 
 
@@ -73,8 +85,9 @@ async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Po
     """Serve agents."""
 
     def tell(steps: int, total: float) -> None:
-        child.say(episode=steps, total_reward=total, stored=len(client.rem))
+        child.say(episode=steps, total_reward=total, stored=len(client.rem), worker=role.worker)
 
+    kept = replay_file(role.folder, role.worker)
     worker = ActorWorker(
         client, policy, batch_size=role.trials, samples_per_step=32, on_episode=tell
     )
@@ -86,11 +99,15 @@ async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Po
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(following)
                 try:
-                    while not child.ended.is_set():
+                    due = time.monotonic() + EVERY
+                    while not await asyncio.to_thread(child.ended.wait, 0.5):
                         worker.check()
-                        await asyncio.sleep(0.05)
+                        if time.monotonic() >= due:
+                            due = time.monotonic() + EVERY
+                            await asyncio.to_thread(client.rem.save, kept)
                 finally:
                     ended.set()
+                client.rem.save(kept)
 
 
 if __name__ == "__main__":

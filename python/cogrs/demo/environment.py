@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import numpy as np
 
 from cogrs import sdk
 from cogrs.demo.child import Child, main
@@ -15,12 +16,31 @@ if TYPE_CHECKING:
     from cogrs.demo.options import Role
 
 
+def make_flat(name: str) -> gymnasium.Env[Any, Any]:
+    """Make an environment whose observations are vectors of float32, and its actions 0, 1, ...
+
+    Raises:
+        Exception: Whatever the environment's own code raises, or Gymnasium of its observations.
+    """
+    env: gymnasium.Env[Any, Any] = gymnasium.wrappers.FlattenObservation(gymnasium.make(name))
+    space = env.observation_space
+    if space.dtype != np.float32:
+        vector = gymnasium.spaces.Box(-np.inf, np.inf, space.shape, np.float32)
+        env = gymnasium.wrappers.TransformObservation(env, np.float32, vector)
+    actions = env.action_space
+    if isinstance(actions, gymnasium.spaces.Discrete) and actions.start != 0:
+        start = actions.start
+        moved = gymnasium.spaces.Discrete(int(actions.n))
+        env = gymnasium.wrappers.TransformAction(env, lambda action: action + start, moved)
+    return env
+
+
 def run(child: Child, role: Role) -> None:
     """Serve one environment for each trial until the parent ends."""
-    seeds = count(role.seed * 1_000_003)
+    seeds = count(role.seed * 1_000_003 + role.trials_before)
 
     def make() -> sdk.GymnasiumEnvironment:
-        return sdk.GymnasiumEnvironment(lambda: gymnasium.make(role.env), seed=next(seeds))
+        return sdk.GymnasiumEnvironment(lambda: make_flat(role.env), seed=next(seeds))
 
     async def serve() -> None:
         async with await sdk.serve(environments={role.env: make}) as endpoint:

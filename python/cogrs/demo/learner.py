@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cogrs import ReplayMemoryServer, importance_weights
+from cogrs.demo.checkpoint import EVERY, learner_file
 from cogrs.demo.child import Child, main
 from cogrs.demo.net import GAMMA, Learner, draw_parameters
 from cogrs.workers import STEP_INFO, LearnerWorker, pack_arrays
@@ -61,15 +62,23 @@ def run(child: Child, role: Role) -> None:
             return {"loss": learner.update(batch, weights)}
 
         worker = LearnerWorker(
-            server, update, lambda: pack_arrays(learner.published), batch_size=_BATCH
+            server,
+            update,
+            lambda: pack_arrays(learner.published),
+            state=learner.state,
+            batch_size=_BATCH,
         )
-        report(child, server, worker)
+        if role.resume:
+            worker.load(learner_file(role.resume), learner.restore)
+        report(child, server, worker, role)
+        worker.save(learner_file(role.folder))
 
 
-def report(child: Child, server: ReplayMemoryServer, worker: LearnerWorker) -> None:
-    """Learn, and tell the figures twice a second."""
+def report(child: Child, server: ReplayMemoryServer, worker: LearnerWorker, role: Role) -> None:
+    """Learn, tell the figures twice a second, and write checkpoints."""
     losses: list[float] = []
     due = time.monotonic()
+    save_due = due + EVERY
     while not child.ended.is_set():
         figures = worker.step(wait=0.2)
         if figures is not None:
@@ -82,6 +91,9 @@ def report(child: Child, server: ReplayMemoryServer, worker: LearnerWorker) -> N
                 caches=server.total_caches,
             )
             losses.clear()
+        if time.monotonic() >= save_due:
+            save_due = time.monotonic() + EVERY
+            worker.save(learner_file(role.folder))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.workers import pack_arrays, unpack_arrays
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -68,6 +70,31 @@ class Learner:
     def published(self) -> Arrays:
         """What actors are told: parameters, and the number of updates behind them."""
         return {**self.parameters, UPDATES: np.int64(self._updates)}
+
+    def state(self) -> bytes:
+        """Return all that is needed to go on: nets, moments, the count of updates."""
+        import jax
+
+        leaves = jax.tree.leaves(self._nets)
+        arrays = {str(index): np.asarray(leaf) for index, leaf in enumerate(leaves)}
+        return pack_arrays({UPDATES: np.int64(self._updates), **arrays})
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: It is of another net.
+        """
+        import jax
+
+        arrays = unpack_arrays(state)
+        updates = int(arrays.pop(UPDATES))
+        leaves, form = jax.tree.flatten(self._nets)
+        shapes = [np.shape(leaf) for leaf in leaves]
+        got = [array.shape for array in arrays.values()]
+        if got != shapes:
+            raise ValueError(f"state: expected arrays of {shapes}, got {got}")
+        self._nets, self._updates = jax.tree.unflatten(form, arrays.values()), updates
 
     def update(self, batch: Batch, weights: npt.NDArray[np.float32]) -> float:
         """Learn from a batch whose rows weigh so much; return the loss."""

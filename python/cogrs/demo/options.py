@@ -12,7 +12,9 @@ class Options:
     """Options of a run; the fields are those of the command line.
 
     Attributes:
-        env: Id of a Gymnasium environment with a flat Box of observations and discrete actions.
+        env: Id of a Gymnasium environment with discrete actions.
+        workers: Processes that act.
+        resume: Folder of a run that is to go on; None begins anew.
         trials: Trials that run at the same time.
         seed: Seed of what processes draw; their timing differs from run to run.
         out: Folder for the learning curve and the metrics.
@@ -23,6 +25,8 @@ class Options:
 
     env: str = "CartPole-v1"
     trials: int = 16
+    workers: int = 1
+    resume: Path | None = None
     seed: int = 0
     out: Path = Path("runs")
     max_seconds: float = 300.0
@@ -40,7 +44,11 @@ class Role:
         state_size: Numbers in an observation.
         num_action: Actions.
         trials: Trials that run at the same time.
-        endpoints: The learner's, for the actor: publish, request, push.
+        endpoints: The learner's, for actors: publish, request, push.
+        worker: Which of the processes of its kind this is.
+        trials_before: Trials that were played before, for their seeds.
+        folder: Folder of the run, where checkpoints go.
+        resume: Folder with the checkpoints to go on from; "" begins anew.
     """
 
     env: str
@@ -49,6 +57,10 @@ class Role:
     num_action: int
     trials: int
     endpoints: tuple[str, ...] = ()
+    worker: int = 0
+    trials_before: int = 0
+    folder: str = ""
+    resume: str = ""
 
     def to_json(self) -> str:
         """Return it as an argument of a command line."""

@@ -36,7 +36,10 @@ class Progress:
     ended: float | None = None
     trials: int = 0
     steps: int = 0
-    stored: int = 0
+    steps_before: int = 0
+    """Steps of the run that this one goes on from."""
+    stored: dict[int, int] = field(default_factory=dict)
+    """Entries in the memory of each process that acts."""
     updates: int = 0
     caches: int = 0
     loss: float | None = None
@@ -55,7 +58,7 @@ class Progress:
         if "episode" in said:
             self.trials += 1
             self.steps += said["episode"]
-            self.stored = said["stored"]
+            self.stored[said.get("worker", 0)] = said["stored"]
             self.returns.append(said["total_reward"])
             self.curve.append((self.steps, self.mean))
             now = time.monotonic()
@@ -101,7 +104,7 @@ class Progress:
         """Steps a second of late."""
         now = self.ended or time.monotonic()
         # From the start, or from the last trial that ended before the span.
-        since, before = self.started, 0
+        since, before = self.started, self.steps_before
         for moment, steps in self._recent:
             if moment > now - _RATE_SPAN:
                 break
@@ -122,7 +125,7 @@ class Progress:
             "trials": self.trials,
             "steps": self.steps,
             "steps_per_second": round(self.rate),
-            "replay_size": self.stored,
+            "replay_size": sum(self.stored.values()),
             "caches": self.caches,
             "updates": self.updates,
             "loss": self.loss,
@@ -136,7 +139,7 @@ class Progress:
             ("seconds", f"{self.seconds:.0f}"),
             ("trials", f"{self.trials}"),
             ("steps", f"{self.steps}, {self.rate:.0f} a second"),
-            ("replay", f"{self.stored} entries, {self.caches} caches sent"),
+            ("replay", f"{sum(self.stored.values())} entries, {self.caches} caches sent"),
             ("updates", f"{self.updates}"),
             ("loss", loss),
             ("mean return", f"{self.mean:.1f}, goal {self.options.goal:g}"),

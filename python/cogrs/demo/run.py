@@ -6,23 +6,29 @@ import asyncio
 import queue
 import time
 from contextlib import AsyncExitStack
-from itertools import count
+from dataclasses import replace
+from itertools import count, cycle
 from typing import TYPE_CHECKING, Any
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
+from cogrs.demo.checkpoint import read_run, write_run
 from cogrs.demo.options import Options, Role
-from cogrs.demo.process import Process, RefusedError, ended
+from cogrs.demo.process import FailedError, Process, RefusedError, ended
 from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cogrs.demo.interruption import Interruption
 
 _GRACE = 1.0
 """Seconds for the trials that still run to end well."""
+
+_FAILURES = 20
+"""Trials in a row without a step that end the run, at least."""
 
 
 def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Path]]:
@@ -41,13 +47,21 @@ def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Pa
     role = describe(options)
     if interruption.is_set():
         return progress, []
+    if options.resume is not None:
+        before = read_run(options.resume, role)
+        role = replace(role, trials_before=before["trials"], resume=str(options.resume))
+        progress.steps = progress.steps_before = before["steps"]
     folder = make_folder(options.out)
+    role = replace(role, folder=str(folder))
     print(
         f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
         flush=True,
     )
     with Display(progress, folder, interruption) as display:
-        asyncio.run(learn(role, display, progress, interruption))
+        try:
+            asyncio.run(learn(role, display, progress, interruption))
+        finally:
+            write_run(folder, role, progress.trials, progress.steps)
     files = [folder / "metrics.jsonl"]
     if progress.curve:
         print("drawing the learning curve", flush=True)
@@ -64,8 +78,10 @@ def describe(options: Options) -> Role:
     """
     import gymnasium
 
+    from cogrs.demo.environment import make_flat
+
     try:
-        env = gymnasium.make(options.env)
+        env = make_flat(options.env)
     except Exception as error:  # whatever the environment's own code raises
         reason = str(error) or type(error).__name__
         raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
@@ -73,11 +89,12 @@ def describe(options: Options) -> Role:
     env.close()
     if not isinstance(states, gymnasium.spaces.Box) or len(states.shape) != 1:
         raise RefusedError(
-            f"--env: expected observations in a flat Box, {options.env} has {_one_line(states)}"
+            f"--env: expected observations that make a vector, {options.env} has "
+            f"{_one_line(states)}"
         )
-    if not isinstance(actions, gymnasium.spaces.Discrete) or actions.start != 0:
+    if not isinstance(actions, gymnasium.spaces.Discrete):
         raise RefusedError(
-            f"--env: expected discrete actions 0, 1, ..., {options.env} has {_one_line(actions)}"
+            f"--env: expected discrete actions, {options.env} has {_one_line(actions)}"
         )
     return Role(
         env=options.env,
@@ -112,6 +129,7 @@ async def learn(
     role: Role, display: Display, progress: Progress, interruption: Interruption
 ) -> None:
     """Start everything, follow it, and end it."""
+    options = progress.options
     processes: list[Process] = []
     figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
@@ -125,23 +143,28 @@ async def learn(
         endpoints = await learner.ready(interruption)
         if interruption.is_set():
             return
-        actor = start("actor", Role(**{**vars(role), "endpoints": tuple(endpoints)}))
-        acts, plays = await actor.ready(interruption), await environment.ready(interruption)
+        role = replace(role, endpoints=tuple(endpoints))
+        actors = [start("actor", replace(role, worker=worker)) for worker in range(options.workers)]
+        acts = [await actor.ready(interruption) for actor in actors]
+        plays = await environment.ready(interruption)
         if interruption.is_set():
             return
         params = TrialParams(
             environment=EnvironmentParams(endpoint=plays),
-            actors=[ActorParams(name="player", actor_class="player", endpoint=acts)],
+            actors=[ActorParams(name="player", actor_class="player", endpoint=acts[0])],
         )
-        orchestrator = await serve(Config(params=params), port=0)
+        config = Config(params=params, hooks=("local://spread",))
+        spread = sdk.local_hooks({"": spread_over(acts)})
+        orchestrator = await serve(config, port=0, local={"spread": spread})
         stack.push_async_callback(orchestrator.stop, _GRACE)
-        playing = asyncio.create_task(
-            keep_playing(f"127.0.0.1:{orchestrator.port}", progress.options.trials)
-        )
+        failures = Failures(progress)
+        where = f"127.0.0.1:{orchestrator.port}"
+        playing = asyncio.create_task(keep_playing(where, options.trials, failures))
         stack.push_async_callback(cancelled, playing)
         progress.started = time.monotonic()
         while not (progress.reached or interruption.is_set() or progress.late):
             follow(progress, figures)
+            failures.check()
             display.show()
             for process in processes:
                 process.check()
@@ -152,13 +175,52 @@ async def learn(
         display.stop()
 
 
+def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
+    """Return a hook that gives each trial the next process that acts."""
+    turns = cycle(endpoints)
+
+    def spread(new: sdk.NewTrial) -> None:
+        new.params.actors[0].endpoint = next(turns)
+
+    return spread
+
+
 def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Take in the figures that have come, but none after the goal."""
     while not (progress.reached or figures.empty()):
         progress.take(figures.get())
 
 
-async def keep_playing(endpoint: str, trials: int) -> None:
+class Failures:
+    """Trials in a row that ended without a step: environments that fail would fail for ever."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Know of none."""
+        self._progress = progress
+        # Figures of trials come a little later than their ends.
+        self._most = max(_FAILURES, 2 * progress.options.trials)
+        self._count = self._played = 0
+
+    def ended(self) -> None:
+        """Count a trial that has ended."""
+        self._count += 1
+
+    def check(self) -> None:
+        """Tell whether something is played.
+
+        Raises:
+            FailedError: It is not.
+        """
+        if self._progress.trials > self._played:
+            self._played, self._count = self._progress.trials, 0
+        if self._count >= self._most:
+            raise FailedError(
+                f"{self._count} trials in a row ended without a step: "
+                f"{self._progress.options.env} fails, as the errors above say"
+            )
+
+
+async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
     """Keep so many trials running: start one whenever one has ended."""
     running: set[str] = set()
     async with sdk.TrialController(endpoint, user_id="demo") as controller:
@@ -167,6 +229,7 @@ async def keep_playing(endpoint: str, trials: int) -> None:
         async for trial_id, _ in controller.watch_trials([sdk.TrialState.ENDED]):
             if trial_id in running:
                 running.remove(trial_id)
+                failures.ended()
                 running.add((await controller.start_trial()).id)
 
 

@@ -1,14 +1,28 @@
-"""What plugs into trials: environments, agents, and what starts them."""
+"""What plugs into trials: environments, agents, clients, hooks, data logs, and what starts them."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cogrs.sdk.actor_session import ActorEvent, ActorSession
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
+    from cogrs.sdk.client import ClientActor, ClientSession, play
     from cogrs.sdk.controller import StartedTrial, TrialController, TrialState, run_trial
-    from cogrs.sdk.endpoint import Endpoint, local_agents, local_environments, serve
+    from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
+    from cogrs.sdk.datalog_file import JsonLinesSink, ParquetSink, read_log
+    from cogrs.sdk.endpoint import (
+        Endpoint,
+        local_agents,
+        local_datalog,
+        local_environments,
+        local_hooks,
+        serve,
+    )
+    from cogrs.sdk.endpoint_handle import EndpointHandle, serve_endpoint
     from cogrs.sdk.environment import Environment, Update
+    from cogrs.sdk.environment_session import Actions, EnvironmentEvent, EnvironmentSession
     from cogrs.sdk.gymnasium import GymnasiumEnvironment
+    from cogrs.sdk.hook import NewTrial, PreTrialHook
     from cogrs.sdk.payload import (
         ArrayCodec,
         BytesCodec,
@@ -16,7 +30,11 @@ if TYPE_CHECKING:
         Codecs,
         Decoded,
         MessageCodec,
+        array_message,
+        read_array_message,
     )
+    from cogrs.sdk.pettingzoo import PettingZooEnvironment
+    from cogrs.sdk.space import SpaceCodec
     from cogrs.sdk.tick import step_of_reward
     from cogrs.sdk.trial import (
         ENVIRONMENT,
@@ -33,35 +51,59 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Action": "agent",
+    "Actions": "environment_session",
     "Actor": "trial",
+    "ActorEvent": "actor_session",
+    "ActorSession": "actor_session",
     "Agent": "agent",
     "ArrayCodec": "payload",
     "BytesCodec": "payload",
+    "ClientActor": "client",
+    "ClientSession": "client",
     "Codec": "payload",
     "Codecs": "payload",
+    "DatalogSink": "datalog",
     "Decoded": "payload",
     "ENVIRONMENT": "trial",
     "Endpoint": "endpoint",
+    "EndpointHandle": "endpoint_handle",
     "Environment": "environment",
+    "EnvironmentEvent": "environment_session",
+    "EnvironmentSession": "environment_session",
     "Final": "trial",
     "FunctionAgent": "agent",
     "GymnasiumEnvironment": "gymnasium",
+    "JsonLinesSink": "datalog_file",
+    "LoggedTrial": "datalog",
     "Message": "trial",
     "MessageCodec": "payload",
     "NOW": "trial",
+    "NewTrial": "hook",
     "Observation": "trial",
+    "ParquetSink": "datalog_file",
+    "PettingZooEnvironment": "pettingzoo",
+    "PreTrialHook": "hook",
     "ReceivedMessage": "trial",
     "ReceivedReward": "trial",
     "Reward": "trial",
+    "Sample": "datalog",
+    "SpaceCodec": "space",
     "StartedTrial": "controller",
     "Trial": "trial",
     "TrialController": "controller",
     "TrialState": "controller",
     "Update": "environment",
+    "array_message": "payload",
     "local_agents": "endpoint",
+    "local_datalog": "endpoint",
     "local_environments": "endpoint",
+    "local_hooks": "endpoint",
+    "play": "client",
+    "read_array_message": "payload",
+    "read_log": "datalog_file",
     "run_trial": "controller",
     "serve": "endpoint",
+    "serve_endpoint": "endpoint_handle",
     "step_of_reward": "tick",
 }
 
@@ -69,33 +111,57 @@ __all__ = [
     "ENVIRONMENT",
     "NOW",
     "Action",
+    "Actions",
     "Actor",
+    "ActorEvent",
+    "ActorSession",
     "Agent",
     "ArrayCodec",
     "BytesCodec",
+    "ClientActor",
+    "ClientSession",
     "Codec",
     "Codecs",
+    "DatalogSink",
     "Decoded",
     "Endpoint",
+    "EndpointHandle",
     "Environment",
+    "EnvironmentEvent",
+    "EnvironmentSession",
     "Final",
     "FunctionAgent",
     "GymnasiumEnvironment",
+    "JsonLinesSink",
+    "LoggedTrial",
     "Message",
     "MessageCodec",
+    "NewTrial",
     "Observation",
+    "ParquetSink",
+    "PettingZooEnvironment",
+    "PreTrialHook",
     "ReceivedMessage",
     "ReceivedReward",
     "Reward",
+    "Sample",
+    "SpaceCodec",
     "StartedTrial",
     "Trial",
     "TrialController",
     "TrialState",
     "Update",
+    "array_message",
     "local_agents",
+    "local_datalog",
     "local_environments",
+    "local_hooks",
+    "play",
+    "read_array_message",
+    "read_log",
     "run_trial",
     "serve",
+    "serve_endpoint",
     "step_of_reward",
 ]
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Action, Agent
-from cogrs.sdk.payload import decoded, encoded
+from cogrs.sdk.payload import encoded
 from cogrs.sdk.session import Session, Sessions, choose, session_name, settled
-from cogrs.sdk.trial import Final, Observation, Trial
+from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
     actors_of,
     messages_of,
+    received_final,
     received_message,
+    received_observation,
     received_reward,
     rewards_of,
 )
@@ -156,7 +158,7 @@ class _Session(Session[Agent]):
         async def act(agent: Agent) -> pb.AgentActionReply | None:
             if self._ending:
                 return None
-            observation = self._observation(message)
+            observation = received_observation(message, self._codecs.observation, self._trial.name)
             return self._reply(await self._interruptible(agent.act(observation)))
 
         try:
@@ -181,7 +183,8 @@ class _Session(Session[Agent]):
 
     async def end(self, data: common_pb2.ActorPeriodData) -> None:
         async def end(agent: Agent) -> None:
-            await settled(agent.end(self._final(data)))
+            final = received_final(data, self._codecs.observation, self._trial.name)
+            await settled(agent.end(final))
 
         self._ending = True
         if self._acting is not None:
@@ -197,18 +200,6 @@ class _Session(Session[Agent]):
         finally:
             self._acting = None
 
-    def _observation(self, message: common_pb2.Observation) -> Observation:
-        what = f"observation of {self._trial.name!r} at tick {message.tick_id}"
-        value, terminated, truncated = decoded(self._codecs.observation, message.data.content, what)
-        return Observation(
-            message.tick_id,
-            value,
-            terminated,
-            truncated,
-            message.data.snapshot,
-            message.timestamp,
-        )
-
     def _reply(self, action: Any) -> pb.AgentActionReply:
         done = action if isinstance(action, Action) else Action(action)
         content = encoded(self._codecs.action, done.value, f"action of {self._trial.name!r}")
@@ -216,12 +207,4 @@ class _Session(Session[Agent]):
             action=common_pb2.Action(content=content),
             rewards=rewards_of(done.rewards, self._trial.actors),
             messages=messages_of(done.messages, self._trial.actors),
-        )
-
-    def _final(self, data: common_pb2.ActorPeriodData) -> Final:
-        last = self._observation(data.observations[-1]) if data.observations else None
-        return Final(
-            last,
-            tuple(map(received_reward, data.rewards)),
-            tuple(map(received_message, data.messages)),
         )

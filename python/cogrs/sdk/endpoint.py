@@ -1,27 +1,59 @@
-"""A server with a user's environments and agents, or the same without a socket."""
+"""A server with what a user plugs into trials, or the same without a socket."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 
 from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
+from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
+from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
+from cogrs.sdk.actor_session import ActorSession, SessionAgent
+from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
+from cogrs.sdk.datalog_host import DatalogHost
+from cogrs.sdk.environment import Environment
 from cogrs.sdk.environment_host import EnvironmentHost
+from cogrs.sdk.environment_session import EnvironmentSession, SessionEnvironment
+from cogrs.sdk.hook import HookHost
 from cogrs.sdk.payload import CodecBook
-from cogrs.sdk.servicer import AgentServicer, EnvironmentServicer
+from cogrs.sdk.servicer import (
+    AgentServicer,
+    DatalogServicer,
+    EnvironmentServicer,
+    HookServicer,
+)
 from cogrs.tls import listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cogrs.sdk.agent import Agent
-    from cogrs.sdk.environment import Environment
+    from cogrs.sdk.datalog import DatalogSink
+    from cogrs.sdk.hook import PreTrialHook
     from cogrs.sdk.payload import AnyCodec
     from cogrs.tls import ServerTls
+
+AnyEnvironment: TypeAlias = (
+    Callable[[], Environment] | Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]
+)
+"""What makes an environment, once a trial; or an async function over a session."""
+
+AnyAgent: TypeAlias = (
+    Callable[[], Agent] | Callable[[ActorSession], Coroutine[Any, Any, Any]] | FunctionAgent
+)
+"""What makes an agent, once an actor and trial; or an async function over a session; or a
+`FunctionAgent`, which has no state."""
+
+Host: TypeAlias = EnvironmentHost | AgentHost | HookHost | DatalogHost
+
+User = TypeVar("User", Environment, Agent)
 
 _LARGEST = 512 << 20
 """Bytes of a message; images do not fit into gRPC's default of 4 MiB."""
@@ -49,9 +81,7 @@ _ADDRESS = re.compile(r"(?:grpc://)?((?:\[[^\]]+\]|[^:/\[\]]+):(\d{1,5}))")
 class Endpoint:
     """A running server; see `serve`."""
 
-    def __init__(
-        self, server: grpc.aio.Server, hosts: Sequence[EnvironmentHost | AgentHost], where: str
-    ) -> None:
+    def __init__(self, server: grpc.aio.Server, hosts: Sequence[Host], where: str) -> None:
         """Hold a server that has started.
 
         Args:
@@ -62,6 +92,7 @@ class Endpoint:
         self._server = server
         self._hosts = hosts
         self._where = where
+        self._stopped = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -75,7 +106,7 @@ class Endpoint:
 
     async def wait(self) -> None:
         """Wait until the server has stopped."""
-        await self._server.wait_for_termination()
+        await self._stopped.wait()
 
     async def stop(self, grace: float = 1.0) -> None:
         """Stop, and free the port. What is still in trials is lost. Again: nothing.
@@ -86,6 +117,7 @@ class Endpoint:
         await self._server.stop(grace)
         for host in self._hosts:
             await host.close(grace)
+        self._stopped.set()
 
     async def __aenter__(self) -> Self:
         """Return the endpoint."""
@@ -98,19 +130,24 @@ class Endpoint:
 
 async def serve(
     *,
-    environments: Mapping[str, Callable[[], Environment]] | None = None,
-    agents: Mapping[str, Callable[[], Agent]] | None = None,
+    environments: Mapping[str, AnyEnvironment] | None = None,
+    agents: Mapping[str, AnyAgent] | None = None,
+    hooks: Mapping[str, PreTrialHook] | None = None,
+    datalog: Callable[[], DatalogSink] | None = None,
     codec: AnyCodec | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
     tls: ServerTls | None = None,
 ) -> Endpoint:
-    """Serve environments and agents to orchestrators, on the running event loop.
+    """Serve what plugs into trials to orchestrators, on the running event loop.
 
     Args:
-        environments: For each implementation's name what makes an environment, once a trial. A
-            trial that names none gets the first.
-        agents: For each implementation's name what makes an agent, once an actor and trial.
+        environments: For each implementation's name what makes an environment, once a trial; or an
+            async function over an `EnvironmentSession`. A trial that names none gets the first.
+        agents: For each implementation's name what makes an agent, once an actor and trial; or an
+            async function over an `ActorSession`; or a `FunctionAgent`.
+        hooks: For each implementation's name a function that sets the parameters of trials.
+        datalog: Makes a data log, once a trial.
         codec: How observations and actions become bytes: one codec for both, `Codecs` for each of
             them, or a mapping from actor classes to `Codecs`. None stands for `ArrayCodec`.
         host: Address to listen at; only this machine reaches the default.
@@ -123,20 +160,36 @@ async def serve(
 
     Raises:
         ValueError: There is nothing to serve, or a file of `tls` is not what it should be.
+        TypeError: What is to make environments, agents or logs, or a hook, is nothing to call.
         OSError: The port is taken, there is no such address, or a file cannot be read.
     """
-    if not environments and not agents:
-        raise ValueError("environments, agents: expected at least one implementation, got none")
-    server = grpc.aio.server(options=_SERVER_OPTIONS)
-    hosts: list[EnvironmentHost | AgentHost] = []
+    if not (environments or agents or hooks or datalog):
+        what = "environments, agents, hooks, datalog"
+        raise ValueError(f"{what}: expected at least one implementation, got none")
+    hosts: list[Host] = []
+    additions: list[Callable[[grpc.aio.Server], None]] = []
+
+    def add(
+        host: Any, servicer: Callable[[Any], Any], register: Callable[[Any, Any], None]
+    ) -> None:
+        hosts.append(host)
+        additions.append(partial(register, servicer(host)))
+
     if environments:
-        environment_host = local_environments(environments, codec=codec)
-        hosts.append(environment_host)
-        add_EnvironmentEndpointServicer_to_server(EnvironmentServicer(environment_host), server)
+        add(
+            local_environments(environments, codec=codec),
+            EnvironmentServicer,
+            add_EnvironmentEndpointServicer_to_server,
+        )
     if agents:
-        agent_host = local_agents(agents, codec=codec)
-        hosts.append(agent_host)
-        add_AgentEndpointServicer_to_server(AgentServicer(agent_host), server)
+        add(local_agents(agents, codec=codec), AgentServicer, add_AgentEndpointServicer_to_server)
+    if hooks:
+        add(local_hooks(hooks), HookServicer, add_TrialHooksServicer_to_server)
+    if datalog:
+        add(local_datalog(datalog, codec=codec), DatalogServicer, add_LogExporterServicer_to_server)
+    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    for addition in additions:
+        addition(server)
     try:
         bound = listen(server, host, port, tls)
     except (OSError, ValueError):
@@ -148,7 +201,7 @@ async def serve(
 
 
 def local_environments(
-    implementations: Mapping[str, Callable[[], Environment]], *, codec: AnyCodec | None = None
+    implementations: Mapping[str, AnyEnvironment], *, codec: AnyCodec | None = None
 ) -> EnvironmentHost:
     """Return environments for an orchestrator in this process, which needs no socket for them.
 
@@ -163,11 +216,12 @@ def local_environments(
         implementations: As the environments of `serve`.
         codec: As of `serve`.
     """
-    return EnvironmentHost(implementations, CodecBook(codec), _STREAM_TIMEOUT)
+    factories = _factories("environments", implementations, Environment, SessionEnvironment)
+    return EnvironmentHost(factories, CodecBook(codec), _STREAM_TIMEOUT)
 
 
 def local_agents(
-    implementations: Mapping[str, Callable[[], Agent]], *, codec: AnyCodec | None = None
+    implementations: Mapping[str, AnyAgent], *, codec: AnyCodec | None = None
 ) -> AgentHost:
     """Return agents for an orchestrator in this process; see `local_environments`.
 
@@ -175,7 +229,59 @@ def local_agents(
         implementations: As the agents of `serve`.
         codec: As of `serve`.
     """
-    return AgentHost(implementations, CodecBook(codec), _STREAM_TIMEOUT)
+    factories = _factories("agents", implementations, Agent, SessionAgent)
+    return AgentHost(factories, CodecBook(codec), _STREAM_TIMEOUT)
+
+
+def local_hooks(implementations: Mapping[str, PreTrialHook]) -> HookHost:
+    """Return pre-trial hooks for an orchestrator in this process; see `local_environments`.
+
+    Args:
+        implementations: As the hooks of `serve`.
+    """
+    for name, hook in implementations.items():
+        _check_callable(f"hooks[{name!r}]", hook)
+    return HookHost(implementations)
+
+
+def local_datalog(make: Callable[[], DatalogSink], *, codec: AnyCodec | None = None) -> DatalogHost:
+    """Return a data log for an orchestrator in this process; see `local_environments`.
+
+    Args:
+        make: As the data log of `serve`.
+        codec: As of `serve`.
+    """
+    _check_callable("datalog", make)
+    return DatalogHost(make, CodecBook(codec))
+
+
+def _factories(
+    what: str,
+    implementations: Mapping[str, Any],
+    user: type[User],
+    script: Callable[[Any], User],
+) -> dict[str, Callable[[], User]]:
+    """Return what makes a user's objects, of the forms that they may be given in."""
+    factories: dict[str, Callable[[], User]] = {}
+    for name, given in implementations.items():
+        if inspect.iscoroutinefunction(given):
+            factories[name] = partial(script, given)
+        elif isinstance(given, FunctionAgent) and user is Agent:
+            factories[name] = partial(_same, given)
+        else:
+            _check_callable(f"{what}[{name!r}]", given)
+            factories[name] = given
+    return factories
+
+
+def _same(user: Any) -> Any:
+    return user
+
+
+def _check_callable(what: str, given: Any) -> None:
+    if not callable(given):
+        kind = type(given).__name__
+        raise TypeError(f"{what}: expected a class or another function, got an object of {kind}")
 
 
 def address_of(endpoint: str) -> str:

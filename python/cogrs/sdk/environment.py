@@ -18,12 +18,14 @@ class Update:
     Attributes:
         observations: A mapping from each actor's name to what it observes, or one value, which is
             no mapping, for all actors. With `ArrayCodec` a value is an array of numbers or
-            booleans of any dtype and shape, or what NumPy makes one of.
+            booleans of any dtype and shape, or what NumPy makes one of; or, in a mapping of all
+            actors, a mapping from names to such arrays.
         rewards: A mapping from actors' names to numbers, or `Reward` objects. They arrive with
             these observations.
         messages: User data for actors.
         final: The trial is over with this update.
-        terminated: The state is terminal; told to actors by codecs that carry it.
+        terminated: The state is terminal; told to actors by codecs that carry it. Or a mapping from
+            names of actors: for those it is over, while the trial may go on for others.
         truncated: The episode was cut short here; likewise.
     """
 
@@ -31,8 +33,8 @@ class Update:
     rewards: Mapping[str, float] | Sequence[Reward] = ()
     messages: Sequence[Message] = field(default_factory=tuple)
     final: bool = False
-    terminated: bool = False
-    truncated: bool = False
+    terminated: bool | Mapping[str, bool] = False
+    truncated: bool | Mapping[str, bool] = False
 
 
 class Environment:

@@ -189,27 +189,40 @@ class _Session(Session[Environment]):
         values = update.observations
         each = isinstance(values, Mapping)
         if each:
-            self._check_names(values)
+            self._check_names("observations", values)
+        flags = {
+            "terminated": self._flags("terminated", update.terminated),
+            "truncated": self._flags("truncated", update.truncated),
+        }
         contents: list[bytes] = []
-        known: dict[tuple[int, str], int] = {}
+        known: dict[tuple[Any, ...], int] = {}
         index = []
         for actor in self._trial.actors:
             codec = self._codecs.of(actor).observation
             value = values[actor.name] if each else values
-            key = (id(codec), actor.name if each else "")
+            mine = {name: flag[actor.name] for name, flag in flags.items()}
+            key = (id(codec), actor.name if each else "", *mine.values())
             if key not in known:
                 known[key] = len(contents)
-                flags = {"terminated": update.terminated, "truncated": update.truncated}
-                what = f"observation of {actor.name!r}"
-                contents.append(encoded(codec, value, what, **flags))
+                contents.append(encoded(codec, value, f"observation of {actor.name!r}", **mine))
             index.append(known[key])
         return contents, index
 
-    def _check_names(self, values: Mapping[str, Any]) -> None:
+    def _flags(self, what: str, flag: bool | Mapping[str, bool]) -> Mapping[str, bool]:
+        names = self._trial.actor_names
+        if not isinstance(flag, Mapping):
+            return dict.fromkeys(names, flag)
+        unknown = set(flag) - set(names)
+        if unknown:
+            expected, got = ", ".join(names), ", ".join(map(str, sorted(unknown)))
+            raise ValueError(f"{what}: expected some of {expected}; got {got}")
+        return {name: flag.get(name, False) for name in names}
+
+    def _check_names(self, what: str, values: Mapping[str, Any]) -> None:
         names = self._trial.actor_names
         if set(values) != set(names):
             expected, got = ", ".join(names), ", ".join(map(str, values)) or "none"
-            raise ValueError(f"observations: expected those of {expected}; got {got}")
+            raise ValueError(f"{what}: expected those of {expected}; got {got}")
 
 
 def _checked(update: Any) -> Update:

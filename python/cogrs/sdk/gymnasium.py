@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cogrs.sdk.environment import Environment, Update
+from cogrs.sdk.frames import Frames
+from cogrs.sdk.space import carried, fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import gymnasium
 
@@ -20,40 +22,84 @@ class GymnasiumEnvironment(Environment):
     """One episode of a Gymnasium environment is one trial of one actor.
 
     Observations have the dtype and shape of the observation space; a discrete one is an int64 of
-    shape `()`. Actions may be of another dtype of the same kind than the action space's. The reward
+    shape `()`, one of several parts a mapping of arrays, in which a tuple's parts are "0", "1" and
+    so on. Actions may be of another dtype of the same kind than the action space's. The reward
     of a step arrives with the observation after it, and whether that is terminal, or the episode
     was cut short, lies in the observation's array message.
     """
 
     def __init__(
-        self, make: Callable[[], gymnasium.Env[Any, Any]], seed: int | None = None
+        self,
+        make: Callable[[], gymnasium.Env[Any, Any]],
+        seed: int | None = None,
+        *,
+        action_mask: bool = False,
+        frames_to: Sequence[str] = (),
     ) -> None:
         """Use the environment that `make` makes.
 
         Args:
             make: Called when the trial starts.
             seed: Seed of the episode; None leaves it to the environment. One seed for all trials
-                makes the same episode of all: `seed=next(seeds)` in the factory counts.
+                makes the same episode of all: see `factory`.
+            action_mask: Observe `{"observation": ..., "action_mask": ...}`, with the mask that the
+                environment has in its info.
+            frames_to: Who is sent what `render` returns after each step, as a message: see
+                `read_array_message`. Names as those of `Message`.
         """
         self._make = make
         self._seed = seed
+        self._action_mask = action_mask
+        self._frames = Frames(frames_to)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._actor = ""
+        self._tick = 0
         self._latest: Any = None
+
+    @classmethod
+    def factory(
+        cls,
+        env: str | Callable[[], gymnasium.Env[Any, Any]],
+        *,
+        seed: int | None = None,
+        **options: Any,
+    ) -> Callable[[], GymnasiumEnvironment]:
+        """Return what `serve` wants: makes an environment for each trial.
+
+        Args:
+            env: Id of an environment, or what makes one.
+            seed: Seed of the first episode; each other one has the next number.
+            options: As of `GymnasiumEnvironment`; what it does not know is for `gymnasium.make`.
+
+        Raises:
+            TypeError: Options for `gymnasium.make`, but no id.
+        """
+        own = {name: options.pop(name) for name in ("action_mask", "frames_to") if name in options}
+        if isinstance(env, str):
+            import gymnasium
+
+            make: Callable[[], Any] = partial(gymnasium.make, env, **options)
+        elif options:
+            raise TypeError(f"options: expected those of {cls.__name__}, got {', '.join(options)}")
+        else:
+            make = env
+        seeds = None if seed is None else count(seed)
+        return lambda: cls(make, None if seeds is None else next(seeds), **own)
 
     def start(self, trial: Trial) -> Update:
         """Make and reset the environment.
 
         Raises:
-            ValueError: The trial has not one actor.
+            ValueError: The trial has not one actor, or there is no mask.
         """
         if len(trial.actors) != 1:
             names = ", ".join(trial.actor_names) or "none"
             raise ValueError(f"actors: expected one, got {names}")
         self._actor = trial.actors[0].name
         self._env = self._make()
-        self._latest, _ = self._env.reset(seed=self._seed)
-        return Update(self._latest)
+        observation, info = self._env.reset(seed=self._seed)
+        self._observe(observation, info)
+        return self._update()
 
     def step(self, actions: Mapping[str, Any]) -> Update:
         """Step the environment with the actor's action.
@@ -63,22 +109,24 @@ class GymnasiumEnvironment(Environment):
             RuntimeError: The episode has not started, or is over.
         """
         env = self._running()
-        action = _fitting(env.action_space, actions[self._actor], self._actor)
-        self._latest, reward, terminated, truncated, _ = env.step(action)
+        what = f"action of {self._actor!r}"
+        action = fitting(env.action_space, actions[self._actor], what)
+        observation, reward, terminated, truncated, info = env.step(action)
+        self._tick += 1
+        self._observe(observation, info)
         over = bool(terminated or truncated)
         if over:
             self._close()
-        return Update(
-            self._latest,
-            rewards={self._actor: float(reward)},
-            final=over,
-            terminated=bool(terminated),
-            truncated=bool(truncated),
-        )
+        update = self._update()
+        update.rewards = {self._actor: float(reward)}
+        update.messages = self._frames.give()
+        update.final = over
+        update.terminated, update.truncated = bool(terminated), bool(truncated)
+        return update
 
     def end(self, actions: Mapping[str, Any]) -> Update:
         """Take the last action, if there is one; the episode is cut short there."""
-        update = self.step(actions) if self._actor in actions else Update(self._latest)
+        update = self.step(actions) if self._actor in actions else self._update()
         update.truncated = not update.terminated
         self._close()
         return update
@@ -86,6 +134,18 @@ class GymnasiumEnvironment(Environment):
     def lost(self) -> None:
         """Close the environment."""
         self._close()
+
+    def _observe(self, observation: Any, info: Mapping[str, Any]) -> None:
+        self._latest = carried(observation)
+        if self._action_mask:
+            if "action_mask" not in info:
+                known = ", ".join(map(repr, info)) or "nothing"
+                raise ValueError(f"action_mask: expected it in the environment's info, got {known}")
+            self._latest = {"observation": self._latest, "action_mask": info["action_mask"]}
+        self._frames.take(self._env, self._tick)
+
+    def _update(self) -> Update:
+        return Update({self._actor: self._latest})
 
     def _running(self) -> gymnasium.Env[Any, Any]:
         if self._env is None:
@@ -96,19 +156,3 @@ class GymnasiumEnvironment(Environment):
         env, self._env = self._env, None
         if env is not None:
             env.close()
-
-
-def _fitting(space: gymnasium.Space[Any], action: Any, actor: str) -> Any:
-    """Return an action as its space has it: of its dtype, and a discrete one as a number."""
-    fitting = action
-    if isinstance(action, np.ndarray):
-        if space.dtype is not None and np.can_cast(action.dtype, space.dtype, "same_kind"):
-            fitting = action.astype(space.dtype)
-        if space.shape == () and fitting.shape == ():
-            fitting = fitting[()]
-    if not space.contains(fitting):
-        got = repr(action)
-        if isinstance(action, np.ndarray):
-            got = f"{action.dtype} {action.shape}: {np.array2string(action, threshold=10)}"
-        raise ValueError(f"action of {actor!r}: expected one of {space}, got {got}")
-    return fitting

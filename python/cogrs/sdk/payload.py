@@ -11,6 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from cogrs.api import payload_pb2 as pb
+from cogrs.api.any import unpack
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -72,33 +73,36 @@ class Codecs(NamedTuple):
 
 
 class ArrayCodec:
-    """Arrays of numbers and booleans: `cogrs.payload.Array` in protos/cogrs/api/payload.proto."""
+    """Arrays of numbers and booleans: `cogrs.payload.Array` in protos/cogrs/api/payload.proto.
+
+    A value of several parts is a mapping from names to arrays, or to such mappings.
+    """
 
     def encode(
-        self, value: npt.ArrayLike, *, terminated: bool = False, truncated: bool = False
+        self,
+        value: npt.ArrayLike | Mapping[str, Any],
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
     ) -> bytes:
         """Return the bytes of an array.
 
         Args:
             value: An array, or what NumPy makes one of: booleans, integers, floats or complex
-                numbers, of any size and byte order; any shape.
+                numbers, of any size and byte order; any shape. Or a mapping from names to such
+                values, with one at least.
             terminated: It is of a terminal state.
             truncated: The episode was cut short here.
 
         Raises:
-            TypeError: Not numbers or booleans, or rows of different lengths.
+            TypeError: Not numbers or booleans, rows of different lengths, or an empty mapping.
         """
-        array = _array(value)
-        return pb.Array(
-            dtype=array.dtype.str,
-            shape=array.shape,
-            data=array.tobytes(),
-            terminated=terminated,
-            truncated=truncated,
-        ).SerializeToString()
+        message = _message(value)
+        message.terminated, message.truncated = terminated, truncated
+        return message.SerializeToString()
 
     def decode(self, content: bytes) -> Decoded:
-        """Return a read-only array of the dtype and shape that was encoded.
+        """Return a read-only array of the dtype and shape that was encoded, or a dict of them.
 
         Raises:
             ValueError: No array, or one whose sizes disagree.
@@ -107,18 +111,77 @@ class ArrayCodec:
             message = pb.Array.FromString(content)
         except DecodeError as error:
             raise ValueError(f"expected an array message, got {error}") from None
-        if not _DTYPE.fullmatch(message.dtype):
-            raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
-        shape, data = tuple(message.shape), message.data
+        return Decoded(_value(message), message.terminated, message.truncated)
+
+
+def _message(value: Any) -> pb.Array:
+    if isinstance(value, Mapping):
+        return _named(value)
+    array = _array(value)
+    return pb.Array(dtype=array.dtype.str, shape=array.shape, data=array.tobytes())
+
+
+def _named(values: Mapping[str, Any]) -> pb.Array:
+    if not values or not all(isinstance(name, str) for name in values):
+        got = ", ".join(map(repr, values)) or "none"
+        raise TypeError(f"expected names for arrays, got {got}")
+    entries = []
+    for name, value in values.items():
         try:
-            dtype = np.dtype(message.dtype)
-            # The buffer may be longer than NumPy asks for, but not than the shape says.
-            if dtype.itemsize * math.prod(shape) != len(data):
-                raise ValueError(f"{len(data)} bytes")
-            array = np.ndarray(shape, dtype, data)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
-        return Decoded(array, message.terminated, message.truncated)
+            entries.append(pb.Array.Entry(name=name, array=_message(value)))
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from error
+    return pb.Array(entries=entries)
+
+
+def _value(message: pb.Array) -> Any:
+    if not message.entries:
+        return _decoded_array(message)
+    values = {}
+    for entry in message.entries:
+        if entry.name in values:
+            raise ValueError(f"expected different names, got {entry.name!r} twice")
+        try:
+            values[entry.name] = _value(entry.array)
+        except ValueError as error:
+            raise ValueError(f"{entry.name}: {error}") from None
+    return values
+
+
+def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
+    if not _DTYPE.fullmatch(message.dtype):
+        raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
+    shape, data = tuple(message.shape), message.data
+    try:
+        dtype = np.dtype(message.dtype)
+        # The buffer may be longer than NumPy asks for, but not than the shape says.
+        if dtype.itemsize * math.prod(shape) != len(data):
+            raise ValueError(f"{len(data)} bytes")
+        return np.ndarray(shape, dtype, data)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
+
+
+def array_message(value: npt.ArrayLike | Mapping[str, Any]) -> pb.Array:
+    """Return the array message of a value of `ArrayCodec`, as a payload of a `Message`.
+
+    Raises:
+        TypeError: As `ArrayCodec.encode`.
+    """
+    return _message(value)
+
+
+def read_array_message(payload: Any) -> Any:
+    """Return the array, or the dict of arrays, in the payload of a `ReceivedMessage`.
+
+    Raises:
+        ValueError: The payload is no array message.
+    """
+    message = pb.Array()
+    if not unpack(payload, message):
+        kind = payload.type_url.rpartition("/")[2] or "nothing"
+        raise ValueError(f"payload: expected an array message, got {kind}")
+    return _value(message)
 
 
 def _array(value: npt.ArrayLike) -> npt.NDArray[Any]:

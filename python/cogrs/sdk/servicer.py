@@ -1,21 +1,29 @@
-"""The gRPC services of environments and agents: they read metadata, and ask the hosts."""
+"""The gRPC services of what is served: they read metadata, and ask the hosts."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
+from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
+from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
 from cogrs.sdk.call import answering, metadata_of, versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from cogrs.api import agent_pb2, common_pb2, environment_pb2
+    from cogrs.api import agent_pb2, common_pb2, datalog_pb2, environment_pb2, hooks_pb2
     from cogrs.sdk.agent_host import AgentHost
     from cogrs.sdk.call import Context
+    from cogrs.sdk.datalog_host import DatalogHost
     from cogrs.sdk.environment_host import EnvironmentHost
+    from cogrs.sdk.hook import HookHost
+
+_CANCELLATION = 0.2
+"""Seconds in which the task of a call that was cut off is cancelled."""
 
 
 class EnvironmentServicer(EnvironmentEndpointServicer):
@@ -114,6 +122,62 @@ class AgentServicer(AgentEndpointServicer):
     ) -> common_pb2.VersionInfo:
         """Tell versions."""
         return versions()
+
+
+class HookServicer(TrialHooksServicer):
+    """The service `TrialHooks`."""
+
+    def __init__(self, host: HookHost) -> None:
+        """Ask this host."""
+        self._host = host
+
+    async def OnPreTrial(
+        self, request: hooks_pb2.PreTrialContext, context: Context
+    ) -> hooks_pb2.PreTrialContext:
+        """Set the parameters of a trial."""
+        async with answering(context):
+            return await self._host.on_pre_trial(_trial(context), request)
+
+    async def Version(
+        self, request: common_pb2.VersionRequest, context: Context
+    ) -> common_pb2.VersionInfo:
+        """Tell versions."""
+        return versions()
+
+
+class DatalogServicer(LogExporterServicer):
+    """The service `LogExporter`."""
+
+    def __init__(self, host: DatalogHost) -> None:
+        """Ask this host."""
+        self._host = host
+
+    async def OnLogSample(
+        self,
+        requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
+        context: Context,
+    ) -> datalog_pb2.LogExporterSampleReply:
+        """Keep what happens in a trial."""
+        async with answering(context):
+            return await self._host.on_log_sample(_trial(context), _whole(requests))
+
+    async def Version(
+        self, request: common_pb2.VersionRequest, context: Context
+    ) -> common_pb2.VersionInfo:
+        """Tell versions."""
+        return versions()
+
+
+async def _whole(
+    requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
+) -> AsyncIterator[datalog_pb2.LogExporterSampleRequest]:
+    """Yield requests; gRPC ends those of a call that is cut off as if there were no more."""
+    reason = ""
+    async for request in requests:
+        reason = request.sample.end_reason
+        yield request
+    if not reason:  # cut off; or from an orchestrator that tells no reasons
+        await asyncio.sleep(_CANCELLATION)
 
 
 def _trial(context: Context) -> str:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
-from cogrs.sdk.trial import Actor, ReceivedMessage, ReceivedReward, Reward
+from cogrs.sdk.payload import decoded
+from cogrs.sdk.trial import Actor, Final, Observation, ReceivedMessage, ReceivedReward, Reward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cogrs.sdk.payload import Codec
     from cogrs.sdk.trial import Message
 
 
@@ -67,3 +69,30 @@ def received_reward(message: common_pb2.Reward) -> ReceivedReward:
 def received_message(message: common_pb2.Message) -> ReceivedMessage:
     """Return a message that came over the wire."""
     return ReceivedMessage(message.sender_name, message.payload, message.tick_id)
+
+
+def received_observation(message: common_pb2.Observation, codec: Codec, name: str) -> Observation:
+    """Return an actor's observation that came over the wire.
+
+    Raises:
+        ValueError: It is none of the codec's; says whose, and of which tick.
+    """
+    what = f"observation of {name!r} at tick {message.tick_id}"
+    value, terminated, truncated = decoded(codec, message.data.content, what)
+    return Observation(
+        message.tick_id, value, terminated, truncated, message.data.snapshot, message.timestamp
+    )
+
+
+def received_final(data: common_pb2.ActorPeriodData, codec: Codec, name: str) -> Final:
+    """Return the final data of an actor that came over the wire.
+
+    Raises:
+        ValueError: As `received_observation`.
+    """
+    seen = data.observations
+    return Final(
+        received_observation(seen[-1], codec, name) if seen else None,
+        tuple(map(received_reward, data.rewards)),
+        tuple(map(received_message, data.messages)),
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from cogrs.collector import Group
 from cogrs.replay.convert import convert
+from cogrs.sdk import step_of_reward
 from cogrs.workers.player import Player
 from cogrs.workers.step import STEP_INFO
 
@@ -30,11 +31,14 @@ class Decision(NamedTuple):
         action: What to do, the action template's dtype, (k, *action).
         prob: Probability with which it was chosen, float32 (k,).
         value: Value of the state, float32 (k,).
+        recurrent: What the policy wants to know of these trials at their next states, of the shape
+            of the worker's `recurrent`, (k, *recurrent); None if it keeps nothing.
     """
 
     action: npt.ArrayLike
     prob: npt.ArrayLike
     value: npt.ArrayLike
+    recurrent: npt.ArrayLike | None = None
 
 
 class ActorWorker:
@@ -56,8 +60,9 @@ class ActorWorker:
     def __init__(
         self,
         client: ReplayMemoryClient,
-        policy: Callable[[npt.NDArray[Any]], Decision],
+        policy: Callable[..., Decision],
         *,
+        recurrent: npt.ArrayLike | None = None,
         batch_size: int = 64,
         timeout_ms: float = 1.0,
         samples_per_step: float = 4.0,
@@ -67,7 +72,10 @@ class ActorWorker:
 
         Args:
             client: Its memory, made by `sync_sizes`, gets the episodes.
-            policy: Called on a thread of its own with k states, (k, *state).
+            policy: Called on a thread of its own with k states, (k, *state); and, if `recurrent` is
+                given, with what it kept of their trials, (k, *recurrent).
+            recurrent: What the policy is given of a trial at its first state, such as zeros for a
+                recurrent net; of any dtype and shape. Each actor of each trial has its own.
             batch_size: States at most that the policy sees at once.
             timeout_ms: Milliseconds that the first of them waits at most.
             samples_per_step: Samples pushed for each step stored.
@@ -85,7 +93,12 @@ class ActorWorker:
         self._policy = policy
         self._samples_per_step = samples_per_step
         self._on_episode = on_episode
-        self._group = _group(self._memory, batch_size, timeout_ms)
+        self.recurrent = None if recurrent is None else np.asarray(recurrent)
+        """What the policy is given at the first state of a trial."""
+        self.dropped_rewards = 0
+        """Rewards that reached no step: it was evicted, or never was."""
+        self._players: dict[tuple[str, str], Player] = {}
+        self._group = _group(self._memory, batch_size, timeout_ms, self.recurrent)
         self._failure: Exception | None = None
         self._changed = threading.Condition()
         self._unpushed = 0
@@ -106,25 +119,76 @@ class ActorWorker:
         """Return an agent for one actor of one trial: what `cogrs.sdk.serve` wants."""
         return Player(self)
 
-    async def decide(self, state: Any) -> Mapping[str, Any]:
-        """Return the policy's `action`, `prob` and `value` for one state.
+    async def decide(self, state: Any, recurrent: Any = None) -> Mapping[str, Any]:
+        """Return the policy's `action`, `prob` and `value` for one state, and its `recurrent`.
+
+        Args:
+            state: The state.
+            recurrent: What the policy keeps of its trial; None stands for the first state of one.
 
         Raises:
             ValueError, TypeError: The state is not of the memory's shape, or dtype.
             RuntimeError: The policy failed, or the worker is closed.
         """
-        decision = await self._group.ask_async({"state": state})
+        inputs = {"state": state}
+        if self.recurrent is not None:
+            inputs["recurrent"] = self.recurrent if recurrent is None else recurrent
+        decision = await self._group.ask_async(inputs)
         if not decision["decided"]:
             raise RuntimeError("the policy failed") from self._failure
         return decision
 
-    def closed(self, steps: int, total_reward: float) -> None:
+    def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
+        """Reward an actor of a trial that may be over; while it runs, its own rewards do the same.
+
+        The steps of an episode can be rewarded until it is evicted. What was pushed before keeps
+        what it had. Any thread may call this.
+
+        Args:
+            trial_id: The trial's id.
+            actor_name: The actor's name.
+            tick: The reward's tick, >= 1: the action at tick k is rewarded by k + 1.
+            value: What is added.
+
+        Returns:
+            False when there is no such step, or no more; it is counted in `dropped_rewards`.
+
+        Raises:
+            ValueError: The value, or what comes of it, is not finite.
+        """
+        with self._changed:
+            player = self._players.get((trial_id, actor_name))
+        step = step_of_reward(tick)
+        if (
+            player is not None
+            and step is not None
+            and step < player.steps
+            and player.add_reward(step, value)
+        ):
+            return True
+        self.dropped()
+        return False
+
+    def closed(self, player: Player) -> None:
         """Take note of a closed episode."""
+        with self._changed:
+            # Episodes are evicted in the order in which they were closed.
+            self._players[player.key] = player
+            while len(self._players) > self._memory.num_episode():
+                del self._players[next(iter(self._players))]
+        self._owe(player.steps)
+        if self._on_episode is not None:
+            self._on_episode(player.steps, player.total_reward)
+
+    def _owe(self, steps: int) -> None:
         with self._changed:
             self._unpushed += steps
             self._changed.notify()
-        if self._on_episode is not None:
-            self._on_episode(steps, total_reward)
+
+    def dropped(self) -> None:
+        """Take note of a reward that reached no step."""
+        with self._changed:
+            self.dropped_rewards += 1
 
     def check(self) -> None:
         """Tell whether the policy is well.
@@ -155,8 +219,12 @@ class ActorWorker:
         self, inputs: Mapping[str, npt.NDArray[Any]], replies: Mapping[str, npt.NDArray[Any]]
     ) -> None:
         try:
-            decision = self._policy(inputs["state"])
+            decision = Decision(*self._policy(*inputs.values()))
             for name, given in zip(Decision._fields, decision, strict=True):
+                if name == "recurrent" and self.recurrent is None and given is None:
+                    continue
+                if name not in replies:
+                    raise ValueError(f"{name}: expected none, as the worker's is None")
                 reply = replies[name]
                 reply[...] = convert(name, given, reply.dtype, reply.shape)
         except Exception as error:
@@ -194,7 +262,12 @@ class ActorWorker:
         self.close()
 
 
-def _group(rem: ReplayMemory, batch_size: int, timeout_ms: float) -> Group:
+def _group(
+    rem: ReplayMemory,
+    batch_size: int,
+    timeout_ms: float,
+    recurrent: npt.NDArray[Any] | None,
+) -> Group:
     """Return a group for the fields of a memory.
 
     Raises:
@@ -207,8 +280,11 @@ def _group(rem: ReplayMemory, batch_size: int, timeout_ms: float) -> Group:
             raise ValueError(f"{name}: expected one number, got {_described(each)}")
     fields = {"action": rem.action_buf, "prob": rem.prob_buf, "value": rem.value_buf}
     replies = {name: (each.dtype, each.shape) for name, each in fields.items()}
+    inputs = {"state": (rem.state_buf.dtype, rem.state_buf.shape)}
+    if recurrent is not None:
+        inputs["recurrent"] = replies["recurrent"] = (recurrent.dtype, recurrent.shape)
     return Group(
-        {"state": (rem.state_buf.dtype, rem.state_buf.shape)},
+        inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,
         timeout_usec=max(1, round(timeout_ms * 1000)),

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cogrs.workers.checkpoint import write_file
+from cogrs.workers.parameters import pack_arrays, unpack_arrays
+
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
     from cogrs.replay import Batch, ReplayMemoryServer
+
+_UPDATES, _STATE = "updates", "state"
+"""Arrays of a checkpoint."""
 
 PARAMETERS = "parameters"
 """The topic on which parameters are published."""
@@ -22,6 +32,7 @@ class LearnerWorker:
         update: Callable[[Batch], Mapping[str, float]],
         parameters: Callable[[], bytes],
         *,
+        state: Callable[[], bytes] | None = None,
         batch_size: int = 64,
         publish_every: int = 10,
         topic: str | bytes = PARAMETERS,
@@ -32,6 +43,8 @@ class LearnerWorker:
             server: Where batches come from, and parameters go.
             update: Learns from a batch, and returns figures about that.
             parameters: Returns the present parameters.
+            state: Returns all that the update needs to go on, with the optimizer's moments and
+                seeds; None takes the parameters.
             batch_size: Rows of a batch.
             publish_every: Updates between two publications.
             topic: Where they are published.
@@ -45,6 +58,7 @@ class LearnerWorker:
         self._server = server
         self._update = update
         self._parameters = parameters
+        self._state = state or parameters
         self._batch_size = batch_size
         self._publish_every = publish_every
         self._topic = topic
@@ -70,6 +84,33 @@ class LearnerWorker:
         if self.updates % self._publish_every == 0:
             self._publish()
         return figures
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint: the state, and the count of updates. A file there is replaced, whole.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        state = np.frombuffer(self._state(), np.uint8)
+        write_file(path, pack_arrays({_UPDATES: np.int64(self.updates), _STATE: state}))
+
+    def load(self, path: str | os.PathLike[str], restore: Callable[[bytes], object]) -> None:
+        """Go on from a checkpoint, and publish its parameters.
+
+        Args:
+            path: A file of `save`.
+            restore: Called with the state.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is no checkpoint. Nothing is changed.
+        """
+        arrays = unpack_arrays(Path(path).read_bytes())
+        if set(arrays) != {_UPDATES, _STATE}:
+            raise ValueError(f"{path}: expected a checkpoint, got {', '.join(arrays) or 'nothing'}")
+        restore(arrays[_STATE].tobytes())
+        self.updates = int(arrays[_UPDATES])
+        self._publish()
 
     def _publish(self) -> None:
         self._server.pub_bytes(self._topic, self._parameters())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-import weakref
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from cogrs.background import Background
 from cogrs.orchestrator.service.server import serve
 
 if TYPE_CHECKING:
+    import asyncio
+    import os
     from collections.abc import Callable, Coroutine, Mapping
 
     from cogrs.orchestrator.engine.settings import Settings
@@ -26,25 +24,18 @@ class OrchestratorHandle:
 
     def __init__(self, starting: Coroutine[Any, Any, Server], *, uvloop: bool = False) -> None:
         """Start a server on a new thread, and wait until it listens."""
-        started: Future[tuple[asyncio.AbstractEventLoop, Server]] = Future()
-        # The thread does not hold the handle, so one that is forgotten stops.
-        self._thread = threading.Thread(
-            target=_run, args=(starting, started, uvloop), name="cogrs-orchestrator", daemon=True
-        )
-        self._thread.start()
-        self._loop, self._server = started.result()
-        self._process = os.getpid()
-        self._finalize = weakref.finalize(self, _stop, self._loop, self._server, self._thread, 0.0)
+        factory = _find_loop() if uvloop else None
+        self._running = Background("cogrs-orchestrator", starting, factory)
 
     @property
     def port(self) -> int:
         """The port that it got."""
-        return self._server.port
+        return self._running.server.port
 
     @property
     def actor_port(self) -> int:
         """The port that client actors connect to."""
-        return self._server.actor_port
+        return self._running.server.actor_port
 
     def stats(self) -> OrchestratorStats:
         """Return the present figures, or the last ones of an orchestrator that is stopped.
@@ -53,8 +44,8 @@ class OrchestratorHandle:
             RuntimeError: In a process that was forked off.
             TimeoutError: Its event loop was busy with something else for 10 s.
         """
-        self._check_process("stats")
-        return self._server.stats()
+        self._running.check_process("stats")
+        return self._running.server.stats()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is stopped, by `stop` on another thread.
@@ -68,9 +59,7 @@ class OrchestratorHandle:
         Raises:
             RuntimeError: In a process that was forked off: the orchestrator is not in it.
         """
-        self._check_process("wait")
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._running.wait(timeout)
 
     def stop(self, grace: float = 10.0) -> None:
         """End all trials, stop, and free the port. Again: nothing.
@@ -81,18 +70,7 @@ class OrchestratorHandle:
         Raises:
             RuntimeError: In a process that was forked off: the orchestrator is not in it.
         """
-        self._check_process("stop")
-        if self._finalize.detach() is not None:
-            _stop(self._loop, self._server, self._thread, grace)
-        self._thread.join()
-
-    def _check_process(self, method: str) -> None:
-        # Forks have no threads but the one that forked: whoever waits for another waits for ever.
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                f"{method}: the orchestrator is in process {self._process}, and this one, "
-                f"{os.getpid()}, was forked off it"
-            )
+        self._running.stop(grace)
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -104,7 +82,7 @@ class OrchestratorHandle:
 
     def __repr__(self) -> str:
         """Tell where it listens."""
-        state = "running" if self._thread.is_alive() else "stopped"
+        state = "running" if self._running.is_alive else "stopped"
         return f"OrchestratorHandle(port={self.port}, actor_port={self.actor_port}, {state})"
 
     def __reduce__(self) -> NoReturn:
@@ -116,25 +94,6 @@ class OrchestratorHandle:
         raise TypeError("an orchestrator cannot be pickled or copied: others reach it at its port")
 
 
-def _run(
-    starting: Coroutine[Any, Any, Server],
-    started: Future[tuple[asyncio.AbstractEventLoop, Server]],
-    uvloop: bool,
-) -> None:
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(_handle)
-        try:
-            server = await starting
-        except BaseException as error:
-            started.set_exception(error)
-            return
-        started.set_result((asyncio.get_running_loop(), server))
-        await server.wait()
-
-    with asyncio.Runner(loop_factory=_find_loop() if uvloop else None) as runner:
-        runner.run(main())
-
-
 def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return what makes event loops: uvloop, if it is installed."""
     try:
@@ -142,27 +101,6 @@ def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out what grpc.aio says whenever two loops of a process use it, or used it.
-
-    Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
-    An event that belongs to a loop which is closed by now is told of, too.
-    """
-    error = context.get("exception")
-    noise = isinstance(error, BlockingIOError) or str(error) == "Event loop is closed"
-    if not (noise and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
-        loop.default_exception_handler(context)
-
-
-def _stop(
-    loop: asyncio.AbstractEventLoop, server: Server, thread: threading.Thread, grace: float
-) -> None:
-    # In a fork the thread is not alive.
-    if thread.is_alive():
-        asyncio.run_coroutine_threadsafe(server.stop(grace), loop).result()
-        thread.join()
 
 
 def serve_orchestrator(

@@ -1,0 +1,150 @@
+"""A server of an event loop, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Stoppable(Protocol):
+    """What runs until it is stopped."""
+
+    async def wait(self) -> None:
+        """Wait until it is stopped."""
+
+    async def stop(self, grace: float) -> None:
+        """Stop."""
+
+
+Running = TypeVar("Running", bound=Stoppable)
+
+_Stops: TypeAlias = "set[asyncio.Task[Any] | None]"
+"""Calls that stop it, which are under way."""
+
+
+class Background(Generic[Running]):
+    """Something that runs on a new thread. Any thread may call any method; forgotten, it stops."""
+
+    def __init__(
+        self,
+        name: str,
+        starting: Coroutine[Any, Any, Running],
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        """Start it, and wait until it has started.
+
+        Args:
+            name: What the thread and the messages of errors call it.
+            starting: Starts it, on the new event loop.
+            loop_factory: Makes that event loop; None takes asyncio's own.
+
+        Raises:
+            Exception: Whatever starting raises.
+        """
+        started: Future[tuple[asyncio.AbstractEventLoop, Running]] = Future()
+        # The thread does not hold this, so what is forgotten stops.
+        stops: _Stops = set()
+        self._thread = threading.Thread(
+            target=_run, args=(starting, started, stops, loop_factory), name=name, daemon=True
+        )
+        self._thread.start()
+        self._process = os.getpid()
+        loop, self.server = started.result()
+        self._stop = partial(_stop, loop, self.server, stops, self._thread)
+        self._finalize = weakref.finalize(self, self._stop, 0.0)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is stopped; return whether it is.
+
+        Raises:
+            RuntimeError: In a process that was forked off.
+        """
+        self.check_process("wait")
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def stop(self, grace: float) -> None:
+        """Stop it. Again: wait for the same.
+
+        Raises:
+            RuntimeError: In a process that was forked off.
+        """
+        self.check_process("stop")
+        if self._finalize.detach() is not None:
+            self._stop(grace)
+        self._thread.join()
+
+    def check_process(self, method: str) -> None:
+        """Refuse in a fork, which has no thread but the one that forked.
+
+        Raises:
+            RuntimeError: This process was forked off the one that it runs in.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"{method}: {self._thread.name} runs in process {self._process}, and this one, "
+                f"{os.getpid()}, was forked off it"
+            )
+
+
+def _run(
+    starting: Coroutine[Any, Any, Running],
+    started: Future[tuple[asyncio.AbstractEventLoop, Running]],
+    stops: _Stops,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(_handle)
+        try:
+            server = await starting
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        started.set_result((asyncio.get_running_loop(), server))
+        await server.wait()
+        # Whoever stopped it is still to be answered.
+        await asyncio.gather(*filter(None, stops), return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Leave out what grpc.aio says whenever two loops of a process use it, or used it.
+
+    Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
+    An event that belongs to a loop which is closed by now is told of, too.
+    """
+    error = context.get("exception")
+    noise = isinstance(error, BlockingIOError) or str(error) == "Event loop is closed"
+    if not (noise and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
+        loop.default_exception_handler(context)
+
+
+def _stop(
+    loop: asyncio.AbstractEventLoop,
+    server: Stoppable,
+    stops: _Stops,
+    thread: threading.Thread,
+    grace: float,
+) -> None:
+    async def stop() -> None:
+        stops.add(asyncio.current_task())
+        await server.stop(grace)
+
+    if thread.is_alive():
+        asyncio.run_coroutine_threadsafe(stop(), loop).result()
+        thread.join()

@@ -1,0 +1,143 @@
+"""An actor's trial as a stream of events, for agents and for clients alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from cogrs.sdk.agent import Action, Agent
+from cogrs.sdk.script import Inbox, Script
+from cogrs.sdk.session import session_name
+from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from cogrs.sdk.trial import Message, Reward, Trial
+
+ActorEvent: TypeAlias = Observation | ReceivedReward | ReceivedMessage | Final
+"""What happens to an actor. `Final` comes last, and has the rewards and messages of the end."""
+
+
+class ActorSession(ABC):
+    """What happens to an actor, in its order, and what it does.
+
+    An asynchronous iterator of `ActorEvent`. Rewards and messages come before the observation that
+    they arrived with; after `Final` the iteration is over.
+
+    Attributes:
+        trial: The trial, with the actor's name.
+    """
+
+    trial: Trial
+
+    def __aiter__(self) -> Self:
+        """Return the events."""
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> ActorEvent:
+        """Return the next event."""
+
+    @abstractmethod
+    async def act(
+        self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
+    ) -> None:
+        """Answer the latest observation. When the trial has ended meanwhile: nothing.
+
+        Args:
+            value: The action, as the codec carries it.
+            rewards: Rewards for actors.
+            messages: User data for actors, or the environment.
+
+        Raises:
+            RuntimeError: There is no observation that is not answered.
+            TypeError: The codec does not carry the value.
+        """
+
+    @abstractmethod
+    async def send_reward(self, reward: Reward) -> None:
+        """Reward actors: a client at once, an agent with its next action."""
+
+    @abstractmethod
+    async def send_message(self, message: Message) -> None:
+        """Send user data to actors or the environment, at the times of `send_reward`."""
+
+
+class AgentSession(ActorSession):
+    """The session of an agent that is served."""
+
+    def __init__(self, trial: Trial) -> None:
+        """Begin."""
+        self.trial = trial
+        self.inbox: Inbox[ActorEvent] = Inbox()
+        self._rewards: list[Reward] = []
+        self._messages: list[Message] = []
+
+    async def __anext__(self) -> ActorEvent:
+        """Return the next event."""
+        return await anext(self.inbox)
+
+    async def act(
+        self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
+    ) -> None:
+        """Answer the latest observation."""
+        action = Action(value, [*self._rewards, *rewards], [*self._messages, *messages])
+        if self.inbox.answer(action):
+            self._rewards, self._messages = [], []
+        elif not self.inbox.over:
+            raise RuntimeError("action: there is no observation that is not answered")
+
+    async def send_reward(self, reward: Reward) -> None:
+        """Reward actors with the next action."""
+        self._rewards.append(reward)
+
+    async def send_message(self, message: Message) -> None:
+        """Send user data with the next action."""
+        self._messages.append(message)
+
+
+class SessionAgent(Agent):
+    """An agent that is one async function over a session."""
+
+    def __init__(self, function: Callable[[ActorSession], Coroutine[Any, Any, Any]]) -> None:
+        """Play by this function. It returns after `Final`; it is cancelled if that never comes."""
+        self._function = function
+        self._script: Script[ActorEvent] | None = None
+
+    def start(self, trial: Trial) -> None:
+        """Start the function."""
+        self._session = AgentSession(trial)
+        self._script = Script(
+            session_name(trial.id, trial.name),
+            self._session.inbox,
+            lambda: self._function(self._session),
+        )
+
+    async def act(self, observation: Observation) -> Any:
+        """Wait for its action."""
+        return await self._running.ask(observation)
+
+    def reward(self, reward: ReceivedReward) -> None:
+        """Tell it."""
+        self._session.inbox.tell(reward)
+
+    def message(self, message: ReceivedMessage) -> None:
+        """Tell it."""
+        self._session.inbox.tell(message)
+
+    async def end(self, final: Final) -> None:
+        """Tell it, and wait until it returns."""
+        self._session.inbox.tell(final)
+        await self._running.finish()
+
+    async def lost(self) -> None:
+        """Cancel it."""
+        if self._script is not None:
+            await self._script.cancel()
+
+    @property
+    def _running(self) -> Script[ActorEvent]:
+        if self._script is None:
+            raise RuntimeError("this agent has not started")
+        return self._script

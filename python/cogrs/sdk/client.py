@@ -1,0 +1,393 @@
+"""Client actors: who takes part in trials by connecting to the orchestrator."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import grpc.aio
+
+from cogrs.api import common_pb2
+from cogrs.api import orchestrator_pb2 as pb
+from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
+from cogrs.sdk.actor_session import ActorSession
+from cogrs.sdk.agent import Action
+from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.payload import CodecBook, encoded
+from cogrs.sdk.session import session_name
+from cogrs.sdk.trial import Final, Observation, Trial
+from cogrs.sdk.wire import (
+    actors_of,
+    messages_of,
+    received_final,
+    received_observation,
+    rewards_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from cogrs.sdk.actor_session import ActorEvent
+    from cogrs.sdk.payload import AnyCodec, Codecs
+    from cogrs.sdk.trial import Message, Reward
+
+_HEARTBEAT = 10.0
+"""Seconds between two signs of life; orchestrators wait 30 by default."""
+
+_RETRY = 0.2
+"""Seconds between two attempts to return."""
+
+_BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""How a stream ends whose connection is lost."""
+
+_NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
+"""How a return is refused while nobody answers, or the old stream is still taken for alive."""
+
+Player: TypeAlias = "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
+"""An async function over a session, or a plain one from observations to actions."""
+
+
+class ClientActor:
+    """A connection by which actors take part. Close it, or use it as an async context manager.
+
+    ::
+
+        async with cogrs.sdk.ClientActor("host:9000") as client:
+            async with await client.join(actor_class="player") as session:
+                async for event in session:
+                    if isinstance(event, cogrs.sdk.Observation):
+                        await session.act(0)
+
+    Any number of actors may share it. Calls raise `grpc.aio.AioRpcError`, whose `code()` and
+    `details()` say what was wrong.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        codec: AnyCodec | None = None,
+        heartbeat: float = _HEARTBEAT,
+        reconnect: float = 30.0,
+    ) -> None:
+        """Do not connect yet.
+
+        Args:
+            endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
+            codec: How observations and actions become bytes; as of `serve`.
+            heartbeat: Seconds between two signs of life, > 0.
+            reconnect: Seconds for which an actor whose connection is lost tries to return; 0: not.
+
+        Raises:
+            ValueError: No such endpoint, or a number is out of range.
+        """
+        for name, seconds in (("heartbeat", heartbeat), ("reconnect", reconnect)):
+            if not 0 <= seconds < float("inf") or (name == "heartbeat" and seconds == 0):
+                least = "> 0" if name == "heartbeat" else ">= 0"
+                raise ValueError(f"{name}: expected seconds {least}, got {seconds}")
+        self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
+        self.stub = ClientActorStub(self._channel)
+        self.codecs = CodecBook(codec)
+        self.heartbeat = heartbeat
+        self.reconnect = reconnect
+
+    async def join(
+        self, trial_id: str = "", *, name: str = "", actor_class: str = ""
+    ) -> ClientSession:
+        """Take a place in a trial: that of a name, or the first free one of a class.
+
+        Whoever has left may join again, by name, for as long as the orchestrator keeps the place.
+
+        Args:
+            trial_id: Which trial; "" for the oldest one that waits for such an actor.
+            name: The actor's name.
+            actor_class: The actor's class.
+
+        Returns:
+            The actor's session. Close it, or use it as an async context manager.
+
+        Raises:
+            ValueError: Both a name and a class, or neither.
+        """
+        if bool(name) == bool(actor_class):
+            raise ValueError(
+                "name, actor_class: expected one of them, "
+                f"got name={name!r} and actor_class={actor_class!r}"
+            )
+        request = pb.TrialJoinRequest(trial_id=trial_id)
+        if name:
+            request.actor_name = name
+        else:
+            request.actor_class = actor_class
+        reply = await self.stub.JoinTrial(request)
+        trial = Trial(
+            reply.trial_id,
+            actors_of(reply.actors_in_trial),
+            reply.actor_name,
+            config=reply.config.content if reply.HasField("config") else None,
+        )
+        return ClientSession(self, trial)
+
+    async def play(
+        self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
+    ) -> Final | None:
+        """Take part in a trial until it is over.
+
+        Args:
+            player: An async function over a session, as agents have it; or a plain one from an
+                observation to an action, which runs on a thread of its own and may thus wait for a
+                person.
+            trial_id: As of `join`.
+            name: As of `join`.
+            actor_class: As of `join`.
+
+        Returns:
+            What came last; None if the player left before.
+        """
+        async with await self.join(trial_id, name=name, actor_class=actor_class) as session:
+            given: Any = player
+            if inspect.iscoroutinefunction(given):
+                await given(session)
+            else:
+                await _play(session, given)
+            return session.final
+
+    async def close(self) -> None:
+        """Close the connection. Whoever still plays has left."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Close the connection."""
+        await self.close()
+
+
+class ClientSession(ActorSession):
+    """A client in its place in a trial. It returns by itself when its connection is lost."""
+
+    def __init__(self, client: ClientActor, trial: Trial) -> None:
+        """Open the stream, and show signs of life."""
+        self.trial = trial
+        self.final: Final | None = None
+        """What came last, once it has been told."""
+        self._client = client
+        self._codecs: Codecs = client.codecs.of(trial.actor)
+        self._metadata = (("trial-id", trial.id), ("actor-name", trial.name))
+        self._events: deque[ActorEvent] = deque()
+        self._owes = False
+        self._left = False
+        self._stream: Any = client.stub.ActionStream(metadata=self._metadata)
+        self._beating = asyncio.ensure_future(self._beat())
+
+    async def __anext__(self) -> ActorEvent:
+        """Return the next event.
+
+        Raises:
+            grpc.aio.AioRpcError: The connection is lost, or the orchestrator gave this actor up.
+        """
+        while not self._events:
+            if self._left or self.final is not None:
+                raise StopAsyncIteration
+            await self._receive()
+        event = self._events.popleft()
+        if isinstance(event, Observation):
+            self._owes = True
+        elif isinstance(event, Final):
+            self.final = event
+            await self.leave()
+        return event
+
+    async def act(
+        self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
+    ) -> None:
+        """Answer the latest observation."""
+        if self.final is not None:
+            return
+        if not self._owes:
+            raise RuntimeError("action: there is no observation that is not answered")
+        content = encoded(self._codecs.action, value, f"action of {self.trial.name!r}")
+        for reward in rewards:
+            await self.send_reward(reward)
+        for message in messages:
+            await self.send_message(message)
+        self._owes = False
+        action = common_pb2.Action(content=content)
+        try:
+            await self._stream.write(pb.TrialActionRequest(action=action))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # a stream that is over says so, and why, when it is read next
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+
+    async def send_reward(self, reward: Reward) -> None:
+        """Reward actors, at once."""
+        request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
+        await self._client.stub.SendReward(request, metadata=self._metadata)
+
+    async def send_message(self, message: Message) -> None:
+        """Send user data to actors, or the environment, at once."""
+        request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
+        await self._client.stub.SendMessage(request, metadata=self._metadata)
+
+    async def leave(self) -> None:
+        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`."""
+        self._left = True
+        self._beating.cancel()
+        self._stream.cancel()
+        await asyncio.wait({self._beating})
+
+    async def __aenter__(self) -> Self:
+        """Return the session."""
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Leave."""
+        await self.leave()
+
+    async def _receive(self) -> None:
+        try:
+            reply = await self._stream.read()
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _BROKEN or not self._client.reconnect:
+                raise
+        except asyncio.CancelledError:
+            # gRPC raises it for a stream that is cancelled, too, here or at the other end.
+            if _is_cancelled():
+                raise
+        else:
+            if reply is grpc.aio.EOF:
+                self._left = True
+            else:
+                self._take(reply)
+            return
+        if not self._left:
+            await self._return()
+
+    async def _return(self) -> None:
+        """Join again, and open a new stream: it begins with the latest observation."""
+        request = pb.TrialJoinRequest(trial_id=self.trial.id, actor_name=self.trial.name)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._client.reconnect
+        while True:
+            try:
+                left = max(until - loop.time(), _RETRY)
+                await self._client.stub.JoinTrial(request, timeout=left)
+                break
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in _NOT_YET or loop.time() >= until:
+                    raise
+            await asyncio.sleep(_RETRY)
+        self._stream = self._client.stub.ActionStream(metadata=self._metadata)
+
+    def _take(self, reply: pb.TrialActionReply) -> None:
+        codec, name = self._codecs.observation, self.trial.name
+        try:
+            final = received_final(reply.data, codec, name)
+            seen = [received_observation(each, codec, name) for each in reply.data.observations]
+        except ValueError as error:
+            raise ValueError(f"{session_name(self.trial.id, name)}: {error}") from error
+        if reply.final_data:
+            self._events.append(final)
+        else:
+            self._events.extend((*final.rewards, *final.messages, *seen))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._client.heartbeat)
+            # Whoever reads the stream learns of a lost connection, and of its end.
+            with suppress(grpc.aio.AioRpcError):
+                await self._client.stub.Heartbeat(
+                    pb.TrialHeartbeatRequest(), metadata=self._metadata
+                )
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _play(session: ClientSession, function: Callable[[Observation], Any]) -> None:
+    async for event in session:
+        if not isinstance(event, Observation):
+            continue
+        action = await _on_thread(function, event)
+        done = action if isinstance(action, Action) else Action(action)
+        await session.act(done.value, rewards=done.rewards, messages=done.messages)
+
+
+async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
+    """Call a function that may wait for a person.
+
+    The thread does not keep the process: a person who presses Ctrl-C need not press Enter, too.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if result.done():
+            return
+        if error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(value)
+
+    def run() -> None:
+        value = error = None
+        try:
+            value = function(observation)
+        except Exception as failure:
+            error = failure
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="cogrs-player", daemon=True).start()
+    return await result
+
+
+def play(
+    endpoint: str,
+    player: Player,
+    trial_id: str = "",
+    *,
+    name: str = "",
+    actor_class: str = "",
+    codec: AnyCodec | None = None,
+    timeout: float | None = None,
+) -> Final | None:
+    """Take part in a trial, and block until it is over: `ClientActor` for scripts, in one call.
+
+    Not for the thread of an event loop.
+
+    Args:
+        endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
+        player: As of `ClientActor.play`.
+        trial_id: As of `ClientActor.join`.
+        name: As of `ClientActor.join`.
+        actor_class: As of `ClientActor.join`.
+        codec: How observations and actions become bytes; as of `serve`.
+        timeout: Seconds; None waits for ever.
+
+    Returns:
+        What came last; None if the player left before.
+
+    Raises:
+        TimeoutError: The trial was not over in time. The actor has left.
+        grpc.aio.AioRpcError: The orchestrator cannot be reached, or refuses.
+    """
+
+    async def run() -> Final | None:
+        async with asyncio.timeout(timeout), ClientActor(endpoint, codec=codec) as client:
+            return await client.play(player, trial_id, name=name, actor_class=actor_class)
+
+    try:
+        return asyncio.run(run())
+    except TimeoutError as error:
+        raise TimeoutError(f"the trial was not over within {timeout:g} s") from error

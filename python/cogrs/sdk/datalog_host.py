@@ -1,0 +1,127 @@
+"""Runs a user's data logs, for any number of trials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cogrs.api import common_pb2
+from cogrs.api import datalog_pb2 as pb
+from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
+from cogrs.sdk.payload import decoded
+from cogrs.sdk.session import Session, Sessions, settled
+from cogrs.sdk.trial import Actor
+from cogrs.sdk.wire import received_message, received_observation, received_reward
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from cogrs.sdk.payload import CodecBook
+    from cogrs.sdk.trial import Observation
+
+
+class DatalogHost:
+    """What the orchestrator asks of a data log; its methods are those of `local://` ones."""
+
+    def __init__(self, make: Callable[[], DatalogSink], codecs: CodecBook) -> None:
+        """Make a log by this factory for each trial."""
+        self._make = make
+        self._codecs = codecs
+        self.sessions: Sessions[_Session] = Sessions(0.0)
+
+    async def on_log_sample(
+        self, trial_id: str, requests: AsyncIterator[pb.LogExporterSampleRequest]
+    ) -> pb.LogExporterSampleReply:
+        """Take the parameters of a trial, and its samples, until it is over.
+
+        Raises:
+            CallError: Trial that is here already, samples before parameters, failure of the user's.
+        """
+        session = _Session(trial_id, self._codecs)
+        self.sessions.add((trial_id,), session)
+        try:
+            async for request in requests:
+                if request.HasField("trial_params"):
+                    await session.start(self._make, request.trial_params)
+                else:
+                    await session.sample(request.sample)
+            # A stream that breaks off raises instead.
+            await session.end()
+        finally:
+            self.sessions.free((trial_id,))
+        return pb.LogExporterSampleReply()
+
+    async def close(self, grace: float = 1.0) -> None:
+        """Lose the logs of all trials that are under way."""
+        await self.sessions.close(grace)
+
+
+class _Session(Session[DatalogSink]):
+    """The log of a trial."""
+
+    def __init__(self, trial_id: str, book: CodecBook) -> None:
+        super().__init__(f"trial {trial_id}: data log")
+        self._trial_id = trial_id
+        self._book = book
+        self._actors: tuple[Actor, ...] = ()
+
+    async def start(self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams) -> None:
+        self._actors = tuple(Actor(each.name, each.actor_class) for each in params.actors)
+        trial = LoggedTrial(self._trial_id, self._actors, params)
+
+        async def start(sink: DatalogSink) -> None:
+            await settled(sink.start(trial))
+
+        await self.make(make, start)
+
+    async def sample(self, message: pb.DatalogSample) -> None:
+        async def sample(sink: DatalogSink) -> None:
+            await settled(sink.sample(self._sample(message)))
+
+        await self.call("sample", sample)
+
+    async def end(self) -> None:
+        async def end(sink: DatalogSink) -> None:
+            await settled(sink.end())
+
+        await self.last(end)
+
+    def _sample(self, message: pb.DatalogSample) -> Sample:
+        told = message.HasField("observations")
+        return Sample(
+            message.observations.tick_id if told else None,
+            self._observations(message) if told else {},
+            {
+                actor.name: decoded(
+                    self._book.of(actor).action,
+                    action.content,
+                    f"action of {actor.name!r}",
+                ).value
+                for actor, action in zip(self._actors, message.actions, strict=False)
+                if action.content
+            },
+            _by_receiver(message.rewards, received_reward),
+            _by_receiver(message.messages, received_message),
+            message.user_id,
+            message.end_reason,
+        )
+
+    def _observations(self, message: pb.DatalogSample) -> dict[str, Observation]:
+        told = message.observations
+        return {
+            actor.name: received_observation(
+                common_pb2.Observation(
+                    tick_id=told.tick_id, timestamp=told.timestamp, data=told.observations[index]
+                ),
+                self._book.of(actor).observation,
+                actor.name,
+            )
+            for actor, index in zip(self._actors, told.actors_map, strict=False)
+        }
+
+
+def _by_receiver(messages: Any, received: Callable[[Any], Any]) -> dict[str, tuple[Any, ...]]:
+    sorted_out: dict[str, tuple[Any, ...]] = {}
+    for message in messages:
+        name = message.receiver_name
+        sorted_out[name] = (*sorted_out.get(name, ()), received(message))
+    return sorted_out

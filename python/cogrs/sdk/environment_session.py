@@ -1,0 +1,113 @@
+"""An environment's trial as a stream of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from cogrs.sdk.environment import Environment, Update
+from cogrs.sdk.script import Inbox, Script
+from cogrs.sdk.session import session_name
+from cogrs.sdk.trial import ReceivedMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from cogrs.sdk.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What the actors decided, to be answered by an update.
+
+    Attributes:
+        values: The action of each actor, by its name, in the trial's order.
+        last: The trial is to end, because somebody else wants to: the update is the last one, and
+            may be left out. Whoever has not decided is left out of the values.
+    """
+
+    values: Mapping[str, Any]
+    last: bool = False
+
+
+EnvironmentEvent: TypeAlias = Actions | ReceivedMessage
+"""What happens to an environment: messages come before the actions that they were sent with."""
+
+
+class EnvironmentSession:
+    """What happens to an environment, in its order, and what it tells.
+
+    An asynchronous iterator of `EnvironmentEvent`; it is over after the last update.
+
+    Attributes:
+        trial: The trial.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        """Begin."""
+        self.trial = trial
+        self.inbox: Inbox[EnvironmentEvent] = Inbox()
+        self.ending = False
+        """Whether the actions that were told are the last ones."""
+
+    def __aiter__(self) -> Self:
+        """Return the events."""
+        return self
+
+    async def __anext__(self) -> EnvironmentEvent:
+        """Return the next event."""
+        return await anext(self.inbox)
+
+    async def update(self, update: Update) -> None:
+        """Tell the first observations, or what came of the latest actions.
+
+        Raises:
+            RuntimeError: There are no actions that were not answered.
+        """
+        if not self.inbox.answer(update):
+            raise RuntimeError("update: there are no actions that are not answered")
+        if self.ending or (isinstance(update, Update) and update.final):
+            self.inbox.close()
+
+
+class SessionEnvironment(Environment):
+    """An environment that is one async function over a session."""
+
+    def __init__(self, function: Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]) -> None:
+        """Play by this function. It tells the first observations by an update before all else."""
+        self._function = function
+        self._script: Script[EnvironmentEvent] | None = None
+
+    async def start(self, trial: Trial) -> Any:
+        """Start the function, and wait for the first observations."""
+        self._session = EnvironmentSession(trial)
+        self._script = Script(
+            session_name(trial.id), self._session.inbox, lambda: self._function(self._session)
+        )
+        return await self._running.ask()
+
+    async def step(self, actions: Mapping[str, Any]) -> Any:
+        """Wait for what comes of actions."""
+        return await self._running.ask(Actions(actions))
+
+    def message(self, message: ReceivedMessage) -> None:
+        """Tell it."""
+        self._session.inbox.tell(message)
+
+    async def end(self, actions: Mapping[str, Any]) -> Any:
+        """Wait for the last observations, and until it returns."""
+        self._session.ending = True
+        update = await self._running.ask(Actions(actions, last=True), optional=True)
+        await self._running.finish()
+        return update
+
+    async def lost(self) -> None:
+        """Cancel it."""
+        if self._script is not None:
+            await self._script.cancel()
+
+    @property
+    def _running(self) -> Script[EnvironmentEvent]:
+        if self._script is None:
+            raise RuntimeError("this environment has not started")
+        return self._script

@@ -1,0 +1,75 @@
+"""Pre-trial hooks: what sets the parameters of trials before they start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from grpc import StatusCode
+
+from cogrs.api.common_pb2 import TrialParams
+from cogrs.api.hooks_pb2 import PreTrialContext
+from cogrs.sdk.call import CallError
+from cogrs.sdk.session import choose, settled
+
+_logger = logging.getLogger("cogrs.sdk")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrial:
+    """A trial that is about to start.
+
+    Attributes:
+        id: Its id.
+        params: Its parameters: the project's defaults, or what the hook before made of them. They
+            may be changed in place.
+        user_id: Who starts it.
+        implementation: Which hook was asked for; "" left the choice.
+    """
+
+    id: str
+    params: TrialParams
+    user_id: str = ""
+    implementation: str = ""
+
+
+PreTrialHook: TypeAlias = Callable[[NewTrial], "TrialParams | Awaitable[Any] | None"]
+"""Returns the parameters as they are to be, or changes those that it is given and returns None.
+
+It may be plain or async. An exception refuses the trial, with its text.
+"""
+
+
+class HookHost:
+    """What the orchestrator asks of hooks; its methods are those of `local://` ones."""
+
+    def __init__(self, implementations: Mapping[str, PreTrialHook]) -> None:
+        """Ask these."""
+        self._implementations = implementations
+
+    async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
+        """Return the parameters as a hook has them.
+
+        Raises:
+            CallError: Unknown implementation, failure of the user's.
+        """
+        hook = choose(self._implementations, context.impl_name)
+        params = TrialParams()
+        params.CopyFrom(context.params)
+        new = NewTrial(trial_id, params, context.user_id, context.impl_name)
+        try:
+            changed = await settled(hook(new))
+            if changed is not None and not isinstance(changed, TrialParams):
+                kind = type(changed).__name__
+                raise TypeError(f"expected TrialParams or None to be returned, got {kind}")
+        except Exception as error:
+            _logger.exception("trial %s: pre-trial hook failed", trial_id)
+            text = f"trial {trial_id}: pre-trial hook failed: {type(error).__name__}: {error}"
+            raise CallError(StatusCode.UNKNOWN, text) from error
+        return PreTrialContext(params=params if changed is None else changed)
+
+    async def close(self, grace: float = 1.0) -> None:
+        """Nothing is kept."""
+        del grace

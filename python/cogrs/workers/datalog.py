@@ -1,0 +1,186 @@
+"""What is in a data log, into replay: the same episodes that live agents would have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cogrs.sdk import DatalogSink, Final, Trial
+from cogrs.workers.player import Player
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from cogrs.replay import ReplayMemory
+    from cogrs.sdk import LoggedTrial, Sample
+
+
+class Judgement(NamedTuple):
+    """What is not in a data log, but in a stored step.
+
+    Fields:
+        prob: Probability with which the action was chosen.
+        value: Value of the state.
+    """
+
+    prob: float = 1.0
+    value: float = 0.0
+
+
+class ReplaySink(DatalogSink):
+    """Writes a trial into a memory as `ActorWorker` does: an episode for each actor.
+
+    Late rewards, ends and broken trials are what they are there, by the same code. An actor whose
+    agent failed has no episode, as its worker would have dropped it. A log holds no probabilities
+    and values: `judge` tells them.
+
+    The memory's `info` is `STEP_INFO`; it is written to when samples come, so that one thread at a
+    time feeds it, or an event loop.
+    """
+
+    def __init__(
+        self,
+        memory: ReplayMemory,
+        judge: Callable[[npt.NDArray[Any], Any], Judgement] | None = None,
+        *,
+        actors: Collection[str] | None = None,
+    ) -> None:
+        """Write to a memory.
+
+        Args:
+            memory: Where episodes go.
+            judge: Called with a state and the action that answered it, which is None for the last
+                state of an episode that did not terminate; None takes `Judgement()`.
+            actors: Names of the actors that are stored; None stands for all.
+        """
+        self._memory = memory
+        self._judge = judge or (lambda _state, _action: Judgement())
+        self._actors = actors
+        self._players: dict[str, Player] = {}
+        self._told: _Told | None = None
+        self._unanswered: set[str] = set()
+        self.dropped_rewards = 0
+        """Rewards that reached no step."""
+        self.episodes = 0
+        """Episodes that were closed."""
+
+    def start(self, trial: LoggedTrial) -> None:
+        """Open the episodes."""
+        self._told = _Told(self)
+        for actor in trial.actors:
+            if self._actors is None or actor.name in self._actors:
+                player = Player(self._told)
+                player.start(Trial(trial.id, trial.actors, actor.name))
+                self._players[actor.name] = player
+
+    async def sample(self, sample: Sample) -> None:
+        """Store what happened at a tick."""
+        for name, player in list(self._players.items()):
+            if sample.end_reason:
+                await self._finish(name, player, sample)
+            else:
+                await self._go_on(name, player, sample)
+
+    def lost(self) -> None:
+        """Drop what is open: nobody knows what became of it."""
+        for player in self._players.values():
+            player.lost()
+        self._players.clear()
+
+    def end(self) -> None:
+        """Nothing is open, unless samples were lost on the way."""
+        self.lost()
+
+    async def _go_on(self, name: str, player: Player, sample: Sample) -> None:
+        for reward in sample.rewards.get(name, ()):
+            player.reward(reward)
+        told = self._told
+        if told is None or name not in sample.observations or name in self._unanswered:
+            return
+        if name in sample.actions:
+            told.action = sample.actions[name]
+            await player.act(sample.observations[name])
+        else:
+            await player.see(sample.observations[name])
+            self._unanswered.add(name)
+
+    async def _finish(self, name: str, player: Player, sample: Sample) -> None:
+        del self._players[name]
+        if sample.end_reason.startswith(f"actor {name!r} at "):
+            player.lost()
+            return
+        if self._told is not None:
+            self._told.action = None
+        observation = sample.observations.get(name)
+        await player.end(Final(observation, sample.rewards.get(name, ())))
+
+    def judged(self, state: Any, action: Any) -> Judgement:
+        """Return what the judge says."""
+        return Judgement(*self._judge(state, action))
+
+
+class _Told:
+    """The worker of players whose decisions are told."""
+
+    recurrent = None
+
+    def __init__(self, sink: ReplaySink) -> None:
+        self.action: Any = None
+        self._sink = sink
+        self.memory = sink._memory
+
+    async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
+        """Return the action that was told."""
+        del recurrent
+        prob, value = self._sink.judged(state, self.action)
+        return {"action": self.action, "prob": np.float32(prob), "value": np.float32(value)}
+
+    def closed(self, player: Player) -> None:
+        """Count it."""
+        del player
+        self._sink.episodes += 1
+
+    def dropped(self) -> None:
+        """Count it."""
+        self._sink.dropped_rewards += 1
+
+
+async def feed_log(
+    memory: ReplayMemory,
+    paths: Sequence[str | os.PathLike[str]],
+    judge: Callable[[npt.NDArray[Any], Any], Judgement] | None = None,
+    *,
+    actors: Collection[str] | None = None,
+) -> int:
+    """Write trials that lie in files into a memory, in their order; see `ReplaySink`.
+
+    Args:
+        memory: Where episodes go.
+        paths: Files of `JsonLinesSink` or `ParquetSink`.
+        judge: As of `ReplaySink`.
+        actors: As of `ReplaySink`.
+
+    Returns:
+        How many episodes were closed.
+
+    Raises:
+        OSError, ValueError: As `cogrs.sdk.read_log`.
+    """
+    from cogrs.sdk import read_log
+
+    episodes = 0
+    for path in paths:
+        trial, samples = read_log(path)
+        sink = ReplaySink(memory, judge, actors=actors)
+        sink.start(trial)
+        try:
+            for sample in samples:
+                await sink.sample(sample)
+        finally:
+            sink.lost()
+        episodes += sink.episodes
+    return episodes

@@ -1,0 +1,342 @@
+"""Client actors on real sockets: they join, act, send, leave, lose their connection, return."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+
+from cogrs import orchestrator, sdk
+from cogrs.api.common_pb2 import RewardSource
+from cogrs.orchestrator import Settings
+from tests.orchestrator.net import on_loop
+from tests.sdk.net import Counting, Echo, calls, named, rewards
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@asynccontextmanager
+async def game(
+    told: Any,
+    heard: Any = None,
+    *,
+    clients: int = 1,
+    settings: Settings | None = None,
+    **params: Any,
+) -> AsyncIterator[tuple[orchestrator.Server, sdk.TrialController, str]]:
+    """A trial's orchestrator: clients `c0`, `c1`, ... of class "human", and an agent if heard."""
+    agents = {"agent": lambda: Echo(heard)} if heard is not None else None
+    environments = {"env": lambda: Counting(told)}
+    async with await sdk.serve(environments=environments, agents=agents) as endpoint:
+        actors = [
+            {"name": f"c{i}", "actor_class": "human", "endpoint": "client"} for i in range(clients)
+        ]
+        if heard is not None:
+            actors.append({"name": "a", "actor_class": "bot", "endpoint": endpoint.address})
+        trial = {"environment": {"endpoint": endpoint.address}, "actors": actors, **params}
+        async with await orchestrator.serve(
+            {"trial_params": trial}, port=0, settings=settings
+        ) as server:
+            where = f"127.0.0.1:{server.port}"
+            async with sdk.TrialController(where) as controller:
+                yield server, controller, where
+
+
+@on_loop
+async def test_a_client_plays_beside_an_agent() -> None:
+    told, heard = calls(), calls()
+    events: list[Any] = []
+
+    async def play(session: sdk.ActorSession) -> None:
+        assert session.trial.actor_names == ("c0", "a")
+        async for event in session:
+            events.append(event)
+            if isinstance(event, sdk.Observation):
+                await session.act(
+                    event.value * 10,
+                    rewards=[sdk.Reward("a", 2.0)] if event.tick == 2 else [],
+                    messages=[sdk.Message("a", RewardSource(value=event.tick))],
+                )
+
+    async with game(told, heard) as (_, controller, where), sdk.ClientActor(where) as client:
+        trial = (await controller.start_trial()).id
+        final = await client.play(play, actor_class="human")
+        await controller.wait_ended(trial)
+    assert final is not None
+    assert final is events[-1]
+    assert final.observation is not None
+    assert (final.observation.tick, final.observation.terminated) == (5, True)
+    observed = [each.tick for each in events if isinstance(each, sdk.Observation)]
+    assert observed == [0, 1, 2, 3, 4]
+    steps = [step["c0"] for step in named(told[trial], "step")]
+    assert steps == [[10 * k, 0] for k in range(5)]
+    # What is sent at tick 2 arrives with tick 3, with the environment's: the mean of 1 and 2.
+    assert rewards(heard[trial, "a"]) == [(1, 1.0), (2, 1.0), (3, 1.5), (4, 1.0), (5, 1.0)]
+    assert len(named(heard[trial, "a"], "message")) == 4
+
+
+@on_loop
+async def test_many_clients_of_one_connection_do_not_mix() -> None:
+    told = calls()
+    seen: defaultdict[Any, list[Any]] = defaultdict(list)
+
+    async def play(session: sdk.ActorSession) -> None:
+        async for event in session:
+            if isinstance(event, sdk.Observation):
+                seen[session.trial.id, session.trial.name].append(event.value.tolist())
+                await asyncio.sleep(0)
+                await session.act(event.value)
+
+    async with (
+        game(told, clients=2) as (_, controller, where),
+        sdk.ClientActor(where) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        trials = [(await controller.start_trial()).id for _ in range(10)]
+        for trial in trials:
+            for name in ("c0", "c1"):
+                tasks.create_task(client.play(play, trial, name=name))
+    assert len(seen) == 20
+    for (_, name), values in seen.items():
+        assert values == [[tick, int(name[1])] for tick in range(5)]
+
+
+@on_loop
+async def test_who_leaves_may_return_and_sees_the_present() -> None:
+    told = calls()
+    async with (
+        game(told) as (_, controller, where),
+        sdk.ClientActor(where) as client,
+    ):
+        del where
+        trial = (await controller.start_trial()).id
+        async with await client.join(trial, name="c0") as session:
+            async for event in session:
+                if isinstance(event, sdk.Observation):
+                    if event.tick == 2:
+                        break
+                    await session.act(event.value)
+        assert session.final is None
+        with pytest.raises(StopAsyncIteration):
+            await anext(session)
+        seen = []
+
+        async def play(session: sdk.ActorSession) -> None:
+            async for event in session:
+                if isinstance(event, sdk.Observation):
+                    seen.append(event.tick)
+                    await session.act(event.value)
+
+        final = await until_joined(client, play, trial)
+        assert seen == [2, 3, 4]
+        assert final.observation.terminated
+    assert len(named(told[trial], "step")) == 5
+
+
+async def until_joined(client: sdk.ClientActor, play: Any, trial: str) -> Any:
+    """Play as soon as the orchestrator has noticed that the place is free."""
+    while True:
+        try:
+            return await client.play(play, trial, name="c0")
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+        await asyncio.sleep(0.01)
+
+
+class Line:
+    """A connection that can be cut: a proxy of one port to another."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._writers: set[Any] = set()
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _serve(self, reader: Any, writer: Any) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, far_writer}
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def close(self) -> None:
+        self._server.close()
+        self.cut()
+
+
+async def _copy(reader: Any, writer: Any) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
+@on_loop
+async def test_a_connection_that_is_cut_is_made_again() -> None:
+    told = calls()
+    async with game(told) as (server, controller, _):
+        line = Line(server.port)
+        port = await line.start()
+        async with sdk.ClientActor(f"127.0.0.1:{port}", reconnect=60) as client:
+            trial = (await controller.start_trial()).id
+            seen = []
+
+            async def play(session: sdk.ActorSession) -> None:
+                async for event in session:
+                    if isinstance(event, sdk.Observation):
+                        seen.append(event.tick)
+                        if event.tick in (1, 3) and seen.count(event.tick) == 1:
+                            line.cut()
+                            continue
+                        await session.act(event.value)
+
+            final = await client.play(play, trial, name="c0")
+        await line.close()
+        assert final is not None
+        # A cut shows the same observation again.
+        assert seen == [0, 1, 1, 2, 3, 3, 4]
+        assert len(named(told[trial], "step")) == 5
+
+
+@on_loop
+async def test_without_reconnect_a_cut_is_an_error() -> None:
+    async with game(calls()) as (server, controller, _):
+        line = Line(server.port)
+        port = await line.start()
+        async with sdk.ClientActor(f"127.0.0.1:{port}", reconnect=0) as client:
+            trial = (await controller.start_trial()).id
+            async with await client.join(trial, name="c0") as session:
+                await anext(session)
+                line.cut()
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await anext(session)
+        await line.close()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        await controller.terminate_trial(trial)
+
+
+@on_loop
+async def test_signs_of_life_keep_who_thinks_long() -> None:
+    settings = Settings(heartbeat_timeout=1.0)
+    async with (
+        game(calls(), settings=settings) as (_, controller, where),
+        sdk.ClientActor(where, heartbeat=0.1) as client,
+    ):
+        trial = (await controller.start_trial()).id
+
+        async def ponder(session: sdk.ActorSession) -> None:
+            async for event in session:
+                if isinstance(event, sdk.Observation):
+                    await asyncio.sleep(2.0 if event.tick == 0 else 0)
+                    await session.act(event.value)
+
+        final = await client.play(ponder, trial, name="c0")
+        assert final is not None
+        assert final.observation is not None
+        assert final.observation.terminated
+
+
+@on_loop
+async def test_what_a_client_does_wrong_is_an_error() -> None:
+    async with game(calls()) as (_, controller, where), sdk.ClientActor(where) as client:
+        trial = (await controller.start_trial()).id
+        for given in ({}, {"name": "c0", "actor_class": "human"}):
+            with pytest.raises(ValueError, match="name, actor_class: expected one of them"):
+                await client.join(trial, **given)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await client.join(trial, name="nobody")
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        async with await client.join(trial, name="c0") as session:
+            with pytest.raises(RuntimeError, match="no observation that is not answered"):
+                await session.act([0])
+            await anext(session)
+            with pytest.raises(TypeError, match="action of 'c0': expected numbers or booleans"):
+                await session.act("left")
+            await session.act([0])
+        await controller.terminate_trial(trial)
+    for seconds in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="heartbeat: expected seconds > 0"):
+            sdk.ClientActor("h:1", heartbeat=seconds)
+    with pytest.raises(ValueError, match="reconnect: expected seconds >= 0"):
+        sdk.ClientActor("h:1", reconnect=-1)
+
+
+class Nothing(sdk.BytesCodec):
+    def decode(self, content: bytes) -> sdk.Decoded:
+        raise ValueError(f"expected nothing, got {len(content)} bytes")
+
+
+@on_loop
+async def test_observations_that_cannot_be_decoded_name_actor_and_trial() -> None:
+    async with (
+        game(calls()) as (_, controller, where),
+        sdk.ClientActor(where, codec=Nothing()) as client,
+    ):
+        trial = (await controller.start_trial()).id
+        async with await client.join(trial, name="c0") as session:
+            with pytest.raises(ValueError, match=f"trial {trial}: actor 'c0': observation of 'c0'"):
+                await anext(session)
+        await controller.terminate_trial(trial)
+
+
+def test_scripts_play_without_a_loop() -> None:
+    told = calls()
+    with sdk.serve_endpoint(environments={"": lambda: Counting(told)}) as endpoint:
+        actor = {"name": "c0", "actor_class": "human", "endpoint": "client"}
+        params = {"environment": {"endpoint": endpoint.address}, "actors": [actor]}
+        with orchestrator.serve_orchestrator({"trial_params": params}, port=0) as server:
+            where = f"127.0.0.1:{server.port}"
+            trial: list[Any] = []
+            starter = threading.Thread(target=lambda: trial.append(sdk.run_trial(where)))
+            starter.start()
+            while True:
+                try:
+                    final = sdk.play(
+                        where, lambda seen: seen.value + 1, actor_class="human", timeout=60
+                    )
+                    break
+                except grpc.aio.AioRpcError as error:  # the trial has not started yet
+                    if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                        raise
+            starter.join()
+    assert final is not None
+    assert final.observation is not None
+    np.testing.assert_array_equal(final.observation.value, [5, 0])
+    steps = [step["c0"] for step in named(told[trial[0].id], "step")]
+    assert steps == [[k + 1, 1] for k in range(5)]
+
+
+def test_a_player_that_takes_too_long_is_told() -> None:
+    with sdk.serve_endpoint(environments={"": lambda: Counting(calls())}) as endpoint:
+        actor = {"name": "c0", "actor_class": "human", "endpoint": "client"}
+        params = {"environment": {"endpoint": endpoint.address}, "actors": [actor]}
+        with orchestrator.serve_orchestrator({"trial_params": params}, port=0) as server:
+            where = f"127.0.0.1:{server.port}"
+
+            async def start() -> str:
+                async with sdk.TrialController(where) as controller:
+                    return (await controller.start_trial()).id
+
+            trial = asyncio.run(start())
+            released = threading.Event()
+            with pytest.raises(TimeoutError, match=r"not over within 0\.5 s"):
+                sdk.play(where, lambda _: released.wait(60), trial, name="c0", timeout=0.5)
+            released.set()
+            server.stop(0)

@@ -1,0 +1,264 @@
+"""PettingZoo environments in trials are what they are outside of them."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cogrs import sdk
+from tests.orchestrator.net import on_loop
+from tests.sdk.net import calls, named, rewards, world
+from tests.sdk.test_gymnasium import Cyclic
+
+gymnasium = pytest.importorskip("gymnasium")
+pettingzoo = pytest.importorskip("pettingzoo")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    rps_v2 = pytest.importorskip("pettingzoo.classic.rps_v2")
+    tictactoe_v3 = pytest.importorskip("pettingzoo.classic.tictactoe_v3")
+
+PLAYERS = ("player_1:p", "player_2:p")
+
+
+def legal(seed: int, heard: Any = None) -> Any:
+    """Plays a legal action when it is its turn, and nonsense otherwise."""
+
+    async def play(session: sdk.ActorSession) -> None:
+        rng = random.Random(f"{seed} {session.trial.name}")
+        async for event in session:
+            if heard is not None:
+                heard[session.trial.id, session.trial.name].append(event)
+            if isinstance(event, sdk.Observation):
+                seen = event.value
+                action = 99
+                if seen["turn"]:
+                    action = rng.choice(np.flatnonzero(seen["action_mask"]).tolist())
+                await session.act(action)
+
+    return play
+
+
+def alone(seed: int) -> tuple[list[Any], dict[str, float]]:
+    """Boards and returns of the same game without a trial."""
+    env = tictactoe_v3.env()
+    env.reset(seed=seed)
+    players = {agent: random.Random(f"{seed} {agent}") for agent in env.possible_agents}
+    boards = [env.observe("player_1")["observation"]]
+    gained = dict.fromkeys(players, 0.0)
+    for agent in env.agent_iter():
+        observation, _, terminated, truncated, _ = env.last()
+        if terminated or truncated:
+            env.step(None)
+            continue
+        mask = np.flatnonzero(observation["action_mask"]).tolist()
+        env.step(players[agent].choice(mask))
+        boards.append(env.observe("player_1")["observation"])
+        for each, reward in env.rewards.items():
+            gained[each] += reward
+    return boards, gained
+
+
+@pytest.mark.parametrize("seed", range(6))
+@on_loop
+async def test_turns_masks_and_rewards_are_those_of_the_game(seed: int) -> None:
+    heard: defaultdict[Any, list[Any]] = defaultdict(list)
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env, seed=seed)
+    async with world(make, {"agent": legal(seed, heard)}, actors=PLAYERS) as net:
+        trial_id = await net.play()
+        assert net.reason(trial_id) == "environment: final update"
+    boards, gained = alone(seed)
+    first, second = (heard[trial_id, name] for name in ("player_1", "player_2"))
+    for events in (first, second):
+        *_, final = events
+        assert final.observation.terminated
+        assert not final.observation.truncated
+        seen = [each for each in events if isinstance(each, sdk.Observation)]
+        seen.append(final.observation)
+        assert [each.tick for each in seen] == list(range(len(boards)))
+    seen = [each.value for each in first if isinstance(each, sdk.Observation)]
+    for ours, theirs in zip([*seen, first[-1].observation.value], boards, strict=True):
+        np.testing.assert_array_equal(ours["observation"], theirs)
+    assert [bool(each["turn"]) for each in seen] == [k % 2 == 0 for k in range(len(seen))]
+    for name, events in (("player_1", first), ("player_2", second)):
+        all_rewards = [each for each in events if isinstance(each, sdk.ReceivedReward)]
+        all_rewards += events[-1].rewards
+        assert sum(each.value for each in all_rewards) == gained[name]
+
+
+@on_loop
+async def test_an_illegal_move_ends_the_trial_by_name() -> None:
+    async def always_first(session: sdk.ActorSession) -> None:
+        async for event in session:
+            if isinstance(event, sdk.Observation):
+                await session.act(0)
+
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
+    async with world(make, {"agent": always_first}, actors=PLAYERS) as net:
+        trial_id = await net.play()
+        said = "action of 'player_2': expected a legal one of [1, 2, 3, 4, 5, 6, 7, 8], got 0"
+        assert said in net.reason(trial_id)
+
+
+@on_loop
+async def test_an_action_of_no_space_is_named_with_the_space() -> None:
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
+    agents = {"agent": sdk.FunctionAgent(lambda _: 9)}
+    async with world(make, agents, actors=PLAYERS) as net:
+        trial_id = await net.play()
+        said = "action of 'player_1': expected one of Discrete(9), got int64 (): 9"
+        assert said in net.reason(trial_id)
+        assert trial_id in net.reason(trial_id)
+
+
+def legal_sign(heard: Any) -> Any:
+    """Plays signs of its own, and writes down which."""
+
+    async def play(session: sdk.ActorSession) -> None:
+        name = session.trial.name
+        rng = random.Random(name)
+        mine = heard[session.trial.id, name]
+        async for event in session:
+            kind = {sdk.ReceivedReward: "reward", sdk.Final: "end"}.get(type(event), "act")
+            mine.append((kind, event))
+            if isinstance(event, sdk.Observation):
+                action = rng.randrange(3)
+                mine.append(("acted", action))
+                await session.act(action)
+
+    return play
+
+
+@pytest.mark.parametrize("names", [("player_0:p", "player_1:p"), ("ada:p", "bob:p")])
+@on_loop
+async def test_a_parallel_game_is_played_at_once(names: tuple[str, str]) -> None:
+    heard = calls()
+    make = sdk.PettingZooEnvironment.factory(lambda: rps_v2.parallel_env(max_cycles=6), seed=4)
+    agents = {"agent": legal_sign(heard)}
+    async with world(make, agents, actors=names) as net:
+        trial_id = await net.play()
+    ours = [name.removesuffix(":p") for name in names]
+    env = rps_v2.parallel_env(max_cycles=6)
+    env.reset(seed=4)
+    played = {
+        agent: named(heard[trial_id, actor], "acted")
+        for agent, actor in zip(env.possible_agents, ours, strict=True)
+    }
+    gained: dict[str, list[tuple[int, float]]] = {agent: [] for agent in played}
+    for tick in range(6):
+        found = env.step({agent: actions[tick] for agent, actions in played.items()})
+        for agent, reward in found[1].items():
+            gained[agent].append((tick + 1, float(reward)))
+    for agent, actor in zip(env.possible_agents, ours, strict=True):
+        assert rewards(heard[trial_id, actor]) == gained[agent]
+        final = named(heard[trial_id, actor], "end")[0].observation
+        assert (final.terminated, final.truncated) == (False, True)
+
+
+@pytest.mark.parametrize("names", [("player_1:p",), ("player_1:p", "somebody:p")])
+@on_loop
+async def test_actors_without_an_agent_are_refused(names: tuple[str, ...]) -> None:
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
+    async with world(make, {"agent": legal(0)}, actors=names) as net:
+        said = "actors: expected one for each of player_1, player_2"
+        assert said in net.reason(await net.play())
+
+
+@on_loop
+async def test_what_is_no_environment_is_refused() -> None:
+    make = sdk.PettingZooEnvironment.factory(object)
+    async with world(make, {"agent": legal(0)}, actors=PLAYERS) as net:
+        said = "TypeError: make: expected an environment of PettingZoo, got object"
+        assert said in net.reason(await net.play())
+
+
+class Leaves(pettingzoo.ParallelEnv):  # type: ignore[misc]
+    """Agent `b` is finished after a step, `a` after three; all gain 1 a step."""
+
+    metadata = {"name": "leaves"}  # noqa: RUF012
+    possible_agents = ["a", "b"]  # noqa: RUF012
+
+    def observation_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Discrete(10)
+
+    def action_space(self, agent: str) -> Any:
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.tick = ["a", "b"], 0
+        return {"a": 0, "b": 0}, {"a": {}, "b": {}}
+
+    def step(self, actions: Any) -> Any:
+        assert set(actions) == set(self.agents)
+        here, self.tick = list(self.agents), self.tick + 1
+        over = {"a": self.tick == 3, "b": self.tick == 1}
+        self.agents = [agent for agent in here if not over[agent]]
+        return (
+            dict.fromkeys(here, self.tick),
+            dict.fromkeys(here, 1.0),
+            {agent: over[agent] for agent in here},
+            dict.fromkeys(here, False),
+            {agent: {} for agent in here},
+        )
+
+    def render(self) -> Any:
+        return np.full((2, 2, 3), self.tick, np.uint8)
+
+
+@on_loop
+async def test_who_is_finished_gets_the_last_reward_once_and_is_not_asked_again() -> None:
+    heard = calls()
+    make = sdk.PettingZooEnvironment.factory(Leaves, frames_to=["a"])
+    async with world(make, lambda: Cyclic(heard, (0, 1)), actors=("a:p", "b:p")) as net:
+        trial_id = await net.play()
+        assert net.reason(trial_id) == "environment: final update"
+    first, second = heard[trial_id, "a"], heard[trial_id, "b"]
+    assert rewards(first) == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    assert rewards(second) == [(1, 1.0)]
+    over = [(each.tick, each.terminated) for each in named(second, "act")]
+    assert over == [(0, False), (1, True), (2, False)]
+    assert named(first, "end")[0].observation.terminated
+    # The picture of the start comes with the first step; the last two with their ticks.
+    frames = [*named(first, "message"), *named(first, "end")[0].messages]
+    pictures = [(each.tick, sdk.read_array_message(each.payload)) for each in frames]
+    assert [tick for tick, _ in pictures] == [0, 1, 2, 3]
+    for tick, picture in pictures:
+        np.testing.assert_array_equal(picture, np.full((2, 2, 3), tick, np.uint8))
+    assert named(second, "message") == []
+
+
+@pytest.mark.parametrize("max_steps", [1, 2])
+@on_loop
+async def test_an_end_that_was_asked_for_cuts_the_game_short(max_steps: int) -> None:
+    heard: defaultdict[Any, list[Any]] = defaultdict(list)
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
+    agents = {"agent": legal(0, heard)}
+    async with world(make, agents, actors=PLAYERS, max_steps=max_steps) as net:
+        trial_id = await net.play()
+    for name in ("player_1", "player_2"):
+        final = heard[trial_id, name][-1]
+        assert (final.observation.terminated, final.observation.truncated) == (False, True)
+        # The actions that followed the last step are taken too.
+        assert np.count_nonzero(final.observation.value["observation"]) == max_steps + 1
+
+
+def test_a_game_is_closed_once_however_it_ends() -> None:
+    closed = []
+
+    class Closes(Leaves):
+        def close(self) -> None:
+            closed.append(self)
+
+    game = sdk.PettingZooEnvironment(Closes)
+    trial = sdk.Trial("t", (sdk.Actor("a", "p"), sdk.Actor("b", "p")))
+    game.start(trial)
+    game.step({"a": np.array(0), "b": np.array(1)})
+    game.end({})
+    game.lost()
+    assert len(closed) == 1
+    with pytest.raises(RuntimeError, match="not started, or is over"):
+        game.step({})

@@ -1,0 +1,114 @@
+"""Spaces of several parts, masks, pictures, physics: Gymnasium in trials beyond plain boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from cogrs import sdk
+from tests.orchestrator.net import on_loop
+from tests.sdk.net import calls, named, world
+from tests.sdk.test_gymnasium import Cyclic, alone
+
+PARTS = spaces.Dict(
+    {
+        "pair": spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32))),
+        "flags": spaces.MultiBinary(3),
+    }
+)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_values_of_a_space_of_parts_come_back(seed: int) -> None:
+    PARTS.seed(seed)
+    value = PARTS.sample()
+    codec = sdk.SpaceCodec(PARTS)
+    found, terminated, truncated = codec.decode(codec.encode(value, truncated=True))
+    assert found in PARTS
+    assert (terminated, truncated) == (False, True)
+    assert found["pair"][0] == value["pair"][0]
+    np.testing.assert_array_equal(found["pair"][1], value["pair"][1])
+    np.testing.assert_array_equal(found["flags"], value["flags"])
+
+
+def test_what_is_none_of_the_space_is_refused_with_the_space() -> None:
+    codec = sdk.SpaceCodec(spaces.Discrete(3))
+    with pytest.raises(TypeError, match=r"expected one of Discrete\(3\), got 3"):
+        codec.encode(3)
+    with pytest.raises(ValueError, match=r"expected one of Discrete\(3\)"):
+        codec.decode(sdk.ArrayCodec().encode(3))
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    """Shows and takes values of several parts; over after three steps."""
+
+    observation_space = action_space = PARTS
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.taken: list[Any] = []
+        return {"pair": (0, np.zeros(2, np.float32)), "flags": np.zeros(3, np.int8)}, {}
+
+    def step(self, action: Any) -> Any:
+        assert action in PARTS
+        self.taken.append(action)
+        return action, 1.0, len(self.taken) == 3, False, {}
+
+
+@on_loop
+async def test_an_environment_of_parts_is_a_trial() -> None:
+    def act(seen: sdk.Observation) -> Any:
+        assert set(seen.value) == {"pair", "flags"}
+        place = int(seen.value["pair"]["0"])
+        return {
+            "pair": {"0": np.array(place + 1), "1": np.full(2, 0.5, np.float32)},
+            "flags": np.ones(3, np.int8),
+        }
+
+    agents = {"agent": sdk.FunctionAgent(act)}
+    async with world(sdk.GymnasiumEnvironment.factory(Parts), agents) as net:
+        # The third action is 3, which is none of Discrete(3).
+        reason = net.reason(await net.play())
+    assert "action of 'a0': expected one of Dict" in reason
+
+
+@on_loop
+async def test_masks_come_from_the_environments_info() -> None:
+    heard = calls()
+    make = sdk.GymnasiumEnvironment.factory("Taxi-v4", seed=3, action_mask=True)
+    async with world(make, lambda: Cyclic(heard, (0, 1)), max_steps=2) as net:
+        trial_id = await net.play()
+    env = gymnasium.make("Taxi-v4")
+    observation, info = env.reset(seed=3)
+    first = named(heard[trial_id, "a0"], "act")[0].value
+    assert first["observation"] == observation
+    np.testing.assert_array_equal(first["action_mask"], info["action_mask"])
+
+
+@on_loop
+async def test_a_mask_that_is_not_there_is_an_error() -> None:
+    make = sdk.GymnasiumEnvironment.factory("CartPole-v1", action_mask=True)
+    async with world(make, lambda: Cyclic(calls())) as net:
+        said = "action_mask: expected it in the environment's info, got nothing"
+        assert said in net.reason(await net.play())
+
+
+@on_loop
+async def test_physics_in_a_trial_are_what_they_are_alone() -> None:
+    pytest.importorskip("Box2D")
+    heard = calls()
+    make = sdk.GymnasiumEnvironment.factory("LunarLander-v3", seed=3)
+    async with world(make, lambda: Cyclic(heard, (0, 2, 1)), max_steps=20) as net:
+        trial_id = await net.play()
+    observations, *_ = alone("LunarLander-v3", (0, 2, 1), 3, steps=20)
+    seen = [each.value for each in named(heard[trial_id, "a0"], "act")]
+    for ours, theirs in zip(seen, observations, strict=False):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_options_without_an_id_are_refused() -> None:
+    with pytest.raises(TypeError, match="options: expected those of GymnasiumEnvironment"):
+        sdk.GymnasiumEnvironment.factory(Parts, max_episode_steps=3)
