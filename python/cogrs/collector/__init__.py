@@ -2,7 +2,7 @@
 
 from cogrs.collector.batch import Batch
 from cogrs.collector.context import GameContext as AnyGameContext
-from cogrs.collector.context import Infos, TensorSpec
+from cogrs.collector.context import GameError, Infos, TensorSpec
 from cogrs.collector.games import GAMES, GameContext
 from cogrs.collector.group import Group
 from cogrs.collector.options import ContextOptions
@@ -15,6 +15,7 @@ __all__ = [
     "ContextOptions",
     "GCWrapper",
     "GameContext",
+    "GameError",
     "Group",
     "Infos",
     "TensorSpec",
