@@ -88,7 +88,7 @@ class LocalStepper:
         self._spaces = spaces
         self._desk = desk
         self._envs: dict[int, Any] = {}
-        self._about = "nothing"
+        self._about: tuple[str, int] | None = None
         self._leaves = [
             (leaf.path, _writer(leaf.key, desk.keys[leaf.key]))
             for leaf in spaces.leaves
@@ -120,11 +120,11 @@ class LocalStepper:
                 failures.append(Failure(row, _line(error), error))
                 self._give_up(game)
         desk.rewards[:count], desk.ends[:count] = rewards, ends
-        self._about = "nothing"
+        self._about = None
         return failures
 
     def _step(self, row: int, game: int, action: Any) -> tuple[float, int]:
-        self._about = f"game {game}, in its step"
+        self._about = ("step", game)
         spaces = self._spaces
         if spaces.count and not 0 <= action - spaces.start < spaces.count:
             end = spaces.start + spaces.count
@@ -134,7 +134,7 @@ class LocalStepper:
         return float(reward), 1 if terminated else 2 if truncated else 0
 
     def _reset(self, row: int, game: int, seed: int) -> None:
-        self._about = f"game {game}, in its reset"
+        self._about = ("reset", game)
         env = self._envs.get(game)
         if env is None:
             env = self._envs[game] = self._factory()
@@ -152,7 +152,7 @@ class LocalStepper:
 
     def _give_up(self, game: int) -> None:
         """Make another for the game's next episode: after a failure nobody knows its state."""
-        self._about = f"game {game}, in its close"
+        self._about = ("close", game)
         env = self._envs.pop(game, None)
         with contextlib.suppress(Exception):
             env.close()
@@ -162,13 +162,14 @@ class LocalStepper:
 
     def doing(self) -> str:
         """See `Stepper`."""
-        return self._about
+        about = self._about
+        return "nothing" if about is None else f"the {about[0]} of game {about[1]}"
 
     def close(self) -> None:
         """See `Stepper`."""
         for game in list(self._envs):
             self._give_up(game)
-        self._about = "nothing"
+        self._about = None
 
 
 def _writer(key: str, array: Array) -> Callable[[int, Any], None]:

@@ -120,8 +120,9 @@ class GameContext(context.GameContext):
             self._held.steppers.append(first)
             self._spaces = first.describe()
         else:
-            self._held.first = self._factory()
-            self._spaces = spaces_of(self._held.first)
+            first = self._factory()
+            self._spaces = spaces_of(first)
+            self._held.first = first
         return self._spaces.game()
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
