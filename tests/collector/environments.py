@@ -50,7 +50,7 @@ class Counting(gymnasium.Env[Any, Any]):
 
 
 class Failing(Counting):
-    """Raises when it takes its so many-th action, if the episode's seed is a multiple of `every`."""
+    """Raises when it takes its so many-th action, if `every` divides the episode's seed."""
 
     def __init__(self, at: int = 3, every: int = 1, exits: bool = False, **more: Any) -> None:
         super().__init__(**more)

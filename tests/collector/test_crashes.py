@@ -20,8 +20,8 @@ from tests.collector.build import LIMIT, actor, forever, run, running, until
 from tests.program import program
 
 pytest.importorskip("gymnasium")
-from tests.collector import environments  # noqa: E402
-from tests.collector.test_gymnasium import collected, count_up, described, played  # noqa: E402
+from tests.collector import environments
+from tests.collector.test_gymnasium import collected, count_up, described, played
 
 FAILING = "tests.collector.environments:Failing"
 

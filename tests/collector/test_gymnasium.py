@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ def collected(games: cogrs.GCWrapper, act: Any, name: str, count: int) -> list[d
 
     def learn(batch: Any, _gpu: Any, _reply: Any) -> None:
         arrays = rows(batch)
-        for row in range(len(next(iter(arrays.values())))):
-            found.append({key: array[row] for key, array in arrays.items()})
+        count = len(next(iter(arrays.values())))
+        found.extend({key: array[row] for key, array in arrays.items()} for row in range(count))
 
     games.reg_callback("actor", act)
     games.reg_callback(name, learn)
@@ -129,7 +130,7 @@ def test_cartpole_is_gymnasium_s_own(processes: int) -> None:
     firsts = set()
     for history in histories.values():
         env.reset(seed=0)
-        for (seq, shown, _, action), after in zip(history[:-1], history[1:], strict=True):
+        for (seq, shown, _, action), after in pairwise(history):
             if seq == 0:
                 firsts.add(shown.tobytes())
                 env.state = shown.astype(float)
@@ -229,7 +230,13 @@ def test_several_numbered_actions_at_once() -> None:
         for _ in range(12):
             run(games)
     assert len(made) == 3
-    assert [action.tolist() for action in made[0].taken[:5]] == [[0, 0], [1, 1], [2, 2], [0, 3], [0, 0]]
+    assert [action.tolist() for action in made[0].taken[:5]] == [
+        [0, 0],
+        [1, 1],
+        [2, 2],
+        [0, 3],
+        [0, 0],
+    ]
     assert all(env.closed for env in made)
 
 

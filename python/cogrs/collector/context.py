@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
-from cogrs.collector import description
+from cogrs.collector import description, tensors
 from cogrs.collector.batch import Batch, Reply
 from cogrs.collector.options import ContextOptions, OfOneProcess, integer
 
@@ -86,8 +86,8 @@ class GameContext(OfOneProcess):
         """Take options in any order."""
         if type(self) is GameContext:
             raise TypeError(
-                "this is what the contexts of all games have in common: make one of a game, such as "
-                "cogrs.GameContext('cartpole', co)"
+                "this is what the contexts of all games have in common: make that of a game, for "
+                "example cogrs.GameContext('cartpole', co)"
             )
         self.co: ContextOptions | None = None
         self.options = self._options_type()
@@ -108,6 +108,7 @@ class GameContext(OfOneProcess):
         self._core: _core.CollectorContext | None = None
         self._stopped = False
         self._arrays: dict[tuple[int, int], tuple[list[Arrays], list[Arrays] | None]] = {}
+        self.use_numpy = True
 
     # What differs from game to game.
 
@@ -334,7 +335,12 @@ class GameContext(OfOneProcess):
         """The first rows of one of the batches that a collector fills in turn."""
         arrays = self._arrays.get((gid, buffer))
         if arrays is None:
-            arrays = self._arrays[gid, buffer] = self._running().batch(gid, buffer)
+            arrays = self._running().batch(gid, buffer)
+            if not self.use_numpy:
+                given, replied = arrays
+                made = None if replied is None else tensors.as_tensors(replied)
+                arrays = (tensors.as_tensors(given), made)
+            self._arrays[gid, buffer] = arrays
         # The arrays that are kept are never handed out: what is done to their form would stay.
         inputs, replies = arrays
         return Batch.of(inputs, rows), None if replies is None else Reply.of(replies, rows)
@@ -342,6 +348,11 @@ class GameContext(OfOneProcess):
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""
         return self._running().num_buffers()
+
+    def memories(self) -> list[tuple[int, int]]:
+        """Where the batches of each collector lie: an address, and bytes from there on."""
+        core = self._running()
+        return [core.memory(gid) for gid in range(len(self.collectors))]
 
     def Steps(self, infos: Infos) -> None:  # noqa: N802
         """Give a batch back: its games take what was written to the reply, and go on.

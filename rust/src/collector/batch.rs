@@ -145,6 +145,16 @@ impl Batch {
         unsafe { self.memory.as_mut_ptr().add(offset) }
     }
 
+    /// Where the memory of all batches of its kind begins, for those who have to do with all of it.
+    pub fn start_of_all(&self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.layout.size
+    }
+
     /// Rows of each array.
     pub fn rows(&self) -> usize {
         self.layout.rows

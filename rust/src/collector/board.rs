@@ -297,7 +297,9 @@ impl Board {
     pub fn clear_out(&mut self) -> bool {
         let over = self.is_over();
         let open = (0..self.groups.len()).find(|&group| over && self.groups[group].is_open());
-        open.into_iter().for_each(|group| self.shorten(group));
+        if let Some(group) = open {
+            self.shorten(group);
+        }
         open.is_some()
     }
 

@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(crashes.decide(1, start), Verdict::Rest);
             let end = start + Duration::from_secs(rest);
             assert_eq!(crashes.next_rested(), Some(end));
-            assert_eq!(crashes.rested(|| end - Duration::from_nanos(1)), None);
+            assert_eq!(crashes.rested(|| start + Duration::from_secs(rest - 1)), None);
             assert_eq!(crashes.rested(|| end), Some(1));
         }
         assert_eq!(crashes.decide(0, start), Verdict::Rest, "each game has restarts of its own");

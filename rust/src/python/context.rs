@@ -258,6 +258,14 @@ impl CollectorContext {
         Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
+    fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
+        let context = self.context()?;
+        let missing = || Error::Index(format!("no collector {gid}"));
+        context.collectors().nth(gid).ok_or_else(missing)?;
+        let batches = context.batches(gid);
+        Ok((batches[0].start_of_all() as usize, batches.iter().map(|each| each.size()).sum()))
+    }
+
     fn batch<'py>(
         &self,
         py: Python<'py>,

@@ -1,1 +1,1 @@
-"""Environments that are written in Python, as games: what moves them, here or in other processes."""
+"""Environments in Python as games: what moves them, here or in other processes."""

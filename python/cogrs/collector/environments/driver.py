@@ -55,10 +55,10 @@ class Driver:
 
     def _work(self) -> None:
         games = self._core.desk(self._number)[0][0]
-        count: int | None = 0
+        done = 0
         failed: list[tuple[int, str]] = []
-        while (count := self._core.play(self._number, count, failed, PATIENCE)) is not None:
-            failed = []
+        while (count := self._core.play(self._number, done, failed, PATIENCE)) is not None:
+            done, failed = count, []
             if count == 0:
                 self._stepper.check()
                 continue
@@ -77,9 +77,7 @@ class Driver:
         return f"{self._stepper.doing()} (thread {self._thread.name})"
 
 
-def join_all(
-    drivers: Sequence[Driver], timeout: float, kill: Sequence[Callable[[], None]]
-) -> None:
+def join_all(drivers: Sequence[Driver], timeout: float, kill: Sequence[Callable[[], None]]) -> None:
     """Wait for the ends of drivers that were told to end.
 
     When one hangs, `kill` ends the processes that they wait for; what hangs in this process is left

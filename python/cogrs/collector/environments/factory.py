@@ -78,7 +78,9 @@ class Factory:
     def _importable(self) -> str:
         if isinstance(self.source, str):
             return self.source
-        where = f"{getattr(self.source, '__module__', '')}:{getattr(self.source, '__qualname__', '')}"
+        where = (
+            f"{getattr(self.source, '__module__', '')}:{getattr(self.source, '__qualname__', '')}"
+        )
         if _IMPORTABLE.fullmatch(where) and not where.startswith("__main__:"):
             return where
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -30,7 +31,7 @@ class RemoteError(Exception):
     """What an environment in another process raised: its traceback, as text."""
 
 
-class WorkerDied(RuntimeError):
+class WorkerDiedError(RuntimeError):
     """A worker process has ended that should not have."""
 
 
@@ -139,7 +140,7 @@ class RemoteStepper:
         try:
             self._tell(count)
             answers = self._answer(None)
-        except WorkerDied as error:
+        except WorkerDiedError as error:
             text = str(error)
             self._succeed()
             return [Failure(row, text, RemoteError(text)) for row in range(count)]
@@ -186,13 +187,13 @@ class RemoteStepper:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
-    def _death(self) -> WorkerDied:
+    def _death(self) -> WorkerDiedError:
         try:
             code: int | str = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             code = "unknown"
         games = f" of {self._games}" if self._games else ""
-        return WorkerDied(f"worker process {self._number}{games} has ended, exit code {code}")
+        return WorkerDiedError(f"worker process {self._number}{games} has ended, exit code {code}")
 
     def close(self) -> None:
         """See `Stepper`."""
@@ -210,10 +211,9 @@ class RemoteStepper:
             return
         life, self._life = self._life, -1
         assert self._process.stdin is not None
-        try:
+        # When it has ended already, what was to be written is of no use.
+        with contextlib.suppress(OSError):
             self._process.stdin.close()
-        except OSError:
-            pass  # It has ended already, and what was to be written is of no use.
         try:
             self._process.wait(grace)
         except subprocess.TimeoutExpired:

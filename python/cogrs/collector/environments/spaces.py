@@ -103,7 +103,9 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
         return [leaf for key in space for leaf in _leaves(space[key], (*path, key))]
     if isinstance(space, spaces.Tuple):
         return [leaf for at in range(len(space)) for leaf in _leaves(space[at], (*path, at))]
-    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete):
+    if not isinstance(
+        space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
+    ):
         raise TypeError(
             "observation_space: expected Box, Discrete, MultiBinary, MultiDiscrete, or a Dict or "
             f"Tuple of them, got {space}"
@@ -116,8 +118,8 @@ def _action(space: Any) -> dict[str, Any]:
     spaces = gymnasium_module().spaces
     if isinstance(space, spaces.Discrete):
         count = int(space.n)
-        kind = {"num_action": count, "start": int(space.start), "count": count, "mask": count}
-        return {"dtype": np.dtype(np.int64).str, "shape": (), **kind}
+        numbers = {"num_action": count, "start": int(space.start), "count": count, "mask": count}
+        return {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
     kind = {"dtype": np.dtype(space.dtype).str if space.dtype else "", "shape": space.shape}
     if isinstance(space, spaces.MultiDiscrete):
         total = int(np.sum(space.nvec))

@@ -45,7 +45,8 @@ class Desk:
     @classmethod
     def of(cls, arrays: Sequence[Array], keys: Sequence[str]) -> Desk:
         """A desk of the core's arrays, those of these keys last."""
-        return cls(*arrays[:5], dict(zip(keys, arrays[5:], strict=True)))  # type: ignore[misc]
+        games, seeds, actions, rewards, ends, *shown = arrays
+        return cls(games, seeds, actions, rewards, ends, dict(zip(keys, shown, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ a time. With `processes` they live in so many processes, which run side by side.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import weakref
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from cogrs.collector import context
 from cogrs.collector.environments.driver import Driver, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.process import RemoteStepper
-from cogrs.collector.environments.spaces import Spaces, spaces_of
+from cogrs.collector.environments.spaces import spaces_of
 from cogrs.collector.environments.stepper import Desk, LocalStepper
 from cogrs.collector.options import ContextOptions, integer, seconds
 
@@ -160,7 +161,7 @@ class GameContext(context.GameContext):
         """Bytes that are enough for a desk: each array begins at a multiple of 64."""
         assert self.co is not None
         fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
-        row = sum(dtype.itemsize * _size(shape) for dtype, shape in fields) + 25
+        row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
         games = min(-(-self.co.num_games // self._count), 256)
         return row * games + 64 * (len(fields) + 5)
 
@@ -208,7 +209,7 @@ class GameContext(context.GameContext):
         return self._causes.get(game)
 
     def Stop(self) -> None:  # noqa: N802
-        """End everything; environments that hang are abandoned after `stop_timeout`, with a warning.
+        """End everything. What hangs is abandoned after `stop_timeout`, with a warning.
 
         See `cogrs.collector.context.GameContext`.
         """
@@ -259,10 +260,3 @@ class _Held:
         first, self.first = self.first, None
         if first is not None:
             first.close()
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
