@@ -49,10 +49,10 @@ def test_a_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exi
     make = {"at": 4, "every": 3, "length": 6, "exits": exits}
     options = {"on_error": "restart", "max_restarts": 1_000, "restart_backoff": 0.0}
     with played(FAILING, described(3, 2, 3), processes=processes, make=make, **options) as games:
-        histories = collected(games, count_up, "optimizer", 150)
+        histories = collected(games, count_up, "optimizer", 40 if exits else 150)
         games.PrintSummary()
         crashes, restarts, dropped = games.GC._core.summary()[0][2:]  # type: ignore[union-attr]
-    assert crashes == restarts > 10
+    assert crashes == restarts > 3
     assert dropped == 0
     last: dict[int, Any] = {}
     begun = 0
@@ -73,7 +73,7 @@ def test_a_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exi
             assert steps[0] == 0, "what follows a failure begins with an episode"
             assert history["last_terminal"][0] == history["last_r"][0] == 0
         last[game] = history["s"][-1]
-    assert begun > 6
+    assert begun > 4
 
 
 def test_restarts_have_a_limit_and_a_rest() -> None:

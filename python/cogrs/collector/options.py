@@ -21,8 +21,8 @@ class ContextOptions:
     Attributes:
         num_games: Games, >= 1.
         T: States of history that a game keeps; raised to the largest `_T` that is asked for.
-        num_threads: Threads that step games; 0 is one for each core. Games are not threads: any
-            number of games runs on any number of threads.
+        num_threads: Threads that step games; 0 is one for each core, and one in all for games in
+            Python. Games are not threads: any number of games runs on any number of threads.
         max_num_threads: Extra queries of games that search in parallel; only 0 is supported yet.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
             many as suit the games, 256 at most.
