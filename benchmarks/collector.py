@@ -12,7 +12,7 @@ import numpy as np
 
 import cogrs
 from cogrs import _core
-from cogrs.collector import GAMES, Group
+from cogrs.collector import BUILT_IN, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,9 +87,42 @@ def carts() -> None:
 
 def others() -> None:
     """The other games, 256 of each, batches of all, the cheapest legal action."""
-    for game in (name for name in GAMES if name != "cartpole"):
+    for game in (name for name in BUILT_IN if name != "cartpole"):
         callback = drop if game == "connect_four" else leave
         report(game, steps(256, 256, {}, game, callback), "steps/s")
+
+
+def environments() -> None:
+    """Gymnasium's CartPole, 64 games in batches of 64, beside its SyncVectorEnv, in turn."""
+    try:
+        import gymnasium
+    except ImportError:
+        print("  left out: Gymnasium is not installed")
+        return
+    vector = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 64)
+    shown, _ = vector.reset(seed=1)
+
+    def sync() -> int:
+        nonlocal shown
+        for _ in range(200):
+            shown, *_ = vector.step((shown[:, 2] > 0).astype(np.int64))
+        return 200 * 64
+
+    co = cogrs.ContextOptions(num_games=64, seed=1)
+    given = {"s": "", "last_r": "", "last_terminal": "", "_batchsize": 64}
+    context = cogrs.GameContext("gymnasium", co, "CartPole-v1")
+    with cogrs.GCWrapper(context, co, {"actor": (given, {"a": ""})}) as games:
+        games.reg_callback("actor", act)
+        games.Start()
+
+        def ours() -> int:
+            for _ in range(200):
+                games.Run()
+            return 200 * 64
+
+        pairs = [(rate(ours, 1), rate(sync, 1)) for _ in range(7)]
+    for name, figures in zip(("cogrs", "SyncVectorEnv"), zip(*pairs, strict=True), strict=True):
+        report(name, statistics.median(figures), "steps/s")
 
 
 def askers() -> None:
@@ -139,6 +172,6 @@ def report(name: str, figure: float, unit: str) -> None:
 if __name__ == "__main__":
     if _core.__debug_build__:
         print("this is a debug build: its figures mean nothing")
-    for workload in (carts, others, askers):
+    for workload in (carts, environments, others, askers):
         print(workload.__doc__)
         workload()

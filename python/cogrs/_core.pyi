@@ -737,9 +737,11 @@ class CollectorContext:
     Any thread may call any method.
 
     Args:
-        game: Name of a built-in game.
+        game: Name of a built-in game; or, for games that Python moves, what they look like: `keys`,
+            `action`, `num_action` and `players` as `cogrs.collector.description.Game` has them, and
+            `files`, for each driver None or descriptor and bytes of a file that its desk lies in.
         collectors: Checked descriptions.
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
+        max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
         num_games: Games, >= 1.
         num_threads: Threads beside those that wait, >= 1.
         num_buffers: Batches of each collector, at least two; None for num_games / the sum of all
@@ -747,6 +749,10 @@ class CollectorContext:
         seed: An episode starts as (seed, game, episode) determine; 0 <= seed < 2**64.
         deterministic: Sort batches of `num_games` rows by game, and deliver batches in the order in
             which their rows were given away, whichever is written first.
+        on_error: What becomes of a game that fails: "raise", "restart" or "drop".
+        max_restarts: How often each game may restart.
+        restart_backoff: Seconds that a game rests before its first restart, >= 0; doubled each
+            time, up to a minute.
 
     Raises:
         ValueError: An option is out of range, or collectors do not fit the game or each other.
@@ -755,7 +761,7 @@ class CollectorContext:
 
     def __new__(
         cls,
-        game: str,
+        game: Any,
         collectors: Sequence[Collector],
         *,
         max_episode_steps: int,
@@ -764,6 +770,9 @@ class CollectorContext:
         num_buffers: int | None,
         seed: int,
         deterministic: bool,
+        on_error: str,
+        max_restarts: int,
+        restart_backoff: float,
     ) -> Self: ...
     def start(self) -> None:
         """Let the games go; RuntimeError when it was started or stopped before."""
@@ -820,8 +829,52 @@ class CollectorContext:
         Raises:
             IndexError: There is no such batch.
         """
-    def summary(self) -> tuple[int, int, list[tuple[int, int, int]]]:
-        """States, episodes ended, and for each collector batches, rows and batches short."""
+    def memory(self, gid: int) -> tuple[int, int]:
+        """Where the batches of a collector lie: an address, and bytes from there on.
+
+        Raises:
+            IndexError: There is no such collector.
+        """
+    def summary(self) -> tuple[list[int], list[list[int]]]:
+        """What happened so far.
+
+        Returns:
+            States, episodes ended, failures of games, restarts, games dropped. For each collector
+            batches, rows, batches short, and states that it has not got because games failed.
+        """
+    def failed_game(self) -> int | None:
+        """The game that the run failed with; None when it goes on, or failed for another reason."""
+    def fail(self, text: str) -> None:
+        """End the run: who waits gets a RuntimeError with this text."""
+    # Below: for drivers, the threads that move games which are written in Python.
+    def desk(self, driver: int) -> tuple[list[npt.NDArray[Any]], list[int]]:
+        """What a driver reads moves from and writes reports to; row k is that of its k-th move.
+
+        Returns:
+            Arrays: games (int64), seeds (int64; -1 for a step, else an episode begins), actions,
+            rewards (float64), ends (uint8: 0 going on, 1 terminated, 2 truncated), and one for each
+            key of the game. Then where each begins in its file.
+
+        Raises:
+            IndexError: There is no such driver.
+        """
+    def play(
+        self, driver: int, done: int, failed: Sequence[tuple[int, str]], timeout: float
+    ) -> int | None:
+        """Report what became of the last moves, and wait for others.
+
+        Args:
+            driver: Who calls.
+            done: Moves that the last call gave; 0 the first time.
+            failed: Rows whose games failed, and why. Nothing else is taken from these rows.
+            timeout: Seconds to wait at most, >= 0.
+
+        Returns:
+            Rows of the desk that have a move; 0 when there is none in time, None after the end.
+
+        Raises:
+            ValueError: There is no such driver or row, or `done` is another number.
+        """
 
 # -- group.rs -------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ GOOD = {"s": "", "_batchsize": "4"}
         ({**GOOD, "_timeout_usec": -5}, None, ["_timeout_usec", "-5"]),
         ({**GOOD, "_size": 1}, None, ["'_size'", "_batchsize"]),
         ({**GOOD, "_name": "white"}, None, ["_name", "'white'", "player"]),
-        ({**GOOD, "_block": "1"}, None, ["_block", "not supported yet"]),
+        ({**GOOD, "_block": "2"}, None, ["_block", "expected 0 or 1"]),
         (GOOD, {"a": "", "_batchsize": "5"}, ["'one'", "_batchsize", "4", "'5'"]),
         (GOOD, {"a": "", "_T": "2"}, ["_T", "'2'"]),
         (GOOD, {"a": "", "_timeout_usec": "2"}, ["_timeout_usec"]),

@@ -2,19 +2,21 @@
 
 from cogrs.collector.batch import Batch
 from cogrs.collector.context import GameContext as AnyGameContext
-from cogrs.collector.context import Infos, TensorSpec
-from cogrs.collector.games import GAMES, GameContext
+from cogrs.collector.context import GameError, Infos, TensorSpec
+from cogrs.collector.games import BUILT_IN, GAMES, GameContext
 from cogrs.collector.group import Group
 from cogrs.collector.options import ContextOptions
 from cogrs.collector.wrapper import GCWrapper
 
 __all__ = [
+    "BUILT_IN",
     "GAMES",
     "AnyGameContext",
     "Batch",
     "ContextOptions",
     "GCWrapper",
     "GameContext",
+    "GameError",
     "Group",
     "Infos",
     "TensorSpec",

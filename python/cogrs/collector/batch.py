@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,7 +26,10 @@ class Fields(dict[str, "npt.NDArray[Any]"]):
 
     def __setitem__(self, key: str, value: npt.ArrayLike) -> None:
         """`self[key][:] = value`; a key that is not in the description is a KeyError."""
-        self[key][...] = value
+        target: Any = self[key]
+        # A tensor takes the values of tensors and numbers alone.
+        given = not isinstance(target, np.ndarray) and isinstance(value, np.ndarray | list | tuple)
+        target[...] = target.new_tensor(value) if given else value
 
     def update(self, *args: Any, **values: Any) -> None:
         """Set several keys."""
@@ -48,8 +53,8 @@ class Fields(dict[str, "npt.NDArray[Any]"]):
 class Batch(list["Arrays"]):
     """One dict of arrays for each state of a history, oldest first; one row for each game.
 
-    The arrays are views of memory that is used again: they are valid until the callback returns.
-    `copy()` gives a batch to keep.
+    The arrays, or tensors, are views of memory that is used again: they are valid until the
+    callback returns. `copy()` gives a batch to keep.
     """
 
     @classmethod
@@ -59,7 +64,11 @@ class Batch(list["Arrays"]):
 
     def copy(self) -> Batch:
         """The same values in memory of their own."""
-        return Batch({key: array.copy() for key, array in each.items()} for each in self)
+        return Batch({key: _copied(array) for key, array in each.items()} for each in self)
+
+
+def _copied(array: Any) -> Any:
+    return array.copy() if isinstance(array, np.ndarray) else array.clone()
 
 
 class Reply(Batch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
-from cogrs.collector import description
+from cogrs.collector import description, tensors
 from cogrs.collector.batch import Batch, Reply
 from cogrs.collector.options import ContextOptions, OfOneProcess, integer
 
@@ -24,6 +24,19 @@ class GameOptions:
     """Options of a game; each game has its own."""
 
     max_episode_steps: int = 500
+
+
+class GameError(RuntimeError):
+    """A game failed. What it raised, if that was an exception of Python's, is the `__cause__`.
+
+    Attributes:
+        game: Its number.
+    """
+
+    def __init__(self, text: str, game: int) -> None:
+        """Of this game."""
+        super().__init__(text)
+        self.game = game
 
 
 @dataclass(frozen=True)
@@ -66,11 +79,16 @@ class GameContext(OfOneProcess):
     gives it a `co` where it has none. Collectors are added before Start, nothing is afterwards.
     """
 
-    _game: ClassVar[str]
-    _options_type: ClassVar[type[GameOptions]]
+    _game: str
+    _options_type: ClassVar[type[Any]]
 
     def __init__(self, *args: Any) -> None:
         """Take options in any order."""
+        if type(self) is GameContext:
+            raise TypeError(
+                "this is what the contexts of all games have in common: make that of a game, for "
+                "example cogrs.GameContext('cartpole', co)"
+            )
         self.co: ContextOptions | None = None
         self.options = self._options_type()
         for arg in args:
@@ -83,13 +101,44 @@ class GameContext(OfOneProcess):
                     f"expected ContextOptions or {self._options_type.__qualname__}, "
                     f"got {type(arg).__name__}"
                 )
-        integer("max_episode_steps", self.options.max_episode_steps, 1)
-        self.spec = description.Game(**_core.game_spec(self._game))
+        self.check_options()
+        self.spec = self.look()
         self.collectors: list[Collector] = []
         self._descriptions: dict[str, Description] = {}
         self._core: _core.CollectorContext | None = None
         self._stopped = False
         self._arrays: dict[tuple[int, int], tuple[list[Arrays], list[Arrays] | None]] = {}
+        self.use_numpy = True
+
+    # What differs from game to game.
+
+    def check_options(self) -> None:
+        """Check the game's own options.
+
+        Raises:
+            ValueError: One is out of range.
+            TypeError: One is of another type.
+        """
+        integer("max_episode_steps", self.options.max_episode_steps, 1)
+
+    def look(self) -> description.Game:
+        """What the game shows and takes."""
+        return description.Game(**_core.game_spec(self._game))
+
+    def make_core(self, **options: Any) -> _core.CollectorContext:
+        """Make the games and their batches, with the options that all games have."""
+        limit = self.options.max_episode_steps
+        return _core.CollectorContext(
+            self._game, self.collectors, max_episode_steps=limit, **options
+        )
+
+    def started(self) -> None:
+        """Do what a start takes beside that of the core."""
+
+    def cause(self, game: int) -> BaseException | None:
+        """What a game raised last, if that was an exception of Python's."""
+        del game
+        return None
 
     def bind(self, co: ContextOptions) -> None:
         """Take the options; those given before must be the same.
@@ -206,16 +255,16 @@ class GameContext(OfOneProcess):
         if not self.collectors:
             raise RuntimeError("no collectors were added")
         self.co.check()
-        integer("max_episode_steps", self.options.max_episode_steps, 1)
-        self._core = _core.CollectorContext(
-            self._game,
-            self.collectors,
-            max_episode_steps=self.options.max_episode_steps,
+        self.check_options()
+        self._core = self.make_core(
             num_games=self.co.num_games,
             num_threads=self.co.threads(),
             num_buffers=self.co.num_collectors or None,
             seed=self.co.drawn_seed(),
             deterministic=bool(self.co.deterministic),
+            on_error=self.co.on_error,
+            max_restarts=self.co.max_restarts,
+            restart_backoff=self.co.restart_backoff,
         )
         self.co.T = max(self.co.T, *(collector.steps for collector in self.collectors))
 
@@ -231,6 +280,7 @@ class GameContext(OfOneProcess):
             raise RuntimeError("stopped: make a new game context to start again")
         self.make_batches()
         self._running().start()
+        self.started()
 
     def Wait(self, timeout_usec: float = 0) -> Infos:  # noqa: N802
         """Wait for a batch, and step games meanwhile.
@@ -243,7 +293,8 @@ class GameContext(OfOneProcess):
             delivered again. With gid -1 when there is none in time.
 
         Raises:
-            RuntimeError: Not started, stopped, or a game failed.
+            RuntimeError: Not started, or stopped.
+            GameError: A game failed, and `co.on_error` is "raise" or nothing else is possible.
         """
         return self.wait(None, _seconds(timeout_usec))
 
@@ -253,7 +304,14 @@ class GameContext(OfOneProcess):
 
     def wait(self, gid: int | None, timeout: float | None) -> Infos:
         """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
-        delivery = self._running().wait(gid, timeout)
+        core = self._running()
+        try:
+            delivery = core.wait(gid, timeout)
+        except RuntimeError as error:
+            game = core.failed_game()
+            if game is None:
+                raise
+            raise GameError(str(error), game) from self.cause(game)
         if delivery is None:
             return Infos()
         name = self.collectors[delivery.gid].name
@@ -277,7 +335,12 @@ class GameContext(OfOneProcess):
         """The first rows of one of the batches that a collector fills in turn."""
         arrays = self._arrays.get((gid, buffer))
         if arrays is None:
-            arrays = self._arrays[gid, buffer] = self._running().batch(gid, buffer)
+            arrays = self._running().batch(gid, buffer)
+            if not self.use_numpy:
+                given, replied = arrays
+                made = None if replied is None else tensors.as_tensors(replied)
+                arrays = (tensors.as_tensors(given), made)
+            self._arrays[gid, buffer] = arrays
         # The arrays that are kept are never handed out: what is done to their form would stay.
         inputs, replies = arrays
         return Batch.of(inputs, rows), None if replies is None else Reply.of(replies, rows)
@@ -285,6 +348,11 @@ class GameContext(OfOneProcess):
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""
         return self._running().num_buffers()
+
+    def memories(self) -> list[tuple[int, int]]:
+        """Where the batches of each collector lie: an address, and bytes from there on."""
+        core = self._running()
+        return [core.memory(gid) for gid in range(len(self.collectors))]
 
     def Steps(self, infos: Infos) -> None:  # noqa: N802
         """Give a batch back: its games take what was written to the reply, and go on.
@@ -327,10 +395,14 @@ class GameContext(OfOneProcess):
 
     def PrintSummary(self) -> None:  # noqa: N802
         """Print what the games did and what the collectors delivered so far."""
-        states, episodes, delivered = self._running().summary()
+        counts, delivered = self._running().summary()
+        states, episodes, crashes, restarts, dropped = counts
         print(f"{self._game}: {len(self)} games, {states} states, {episodes} episodes")
-        for collector, (batches, rows, short) in zip(self.collectors, delivered, strict=True):
-            print(f"  {collector.name}: {batches} batches, {rows} rows, {short} batches short")
+        if crashes:
+            print(f"  failures of games: {crashes}, {restarts} restarted, {dropped} games dropped")
+        for collector, (batches, rows, short, lost) in zip(self.collectors, delivered, strict=True):
+            text = f"  {collector.name}: {batches} batches, {rows} rows, {short} batches short"
+            print(f"{text}, {lost} states lost to failures" if lost else text)
 
     def Version(self) -> str:  # noqa: N802
         """The version of the package."""
@@ -341,16 +413,18 @@ class GameContext(OfOneProcess):
 
         Returns:
             `num_action` (numbered actions, or the length of a continuous one), `action_shape`,
-            `action_dtype`, `state_shape`, `state_dtype`, `players`.
+            `action_dtype`, `state_shape`, `state_dtype`, `players`. Where a state has no `s`, shape
+            and dtype are dicts of those of its keys.
         """
-        dtype, shape = self.spec.keys["s"]
+        shapes = {key: shape for key, (_, shape) in self.spec.keys.items()}
+        dtypes = {key: str(dtype) for key, (dtype, _) in self.spec.keys.items()}
         action_dtype, action_shape = self.spec.action
         return {
             "num_action": self.spec.num_action,
             "action_shape": action_shape,
             "action_dtype": str(action_dtype),
-            "state_shape": shape,
-            "state_dtype": str(dtype),
+            "state_shape": shapes.get("s", shapes),
+            "state_dtype": dtypes.get("s", dtypes),
             "players": list(self.spec.players),
         }
 

@@ -91,6 +91,7 @@ class Collector:
         player: The number of the player that `_name` names.
         inputs: Keys of the input.
         replies: Keys of the reply, or None.
+        block: Games wait until their batch is given back, also when nothing is replied.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Collector:
     player: int | None
     inputs: tuple[Input, ...]
     replies: tuple[Reply, ...] | None
+    block: bool
 
 
 _FIXED = {
@@ -112,6 +114,8 @@ _FIXED = {
 }
 _SHIFTED = ("r", "terminal", "truncated")
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
+RESERVED = frozenset((*_FIXED, *_SHIFTED, *_REPLIES))
+"""Keys that no game can have."""
 _DIGITS = 100
 """Characters of a number at most: Python takes long for very many, and then refuses them."""
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
@@ -198,8 +202,6 @@ class _Parser:
         for setting in (key for key in given if key.startswith("_")):
             if setting not in _SETTINGS:
                 self.unknown(setting, _SETTINGS)
-        if given.get("_block", "") not in ("", "0", 0):
-            raise ValueError(f"{self.name!r}: _block is not supported yet")
         tensors = {key: value for key, value in given.items() if not key.startswith("_")}
         return Collector(
             name=self.name,
@@ -209,7 +211,14 @@ class _Parser:
             player=self.player(given.get("_name")),
             inputs=tuple(self.input(key, value) for key, value in tensors.items()),
             replies=replies,
+            block=self.block(given.get("_block", "")),
         )
+
+    def block(self, value: Value) -> bool:
+        number = self.number("_block", value or 0, 0)
+        if number > 1:
+            raise ValueError(f"{self.name!r}: _block: expected 0 or 1, got {value!r}")
+        return number == 1
 
     def player(self, name: Value | None) -> int | None:
         if name is None:

@@ -10,6 +10,9 @@ from typing import NoReturn
 
 import numpy as np
 
+POLICIES = ("raise", "restart", "drop")
+"""What can become of a game that fails."""
+
 
 @dataclass
 class ContextOptions:
@@ -18,8 +21,8 @@ class ContextOptions:
     Attributes:
         num_games: Games, >= 1.
         T: States of history that a game keeps; raised to the largest `_T` that is asked for.
-        num_threads: Threads that step games; 0 is one for each core. Games are not threads: any
-            number of games runs on any number of threads.
+        num_threads: Threads that step games; 0 is one for each core, and one in all for games in
+            Python. Games are not threads: any number of games runs on any number of threads.
         max_num_threads: Extra queries of games that search in parallel; only 0 is supported yet.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
             many as suit the games, 256 at most.
@@ -31,6 +34,13 @@ class ContextOptions:
         deterministic: Rows of a batch that has one for each game are sorted by `id`, and batches
             come in the order in which games asked for them, so that a run whose batches are all of
             that size, answered by one thread, can be repeated exactly.
+        on_error: What becomes of a game that fails. "raise": the run fails with it, and `Run`
+            raises a `GameError`. "restart": it begins a new episode after a rest; of the one that
+            broke, listeners get no more. "drop": it is left out, and `Run` raises when none is
+            left.
+        max_restarts: How often each game may restart before the run fails with it all the same.
+        restart_backoff: Seconds that a game rests before its first restart; twice as long before
+            each one after, up to a minute.
     """
 
     num_games: int = 1
@@ -43,6 +53,9 @@ class ContextOptions:
     verbose_collector: bool = False
     seed: int | None = None
     deterministic: bool = False
+    on_error: str = "raise"
+    max_restarts: int = 3
+    restart_backoff: float = 0.1
 
     def print(self) -> None:
         """Print all options."""
@@ -65,6 +78,11 @@ class ContextOptions:
             raise ValueError("max_num_threads: not supported yet, only 0 is")
         if self.seed is not None:
             integer("seed", self.seed, 0, 64)
+        if self.on_error not in POLICIES:
+            expected = f"one of {list(POLICIES)}"
+            raise ValueError(f"on_error: expected {expected}, got {shown(self.on_error)}")
+        integer("max_restarts", self.max_restarts, 0, 32)
+        seconds("restart_backoff", self.restart_backoff)
 
     def threads(self) -> int:
         """`num_threads`, or the cores that this process may use."""
@@ -94,6 +112,22 @@ def integer(name: str, value: object, least: int, bits: int = 63) -> int:
         raise ValueError(f"{name}: expected an integer >= {least}, got {shown(number)}")
     if number.bit_length() > bits:
         raise ValueError(f"{name}: expected an integer below 2**{bits}, got {shown(number)}")
+    return number
+
+
+def seconds(name: str, value: object) -> float:
+    """A finite number of seconds, at least 0.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative, or not finite.
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name}: expected seconds, got {type(value).__name__}") from None
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{name}: expected seconds >= 0, got {shown(value)}")
     return number
 
 

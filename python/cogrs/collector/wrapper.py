@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from cogrs.collector import description
+from cogrs.collector import description, tensors
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext, Infos
-from cogrs.collector.options import OfOneProcess
+from cogrs.collector.options import OfOneProcess, flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,8 @@ class GCWrapper(OfOneProcess):
 
     Settings of an input: `_batchsize`, `_T` (default 1), `_timeout_usec` (after its first row has
     waited so long a batch goes out short; default 0, never), `_name` (only the states in which this
-    player moves). When every game waits for an answer, the oldest batch goes out short at once.
+    player moves), `_block` ("1": games wait until a listener's batch is given back). When every
+    game waits for an answer, the oldest batch goes out short at once.
 
     Keys, each an array (batchsize, ...), float32 unless said otherwise: `s` (the game's dtype),
     `a` (int64, or the game's), `pi`, `V`, `Q`, `A`, `rv` (int32, version of the reply), `r` (reward
@@ -72,8 +73,11 @@ class GCWrapper(OfOneProcess):
         GC: A game context that has not started.
         co: Its options.
         descriptions: What to collect.
-        use_numpy: Only True is supported yet.
-        gpu: Only None is supported yet.
+        use_numpy: Have NumPy arrays; False for tensors of PyTorch over the same memory, which is
+            page-locked where CUDA is there.
+        gpu: Number of the CUDA device to which inputs are copied for `input_batch_gpu`, as tensors,
+            while the program goes on. With None, and with a warning where there is no CUDA,
+            `input_batch_gpu` is `input_batch`.
         params: Anything a model has to know, beside what the game says.
 
     Attributes:
@@ -87,8 +91,9 @@ class GCWrapper(OfOneProcess):
             also after a Run within it.
 
     Raises:
-        ValueError: A description is wrong, an option out of range or not supported yet, or a
+        ValueError: A description is wrong, an option out of range, there is no such GPU, or a
             `_batchsize` with a reply is larger than `num_games` and has no `_timeout_usec`.
+        ImportError: `use_numpy=False`, and PyTorch is not installed.
         MemoryError: The system refuses the memory.
     """
 
@@ -102,14 +107,15 @@ class GCWrapper(OfOneProcess):
         params: Mapping[str, Any] | None = None,
     ) -> None:
         """Check the descriptions and reserve the memory; see the class."""
-        if not use_numpy:
-            raise ValueError("use_numpy=False is not supported yet: use use_numpy=True")
+        if not flag("use_numpy", use_numpy):
+            tensors.torch_module()
         if not isinstance(GC, GameContext):
             raise TypeError(f"GC: expected a GameContext, got {type(GC).__name__}")
         if not isinstance(params, Mapping | None):
             raise TypeError(f"params: expected a mapping, got {type(params).__name__}")
-        self.gpu: int | None = None
-        self.setup_gpu(gpu)
+        self._device = tensors.device_of(gpu)
+        self._pinned = False
+        self.gpu = gpu
         self.GC = GC
         self.co = co
         with GC.all_or_nothing():
@@ -119,9 +125,12 @@ class GCWrapper(OfOneProcess):
             if overlap:
                 text = f"several collectors reply {sorted(overlap)}: the last described one counts"
                 warnings.warn(text, stacklevel=2)
+            GC.use_numpy = bool(use_numpy)
             GC.make_batches()
         self.idx2name = {gid: name for name, gid in self.name2idx.items()}
         self.inputs, self.replies = self._buffers()
+        if self._device is not None or (not use_numpy and tensors.has_cuda()):
+            self._pin()
         self.params = {**GC.GetParams(), **(params or {})}
         self._callbacks: dict[int, Callback] = {}
         self._warned: set[int] = set()
@@ -148,13 +157,23 @@ class GCWrapper(OfOneProcess):
         return self._here.infos
 
     def setup_gpu(self, gpu: int | None) -> None:
-        """Choose the device of `input_batch_gpu`.
+        """Choose the device of `input_batch_gpu`, from the next Run on; None is `input_batch`.
+
+        Where there is no CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
 
         Raises:
-            ValueError: Any but None: not supported yet.
+            ValueError: There is no such device.
+            TypeError: It is no integer.
         """
-        if gpu is not None:
-            raise ValueError(f"gpu={gpu!r} is not supported yet: use gpu=None")
+        self._device = tensors.device_of(gpu)
+        self.gpu = gpu
+        if self._device is not None:
+            self._pin()
+
+    def _pin(self) -> None:
+        if not self._pinned:
+            self._pinned = True
+            tensors.pin(self.GC, self.GC.memories())
 
     def reg_callback(self, key: str, cb: Callback) -> bool:
         """Call `cb(input_batch, input_batch_gpu, reply_batch)` with the batches of a collector.
@@ -216,7 +235,8 @@ class GCWrapper(OfOneProcess):
             What the callback returns; None when no batch came in time.
 
         Raises:
-            RuntimeError: Before Start, after Stop, or a game failed.
+            RuntimeError: Before Start, or after Stop.
+            GameError: A game failed; `co.on_error` says what becomes of those that do.
         """
         return self._run(None, timeout)
 
@@ -256,7 +276,13 @@ class GCWrapper(OfOneProcess):
         callback = self._callbacks.get(infos.gid)
         if callback is not None:
             batch, reply = self.GC.batch(infos)
-            return callback(batch, batch, reply)
+            if self._device is None:
+                return callback(batch, batch, reply)
+            copy = tensors.Copy(batch, self._device)
+            value = callback(batch, copy.batch, reply)
+            # Games write to this memory once the batch is given back.
+            copy.wait()
+            return value
         if infos.gid not in self._warned:
             self._warned.add(infos.gid)
             text = f"no callback for {infos.name!r}: its batches are consumed unseen"

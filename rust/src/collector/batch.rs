@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+#[cfg(unix)]
+use memmap2::MmapOptions;
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::error::{Error, Result};
@@ -104,6 +106,36 @@ impl Batch {
         Ok((0..count).map(batch).collect())
     }
 
+    /// Puts a batch into a file that other processes map too.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when it is larger than the file, which has `size` bytes; [`Error::Memory`] when the
+    /// system refuses.
+    #[cfg(unix)]
+    pub fn in_file(layout: Layout, descriptor: i32, size: usize) -> Result<Arc<Self>> {
+        if layout.size > size {
+            return Err(Error::value("file", format!("at least {} bytes", layout.size), size));
+        }
+        let refused = |error| Error::Memory(format!("cannot map a file of {size} bytes: {error}"));
+        let memory = MmapOptions::new().len(layout.size.max(1)).map_raw(descriptor);
+        let memory = Arc::new(memory.map_err(refused)?);
+        Ok(Arc::new(Self { base: 0, layout: Arc::new(layout), memory }))
+    }
+
+    /// Puts a batch into a file that other processes map too.
+    ///
+    /// # Errors
+    /// [`Error::State`]: this system has no descriptors.
+    #[cfg(not(unix))]
+    pub fn in_file(_layout: Layout, _descriptor: i32, _size: usize) -> Result<Arc<Self>> {
+        Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
+    }
+
+    /// Where an array begins in the memory of all.
+    pub fn offset(&self, part: usize) -> usize {
+        self.base + self.layout.parts[part].offset
+    }
+
     /// Where an array begins. It has [`Self::rows`] rows, one after the other, and is aligned for every
     /// dtype; the memory stays in place as long as `self` lives.
     pub fn start(&self, part: usize) -> *mut u8 {
@@ -111,6 +143,16 @@ impl Batch {
         // SAFETY: `Layout::new` put the offset inside the batch, or at its end for an empty array, and
         // `several` the batch inside the memory.
         unsafe { self.memory.as_mut_ptr().add(offset) }
+    }
+
+    /// Where the memory of all batches of its kind begins, for those who have to do with all of it.
+    pub fn start_of_all(&self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.layout.size
     }
 
     /// Rows of each array.

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::collector::group::{Group, Row};
+use crate::collector::chunk::{Chunk, Grant, Role, Task};
+use crate::collector::crash::{Crashes, OnError, Verdict};
+use crate::collector::group::Group;
+use crate::collector::life::Life;
 use crate::collector::slot::Wish;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
 /// than a few of those is not worth it.
@@ -18,76 +21,6 @@ const CHUNK_GAMES: usize = 256;
 /// who waits for a batch would miss its timeout while it steps such a game.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// A row that a game has been given and is to write.
-#[derive(Debug, Clone, Copy)]
-pub struct Grant {
-    /// The game.
-    pub slot: u32,
-    /// The collector.
-    pub group: usize,
-    /// The row.
-    pub row: Row,
-}
-
-/// Something to be done for a game.
-#[derive(Debug, Clone, Copy)]
-pub enum Task {
-    /// Go on to where collectors are needed next.
-    Advance(u32),
-    /// Write a row that had to be waited for.
-    Write(Grant),
-}
-
-/// Who takes work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// A thread that does nothing else.
-    Worker,
-    /// One that waits for a batch, and steps only games that are quick.
-    Consumer,
-}
-
-/// What one thread does between two looks at the board.
-#[derive(Debug, Default)]
-pub struct Chunk {
-    /// What to do.
-    pub tasks: Vec<Task>,
-    /// What the games that went on want.
-    pub wishes: Vec<(u32, Wish)>,
-    /// Rows to write.
-    pub grants: Vec<Grant>,
-    /// The game being dealt with.
-    pub slot: u32,
-}
-
-/// Whether a context works.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Life {
-    /// Not yet.
-    New,
-    /// Yes.
-    Running,
-    /// Not any more.
-    Stopped,
-    /// Not any more, because of this.
-    Failed(Error),
-}
-
-impl Life {
-    /// Whether it is running.
-    ///
-    /// # Errors
-    /// [`Error::State`], or what went wrong.
-    pub fn check(&self) -> Result<()> {
-        match self {
-            Self::Running => Ok(()),
-            Self::New => Err(Error::State("not started: call Start() first".into())),
-            Self::Stopped => Err(Error::State("stopped: make a new one to go on".into())),
-            Self::Failed(error) => Err(error.clone()),
-        }
-    }
-}
-
 /// What a collector has delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Delivered {
@@ -97,6 +30,8 @@ pub struct Delivered {
     pub rows: u64,
     /// Those that were not full.
     pub short: u64,
+    /// States that no history shows, because their game failed first.
+    pub lost: u64,
 }
 
 /// The bookkeeping of a context.
@@ -106,8 +41,8 @@ pub struct Board {
     pub life: Life,
     /// A group for each collector.
     pub groups: Vec<Group<u32>>,
-    /// Which of them answer, as bits.
-    replying: u64,
+    /// Which of them hold a game until its batch is given back: those that answer, and others that ask for it.
+    holding: u64,
     /// For each game, what it waits for: answers not given, or rows not written.
     ends: Vec<u32>,
     /// Work, but for that with slow games.
@@ -118,6 +53,10 @@ pub struct Board {
     is_slow: Vec<bool>,
     /// All games are to be taken for slow.
     blocking: bool,
+    /// For each driver its games that are to move. None when games move here.
+    outside: Vec<VecDeque<u32>>,
+    /// The games that failed.
+    pub crashes: Crashes,
     ready: VecDeque<(usize, usize)>,
     /// Batches are delivered in the order in which their rows were given away, whichever is written first.
     pub in_turn: bool,
@@ -139,17 +78,19 @@ pub struct Board {
 
 impl Board {
     /// A board of games none of which has begun.
-    pub fn new(groups: Vec<Group<u32>>, replying: u64, games: usize, blocking: bool) -> Self {
+    pub fn new(groups: Vec<Group<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
         Self {
             life: Life::New,
             delivered: vec![Delivered::default(); groups.len()],
             groups,
-            replying,
+            holding,
             ends: vec![0; games],
             queue: VecDeque::new(),
             slow: (0..games as u32).collect(),
             is_slow: vec![true; games],
             blocking,
+            outside: Vec::new(),
+            crashes: Crashes::new(OnError::Raise, games),
             ready: VecDeque::new(),
             in_turn: false,
             turns: VecDeque::new(),
@@ -159,6 +100,31 @@ impl Board {
             consumers: 0,
             alarm: None,
         }
+    }
+
+    /// Has so many drivers move the games, each its share of them.
+    pub fn move_outside(&mut self, drivers: usize) {
+        self.outside = vec![VecDeque::new(); drivers];
+        self.is_slow.fill(false);
+        self.queue.extend(self.slow.drain(..).map(Task::Advance));
+    }
+
+    /// Whether drivers move the games.
+    pub fn has_drivers(&self) -> bool {
+        !self.outside.is_empty()
+    }
+
+    /// Whether drivers have games to move.
+    pub fn has_moves(&self) -> bool {
+        self.outside.iter().any(|games| !games.is_empty())
+    }
+
+    /// Gives a driver games to move, at most so many.
+    pub fn hand_out(&mut self, driver: usize, most: usize, hand: &mut Vec<u32>) {
+        let games = &mut self.outside[driver];
+        let count = most.min(games.len());
+        hand.extend(games.drain(..count));
+        self.running += count;
     }
 
     fn chunk_size(&self) -> usize {
@@ -202,10 +168,11 @@ impl Board {
     fn learn(&mut self, chunk: &Chunk, took: Duration) {
         let slots = chunk.tasks.iter().filter_map(|task| match task {
             Task::Advance(slot) => Some(*slot as usize),
-            Task::Write(_) => None,
+            _ => None,
         });
         // Which game of several it was shows when each is timed alone.
-        slots.for_each(|slot| self.is_slow[slot] = self.blocking || took > SLOW);
+        let slow = self.outside.is_empty() && (self.blocking || took > SLOW);
+        slots.for_each(|slot| self.is_slow[slot] = slow);
         if took <= SLOW {
             let each = took.as_nanos() as f64 / chunk.tasks.len().max(1) as f64;
             self.cost += (each - self.cost) / 8.0;
@@ -215,7 +182,14 @@ impl Board {
     /// Asks for the rows that games want; those that are there already become the chunk's grants.
     pub fn claim(&mut self, chunk: &mut Chunk) {
         for &(slot, wish) in &chunk.wishes {
-            let (Wish::Ask(groups) | Wish::Tell(groups)) = wish;
+            let groups = match wish {
+                Wish::Ask(groups) | Wish::Tell(groups) => groups,
+                Wish::Move => {
+                    let driver = driver_of(slot, self.ends.len(), self.outside.len());
+                    self.outside[driver].push_back(slot);
+                    continue;
+                }
+            };
             self.ends[slot as usize] = groups.count_ones();
             if groups == 0 {
                 self.push(slot);
@@ -255,7 +229,7 @@ impl Board {
         for grant in chunk.grants.drain(..) {
             self.groups[grant.group].commit(grant.row);
             self.make_ready(grant.group);
-            if self.replying >> grant.group & 1 == 0 {
+            if self.holding >> grant.group & 1 == 0 {
                 self.end(grant.slot);
             }
         }
@@ -291,7 +265,7 @@ impl Board {
 
     /// Lets the games of an answered batch go on, and others have its rows.
     pub fn release(&mut self, taken: Taken, owners: Vec<u32>, full: usize) {
-        if self.replying >> taken.group & 1 == 1 {
+        if self.holding >> taken.group & 1 == 1 {
             for &slot in &owners {
                 self.end(slot);
             }
@@ -304,9 +278,39 @@ impl Board {
         delivered.short += u64::from(taken.rows < full);
     }
 
-    /// Sends out short what has waited its time. Returns whether anything changed.
+    /// Decides what becomes of a game that failed. Returns whether the whole run fails with it.
+    pub fn crash(&mut self, slot: u32, lost: &[u64]) -> bool {
+        for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
+            delivered.lost += lost;
+        }
+        self.crashes.decide(slot, Instant::now()) == Verdict::Fail
+    }
+
+    /// Whether all games were dropped, and what they left was delivered but for batches that are not full.
+    pub fn is_over(&self) -> bool {
+        let left = self.is_busy() || self.groups.iter().any(|group| group.out() > 0);
+        self.crashes.live() == 0 && !left && self.ready.is_empty()
+    }
+
+    /// When all games were dropped, sends out short what listeners have got of them. Returns whether anything
+    /// changed.
+    pub fn clear_out(&mut self) -> bool {
+        let over = self.is_over();
+        let open = (0..self.groups.len()).find(|&group| over && self.groups[group].is_open());
+        if let Some(group) = open {
+            self.shorten(group);
+        }
+        open.is_some()
+    }
+
+    /// Sends out short what has waited its time, and has games begin again that have rested theirs. Returns
+    /// whether anything changed.
     pub fn expire(&mut self) -> bool {
         let mut changed = false;
+        while let Some(slot) = self.crashes.rested(Instant::now) {
+            self.push(slot);
+            changed = true;
+        }
         for group in 0..self.groups.len() {
             let deadline = self.groups[group].deadline();
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -344,18 +348,19 @@ impl Board {
         }
     }
 
-    /// When the next batch is to go out short.
+    /// When the next batch is to go out short, or the next game to begin again.
     pub fn deadline(&self) -> Option<Instant> {
-        self.groups.iter().filter_map(Group::deadline).min()
+        let rest = self.crashes.next_rested();
+        self.groups.iter().filter_map(Group::deadline).chain(rest).min()
     }
 
-    /// When every game waits and nothing can wake one, sends out the oldest answering batch as it is. Returns
+    /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
     /// whether anything changed.
     pub fn wake_from_quiescence(&mut self) -> bool {
         if !self.is_quiescent() {
             return false;
         }
-        let open = bits(self.replying).filter_map(|at| Some((self.groups[at].since()?, at)));
+        let open = bits(self.holding).filter_map(|at| Some((self.groups[at].since()?, at)));
         let oldest = open.min();
         if let Some((_, group)) = oldest {
             self.shorten(group);
@@ -365,21 +370,27 @@ impl Board {
 
     /// Whether nothing will happen but by a batch that is not complete.
     fn is_quiescent(&self) -> bool {
-        let busy = self.running > 0 || !self.queue.is_empty() || !self.slow.is_empty();
-        !busy
+        !self.is_busy()
             && self.ready.is_empty()
             && !self.groups.iter().enumerate().any(|(at, group)| self.will_wake(at, group))
     }
 
+    /// Whether games move, or are about to.
+    fn is_busy(&self) -> bool {
+        let waiting = self.queue.is_empty() && self.slow.is_empty() && !self.has_moves();
+        self.running > 0 || !waiting
+    }
+
     /// Whether a batch that is out will let a game go on when it comes back.
     fn will_wake(&self, at: usize, group: &Group<u32>) -> bool {
-        let answers = self.replying >> at & 1 == 1;
-        group.holds_up() || (answers && group.out() > 0)
+        let holds = self.holding >> at & 1 == 1;
+        group.holds_up() || (holds && group.out() > 0)
     }
 
     /// Whether whoever sleeps until a batch is there should look again.
     pub fn is_news(&self) -> bool {
-        !self.ready.is_empty() || self.deadline() != self.alarm || self.is_quiescent()
+        let changed = self.deadline() != self.alarm;
+        !self.ready.is_empty() || changed || self.is_quiescent() || self.is_over()
     }
 }
 
@@ -394,6 +405,11 @@ pub struct Taken {
     pub rows: usize,
     /// Which delivery of this batch.
     pub serial: u64,
+}
+
+/// Which driver moves a game: each has as many, one more or less, one after the other.
+pub fn driver_of(slot: u32, games: usize, drivers: usize) -> usize {
+    slot as usize * drivers / games
 }
 
 /// The positions of the bits that are set.

@@ -20,6 +20,11 @@ impl History {
         self.count
     }
 
+    /// Forgets all records, as if there had been none.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// Begins a record, all zero.
     pub fn push(&mut self) -> &mut [u8] {
         self.count += 1;
@@ -65,5 +70,7 @@ mod tests {
             (0..5).map(|steps| history.back(steps).map(|record| record[0])).collect();
         assert_eq!(kept, [Some(5), Some(4), Some(3), None, None]);
         assert_eq!(history.push(), [0]);
+        history.clear();
+        assert!(history.back(0).is_none());
     }
 }

@@ -5,10 +5,16 @@
 
 pub mod batch;
 mod board;
+mod chunk;
 mod column;
 pub mod context;
+pub mod crash;
+pub mod desk;
 pub mod exchange;
 pub mod group;
 mod history;
+mod life;
+pub mod options;
 pub mod plan;
+mod shared;
 mod slot;

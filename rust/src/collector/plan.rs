@@ -52,6 +52,8 @@ pub struct Collector {
     pub inputs: Vec<Input>,
     /// What it is answered; none when it only listens.
     pub replies: Option<Vec<Reply>>,
+    /// Games wait until a batch that they are in is given back, also when it only listens.
+    pub block: bool,
 }
 
 impl Collector {
@@ -103,6 +105,11 @@ impl Collector {
         self.replies.is_some()
     }
 
+    /// Whether its games wait until their batch is given back.
+    pub fn holding(&self) -> bool {
+        self.replying() || self.block
+    }
+
     /// States between one delivery of a listener and the next.
     fn stride(&self) -> u64 {
         self.steps.saturating_sub(1).max(1) as u64
@@ -111,6 +118,14 @@ impl Collector {
     /// Whether a listener gets a row after so many states.
     pub fn due(&self, states: u64) -> bool {
         states >= self.steps as u64 && (states - self.steps as u64).is_multiple_of(self.stride())
+    }
+
+    /// States after the last that a listener got, when there were so many.
+    pub fn undelivered(&self, states: u64) -> u64 {
+        match states.checked_sub(self.steps as u64) {
+            Some(more) => more % self.stride(),
+            None => states,
+        }
     }
 
     fn check(&self, game: &GameSpec) -> Result<()> {

@@ -25,6 +25,17 @@ pub enum Wish {
     Ask(u64),
     /// That these collectors have its history, as bits.
     Tell(u64),
+    /// That its driver moves it.
+    Move,
+}
+
+/// What a driver does for a game.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// Begin an episode with this seed.
+    Reset(u64),
+    /// Take the action.
+    Step,
 }
 
 /// A game, its last states, and where it stands.
@@ -46,6 +57,8 @@ pub struct Slot {
     answered: u64,
     /// States and episodes so far.
     counts: Counts,
+    /// A driver moves the game, and `game` is what it reported last.
+    outside: bool,
 }
 
 /// What a game has done.
@@ -59,7 +72,7 @@ pub struct Counts {
 
 impl Slot {
     /// A game before its first state.
-    pub fn new(game: Box<dyn Game>, id: u32, seed: u64, plan: &Plan) -> Self {
+    pub fn new(game: Box<dyn Game>, id: u32, seed: u64, outside: bool, plan: &Plan) -> Self {
         let size = plan.columns.size();
         Self {
             game,
@@ -74,6 +87,7 @@ impl Slot {
             present: 0,
             answered: 0,
             counts: Counts::default(),
+            outside,
         }
     }
 
@@ -94,13 +108,59 @@ impl Slot {
                 return Ok(Wish::Tell(due));
             }
         }
-        if self.point == Point::Fresh || self.over {
+        if self.outside {
+            return Ok(Wish::Move);
+        }
+        self.go_on(plan)
+    }
+
+    fn go_on(&mut self, plan: &Plan) -> Result<Wish> {
+        if self.begins() {
             self.begin(plan);
         } else {
             self.step(plan)?;
         }
         self.point = Point::Asking;
         Ok(Wish::Ask(plan.asked(self.game.player())))
+    }
+
+    /// Whether an episode begins next.
+    fn begins(&self) -> bool {
+        self.point == Point::Fresh || self.over
+    }
+
+    /// What its driver is to do.
+    pub fn next_move(&self) -> Move {
+        if self.begins() { Move::Reset(self.next_seed()) } else { Move::Step }
+    }
+
+    /// The action that its driver is to take.
+    pub fn action(&mut self, plan: &Plan) -> &[u8] {
+        &self.histories[0].newest()[plan.columns.action()]
+    }
+
+    /// Goes on as a driver has reported: `game` shows the state that the move led to.
+    ///
+    /// # Errors
+    /// Those of `game`.
+    pub fn moved(&mut self, plan: &Plan, game: Box<dyn Game>) -> Result<Wish> {
+        self.game = game;
+        self.go_on(plan)
+    }
+
+    /// Gives up an episode because the game failed: it is as if there had been no state before the next. Adds
+    /// to `lost`, for each collector, the states that it has not got of this game and never will.
+    pub fn crash(&mut self, plan: &Plan, lost: &mut [u64]) {
+        for (route, lost) in plan.routes.iter().zip(lost) {
+            if !route.collector.replying() {
+                let states = self.histories[route.history].count();
+                *lost += route.collector.undelivered(states);
+            }
+        }
+        self.histories.iter_mut().for_each(History::clear);
+        self.carried.fill(Outcome::default());
+        self.point = Point::Telling;
+        self.over = true;
     }
 
     fn due(&self, plan: &Plan) -> u64 {
@@ -116,13 +176,19 @@ impl Slot {
     }
 
     fn begin(&mut self, plan: &Plan) {
-        if self.point != Point::Fresh {
-            self.episode += 1;
-        }
-        self.game.reset(episode_seed(self.seed, self.id, self.episode));
+        self.game.reset(self.next_seed());
+        self.episode = self.next_episode();
         self.seq = 0;
         self.over = false;
         self.enter(plan);
+    }
+
+    fn next_episode(&self) -> u32 {
+        self.episode + u32::from(self.point != Point::Fresh)
+    }
+
+    fn next_seed(&self) -> u64 {
+        episode_seed(self.seed, self.id, self.next_episode())
     }
 
     fn step(&mut self, plan: &Plan) -> Result<()> {

@@ -6,10 +6,11 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::collector::context::{Context, Options, Taken};
+use crate::collector::context::{Context, CrashCounts, Options, Taken};
 use crate::collector::plan::{Collector, Input, Reply};
 use crate::error::Error;
 use crate::games::Builtin;
+use crate::python::driver::{GivenGame, Moved, policy};
 use crate::python::fork::Birthplace;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
@@ -22,6 +23,8 @@ pub struct CollectorContext {
     /// Gone only while this is dropped.
     context: Option<Context>,
     dtypes: Vec<Dtypes>,
+    /// What drivers see of the games that they move.
+    pub(super) moved: Option<Moved>,
     birthplace: Birthplace,
 }
 
@@ -61,6 +64,7 @@ struct GivenCollector<'py> {
     player: Option<usize>,
     inputs: Vec<GivenInput<'py>>,
     replies: Option<Vec<GivenReply<'py>>>,
+    block: bool,
 }
 
 impl GivenCollector<'_> {
@@ -80,9 +84,9 @@ impl GivenCollector<'_> {
             replies.push(Reply { key, field });
         }
         let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
-        let Self { name, batch_size, steps, player, .. } = self;
+        let Self { name, batch_size, steps, player, block, .. } = self;
         let replies = replying.then_some(replies);
-        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies }, dtypes))
+        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies, block }, dtypes))
     }
 }
 
@@ -124,11 +128,12 @@ impl Drop for CollectorDelivery {
     }
 }
 
-/// States, episodes, and for each collector batches, rows and batches short.
-type Summary = (u64, u64, Vec<(u64, u64, u64)>);
+/// States, episodes, failures of games, restarts, games dropped; and for each collector batches, rows, batches
+/// short and states lost.
+type Summary = ([u64; 5], Vec<[u64; 4]>);
 
 impl CollectorContext {
-    fn context(&self) -> PyResult<&Context> {
+    pub(super) fn context(&self) -> PyResult<&Context> {
         self.birthplace.check("GameContext")?;
         let gone = || Error::State("this context is gone".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
@@ -166,12 +171,12 @@ fn row_shape(input: &Input) -> Vec<usize> {
 impl CollectorContext {
     #[new]
     #[pyo3(signature = (game, collectors, *, max_episode_steps, num_games, num_threads, num_buffers, seed,
-                        deterministic))]
+                        deterministic, on_error, max_restarts, restart_backoff))]
     // The options of one constructor.
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        game: &str,
+        game: &Bound<'_, PyAny>,
         collectors: Vec<GivenCollector<'_>>,
         max_episode_steps: u64,
         num_games: usize,
@@ -179,8 +184,10 @@ impl CollectorContext {
         num_buffers: Option<usize>,
         seed: u64,
         deterministic: bool,
+        on_error: &str,
+        max_restarts: u32,
+        restart_backoff: f64,
     ) -> PyResult<Self> {
-        let game = Builtin::new(game, max_episode_steps)?;
         let resolved: PyResult<Vec<_>> =
             collectors.into_iter().map(GivenCollector::resolve).collect();
         let (collectors, dtypes) = resolved?.into_iter().unzip();
@@ -191,9 +198,18 @@ impl CollectorContext {
             memory: available_memory(),
             seed,
             deterministic,
+            on_error: policy(on_error, max_restarts, restart_backoff)?,
         };
-        let made = py.detach(|| Context::new(&game.spec(), collectors, options, |_| game.game()));
-        Ok(Self { context: Some(made?), dtypes, birthplace: Birthplace::here() })
+        let (made, moved) = if let Ok(name) = game.extract::<String>() {
+            let game = Builtin::new(&name, max_episode_steps)?;
+            let make = || Context::new(&game.spec(), collectors, options, |_| game.game());
+            (py.detach(make)?, None)
+        } else {
+            let (spec, files, moved) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let make = || Context::outside(&spec, collectors, options, &files);
+            (py.detach(make)?, Some(moved))
+        };
+        Ok(Self { context: Some(made), dtypes, moved, birthplace: Birthplace::here() })
     }
 
     fn start(&self) -> PyResult<()> {
@@ -242,6 +258,14 @@ impl CollectorContext {
         Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
+    fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
+        let context = self.context()?;
+        let missing = || Error::Index(format!("no collector {gid}"));
+        context.collectors().nth(gid).ok_or_else(missing)?;
+        let batches = context.batches(gid);
+        Ok((batches[0].start_of_all() as usize, batches.iter().map(|each| each.size()).sum()))
+    }
+
     fn batch<'py>(
         &self,
         py: Python<'py>,
@@ -273,8 +297,13 @@ impl CollectorContext {
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
         let states = counts.iter().map(|each| each.states).sum();
         let episodes = counts.iter().map(|each| each.episodes).sum();
-        let batches = delivered.iter().map(|each| (each.batches, each.rows, each.short));
-        Ok((states, episodes, batches.collect()))
+        let CrashCounts { crashes, restarts, dropped } = context.crashes();
+        let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
+        Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
+    }
+
+    fn failed_game(&self) -> PyResult<Option<u32>> {
+        Ok(self.context()?.failed_game())
     }
 }
 

@@ -7,6 +7,7 @@ pub mod block;
 pub mod cache;
 pub mod cache_store;
 pub mod context;
+pub mod driver;
 pub mod error;
 mod exit;
 pub mod fork;

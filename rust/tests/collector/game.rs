@@ -152,6 +152,7 @@ pub fn collector(
         player: None,
         inputs: KEYS.map(input).into(),
         replies: replies.map(|keys| keys.iter().map(reply).collect()),
+        block: false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, Options, Taken};
+use cogrs::collector::crash::OnError;
 use cogrs::collector::plan::Collector;
 use cogrs::error::Result;
 
@@ -14,7 +15,15 @@ use crate::game::{self, Log, Script};
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn options(games: usize, threads: usize) -> Options {
-    Options { games, threads, buffers: None, memory: u64::MAX, seed: 1, deterministic: false }
+    Options {
+        games,
+        threads,
+        buffers: None,
+        memory: u64::MAX,
+        seed: 1,
+        deterministic: false,
+        on_error: OnError::Raise,
+    }
 }
 
 /// One row of a batch: for each key its values, oldest first.

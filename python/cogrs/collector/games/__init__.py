@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs.collector import context
 
-GAMES = (
+BUILT_IN = (
     "acrobot",
     "cartpole",
     "catch",
@@ -17,15 +17,20 @@ GAMES = (
     "mountain_car_continuous",
     "pendulum",
 )
-"""Names of the modules here."""
+"""Games in Rust, by the names of their modules."""
+
+GAMES = (*BUILT_IN, "gymnasium")
+"""Names of the modules here: those, and environments of Gymnasium."""
 
 
-def GameContext(name: str, *args: Any) -> context.GameContext:  # noqa: N802
+def GameContext(name: str, *args: Any, **options: Any) -> context.GameContext:  # noqa: N802
     """Make the game context of a built-in game.
 
     Args:
         name: One of `GAMES`.
-        *args: As for the `GameContext` of that module: `(options)`, `(co)` or `(co, options)`.
+        *args: As for the `GameContext` of that module: `(options)`, `(co)` or `(co, options)`;
+            of "gymnasium" with the environment's id beside.
+        **options: Likewise.
 
     Raises:
         ValueError: There is no such game.
@@ -33,5 +38,5 @@ def GameContext(name: str, *args: Any) -> context.GameContext:  # noqa: N802
     if name not in GAMES:
         raise ValueError(f"name: expected one of {list(GAMES)}, got {name!r}")
     module = importlib.import_module(f"cogrs.collector.games.{name}")
-    made: context.GameContext = module.GameContext(*args)
+    made: context.GameContext = module.GameContext(*args, **options)
     return made

@@ -1,0 +1,223 @@
+"""Environments in a process of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from cogrs.collector.environments.spaces import Spaces, dumped
+from cogrs.collector.environments.stepper import Failure
+
+if TYPE_CHECKING:
+    from cogrs.collector.environments.factory import Factory
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from cogrs.collector.environments import worker; worker.main(*map(int, sys.argv[2:]))"
+)
+_GRACE = 0.2
+"""Seconds that a worker has to close its environments before it is killed."""
+
+
+class RemoteError(Exception):
+    """What an environment in another process raised: its traceback, as text."""
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process has ended that should not have."""
+
+
+class SharedMemory:
+    """Memory that workers have too: an anonymous file."""
+
+    def __init__(self) -> None:
+        """An empty one."""
+        if hasattr(os, "memfd_create"):
+            self._file = os.fdopen(os.memfd_create("cogrs-environments"), "r+b")
+        else:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self.size = 0
+
+    @property
+    def descriptor(self) -> int:
+        """Its file."""
+        return self._file.fileno()
+
+    def grow(self, size: int) -> None:
+        """Make it so large.
+
+        Raises:
+            OSError: The system refuses.
+        """
+        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._file.truncate(self.size)
+
+    def close(self) -> None:
+        """Give it back, as far as nobody has it mapped."""
+        self._file.close()
+
+
+class RemoteStepper:
+    """Moves games in a worker process, which is told by lines of JSON and answers by others.
+
+    What games show and are told lies in shared memory, so nothing is pickled.
+    """
+
+    def __init__(self, factory: Factory, number: int, start_timeout: float) -> None:
+        """Start a worker; `describe` says what its environments are like.
+
+        Raises:
+            ValueError: Another process cannot import the factory.
+            OSError: The system refuses a process.
+        """
+        if os.name != "posix":
+            raise ValueError("processes: expected 0 on a system without file descriptors to share")
+        self.memory = SharedMemory()
+        self._setup: dict[str, Any] = {"factory": factory.as_json(), "number": number}
+        self._number = number
+        self._timeout = start_timeout
+        self._games = ""
+        self._respawn = False
+        self._start()
+
+    def _start(self) -> None:
+        answers, answer = os.pipe()
+        lives, life = os.pipe()
+        try:
+            descriptors = (self.memory.descriptor, answer, lives)
+            path = json.dumps([entry or os.getcwd() for entry in sys.path])
+            arguments = [sys.executable, "-c", _START, path, *map(str, descriptors)]
+            # In a group of its own: Ctrl-C is the parent's affair.
+            self._process = subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, pass_fds=descriptors, process_group=0
+            )
+        except BaseException:
+            os.close(answers)
+            os.close(life)
+            raise
+        finally:
+            os.close(answer)
+            os.close(lives)
+        self._answers, self._life, self._buffer = answers, life, b""
+        self._owner = os.getpid()
+        self._tell(self._setup)
+
+    def describe(self) -> Spaces:
+        """Have the worker make its first environment, and say what that is like.
+
+        Raises:
+            RuntimeError: The environment cannot be made; the text has the worker's traceback.
+            TypeError: It is none, or of spaces that are no arrays.
+            ValueError: As `spaces_of`.
+            TimeoutError: It takes too long.
+        """
+        self._tell({"describe": True})
+        answer = self._answer(time.monotonic() + self._timeout)
+        if "error" in answer:
+            kinds = {"TypeError": TypeError, "ValueError": ValueError}
+            raise kinds.get(answer["kind"], RuntimeError)(answer["error"]) from RemoteError(
+                answer["trace"]
+            )
+        return Spaces.from_json(answer["spaces"])
+
+    def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
+        """Say where the arrays of its desk lie, and whether a worker that ends has a successor."""
+        self._games = f"games {games[0]} to {games[-1]}"
+        self._respawn = respawn
+        self._setup |= tables
+        self._tell(tables)
+
+    def move(self, count: int) -> list[Failure]:
+        """See `Stepper`."""
+        try:
+            self._tell(count)
+            answers = self._answer(None)
+        except WorkerDiedError as error:
+            text = str(error)
+            self._succeed()
+            return [Failure(row, text, RemoteError(text)) for row in range(count)]
+        return [Failure(row, text, RemoteError(trace)) for row, text, trace in answers]
+
+    def check(self) -> None:
+        """See `Stepper`."""
+        if self._process.poll() is not None:
+            error = self._death()
+            if not self._respawn:
+                raise error
+            self._succeed()
+
+    def doing(self) -> str:
+        """See `Stepper`."""
+        return f"one of {self._games}, in worker process {self._process.pid}, which was ended"
+
+    def _succeed(self) -> None:
+        if self._respawn:
+            self._end(0.0)
+            self._start()
+
+    def _tell(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(dumped(message))
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            raise self._death() from None
+
+    def _answer(self, end: float | None) -> Any:
+        while b"\n" not in self._buffer:
+            if end is not None:
+                left = end - time.monotonic()
+                if left <= 0 or not select.select([self._answers], [], [], left)[0]:
+                    raise TimeoutError(
+                        f"worker process {self._number} said nothing for {self._timeout} s "
+                        "(start_timeout) while it was to make an environment"
+                    )
+            got = os.read(self._answers, 1 << 16)
+            if not got:
+                raise self._death()
+            self._buffer += got
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line)
+
+    def _death(self) -> WorkerDiedError:
+        try:
+            code: int | str = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            code = "unknown"
+        games = f" of {self._games}" if self._games else ""
+        return WorkerDiedError(f"worker process {self._number}{games} has ended, exit code {code}")
+
+    def close(self) -> None:
+        """See `Stepper`."""
+        self._end(_GRACE)
+        self.memory.close()
+
+    def kill(self) -> None:
+        """End the worker at once, whatever it is about; any thread may do so."""
+        if os.getpid() == self._owner:
+            self._respawn = False
+            self._process.kill()
+
+    def _end(self, grace: float) -> None:
+        if os.getpid() != self._owner or self._life < 0:
+            return
+        life, self._life = self._life, -1
+        assert self._process.stdin is not None
+        # When it has ended already, what was to be written is of no use.
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(life)
+        os.close(self._answers)

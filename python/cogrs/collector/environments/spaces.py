@@ -1,0 +1,136 @@
+"""Spaces of Gymnasium as keys of a game."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cogrs.collector import description
+from cogrs.collector.environments.factory import gymnasium_module
+
+MASK = "action_mask"
+"""The key of what `info` says about actions that are allowed."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of an observation.
+
+    Attributes:
+        key: Its key in a batch.
+        path: How to get there from the observation: keys of dicts, positions in tuples.
+        dtype: The dtype's text.
+        shape: Its shape.
+    """
+
+    key: str
+    path: tuple[str | int, ...]
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What an environment takes and shows.
+
+    Attributes:
+        leaves: The arrays of an observation.
+        dtype: dtype of an action, as text.
+        shape: Shape of an action.
+        num_action: Actions to choose from, or the length of one.
+        start: The first of numbered actions.
+        count: How many numbered actions there are; 0 where they are not numbered.
+        mask: Length of `info["action_mask"]`; 0 where there can be none.
+    """
+
+    leaves: tuple[Leaf, ...]
+    dtype: str
+    shape: tuple[int, ...]
+    num_action: int
+    start: int = 0
+    count: int = 0
+    mask: int = 0
+
+    def game(self) -> description.Game:
+        """The same as a game's description."""
+        keys = {leaf.key: (np.dtype(leaf.dtype), leaf.shape) for leaf in self.leaves}
+        if self.mask:
+            keys.setdefault(MASK, (np.dtype(np.int8), (self.mask,)))
+        action = (np.dtype(self.dtype), self.shape)
+        return description.Game(keys, action, self.num_action, ("player",))
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for another process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Spaces:
+        """What `as_json` gave, after a way through JSON."""
+        leaves = [
+            Leaf(each["key"], tuple(each["path"]), each["dtype"], tuple(each["shape"]))
+            for each in given.pop("leaves")
+        ]
+        return cls(tuple(leaves), shape=tuple(given.pop("shape")), **given)
+
+
+def spaces_of(env: Any) -> Spaces:
+    """What an environment takes and shows.
+
+    Raises:
+        TypeError: It has no spaces of Gymnasium, or some that are no arrays.
+        ValueError: A key of a Dict space is that of something else in a batch.
+    """
+    for name in ("reset", "step", "observation_space", "action_space"):
+        if not hasattr(env, name):
+            got = type(env).__name__
+            raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
+    leaves = _leaves(env.observation_space, ())
+    for leaf in leaves:
+        if leaf.key in description.RESERVED or leaf.key.startswith("_"):
+            raise ValueError(
+                f"observation_space: {leaf.key!r} means something else in a batch, rename it"
+            )
+    return Spaces(tuple(leaves), **_action(env.action_space))
+
+
+def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
+    spaces = gymnasium_module().spaces
+    if isinstance(space, spaces.Dict):
+        return [leaf for key in space for leaf in _leaves(space[key], (*path, key))]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for at in range(len(space)) for leaf in _leaves(space[at], (*path, at))]
+    if not isinstance(
+        space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
+    ):
+        raise TypeError(
+            "observation_space: expected Box, Discrete, MultiBinary, MultiDiscrete, or a Dict or "
+            f"Tuple of them, got {space}"
+        )
+    key = ".".join(map(str, path)) or "s"
+    return [Leaf(key, path, np.dtype(space.dtype).str, tuple(space.shape))]
+
+
+def _action(space: Any) -> dict[str, Any]:
+    spaces = gymnasium_module().spaces
+    if isinstance(space, spaces.Discrete):
+        count = int(space.n)
+        numbers = {"num_action": count, "start": int(space.start), "count": count, "mask": count}
+        return {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
+    kind = {"dtype": np.dtype(space.dtype).str if space.dtype else "", "shape": space.shape}
+    if isinstance(space, spaces.MultiDiscrete):
+        total = int(np.sum(space.nvec))
+        return {**kind, "num_action": total, "mask": total}
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return {**kind, "num_action": math.prod(space.shape)}
+    raise TypeError(
+        f"action_space: expected Discrete, MultiDiscrete, MultiBinary or Box, got {space}"
+    )
+
+
+def dumped(value: Any) -> bytes:
+    """A line of JSON."""
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,95 @@
+"""What a worker process does: it makes environments and moves them until its parent goes."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+import numpy as np
+
+from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
+from cogrs.collector.environments.stepper import Desk, LocalStepper
+
+
+def main(memory: int, answers: int, life: int) -> None:
+    """Serve the parent that holds the other ends of these descriptors."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
+    lines = sys.stdin.buffer
+    setup = json.loads(lines.readline() or b"null")
+    if setup is None:
+        return
+    worker = _Worker(Factory.from_json(setup["factory"]), memory)
+    if "arrays" in setup:
+        worker.set_out(setup)
+    while line := lines.readline():
+        answer = worker.answer(json.loads(line))
+        if answer is not None:
+            _write(answers, dumped(answer))
+    worker.close()
+
+
+def _end_with_parent(life: int) -> None:
+    # Nothing is ever written there: this returns when the parent is gone, whatever it died of.
+    os.read(life, 1)
+    threading.Event().wait(1.0)
+    os._exit(1)
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(descriptor, line) :]
+
+
+class _Worker:
+    """Environments, and what their parent asks of them."""
+
+    def __init__(self, factory: Factory, memory: int) -> None:
+        self._factory = factory
+        self._memory = memory
+        self._first: Any = None
+        self._stepper: LocalStepper | None = None
+
+    def answer(self, message: Any) -> Any:
+        if isinstance(message, int):
+            assert self._stepper is not None
+            return [
+                (each.row, each.text, "".join(traceback.format_exception(each.cause)))
+                for each in self._stepper.move(message)
+            ]
+        if "describe" in message:
+            return self._describe()
+        self.set_out(message)
+        return None
+
+    def _describe(self) -> dict[str, Any]:
+        try:
+            self._first = self._factory()
+            return {"spaces": spaces_of(self._first).as_json()}
+        except BaseException as error:
+            kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
+            return {"error": f"{error}", "kind": kind, "trace": trace}
+
+    def set_out(self, tables: dict[str, Any]) -> None:
+        shared = mmap.mmap(self._memory, 0)
+        arrays = [
+            np.ndarray(shape, np.dtype(dtype), shared, offset)
+            for dtype, shape, offset in tables["arrays"]
+        ]
+        desk = Desk.of(arrays, tables["keys"])
+        self._stepper = LocalStepper(self._factory, Spaces.from_json(tables["spaces"]), desk)
+        if self._first is not None:
+            self._stepper.adopt(tables["first"], self._first)
+
+    def close(self) -> None:
+        if self._stepper is not None:
+            self._stepper.close()
+        elif self._first is not None:
+            self._first.close()

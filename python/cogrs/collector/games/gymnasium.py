@@ -1,0 +1,262 @@
+"""Environments of Gymnasium as games: any that has its interface, without compiling anything.
+
+`s` is the observation, in the dtype and shape of its space; the parts of a Dict or Tuple space are
+keys of their own, by their names (nested ones joined by dots). `a` is an int64 for Discrete actions
+(one of the space's own numbers), else of the dtype and shape of the action space. `action_mask`
+(int8) is what `info["action_mask"]` says, and ones where it says nothing. Each episode begins by
+`env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the game and the episode determine.
+
+Environments are moved by threads, `co.num_threads` of them; 0 is one, for Python runs one thread at
+a time. With `processes` they live in so many processes, which run side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cogrs import _core
+from cogrs.collector import context
+from cogrs.collector.environments.driver import Driver, join_all
+from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.process import RemoteStepper
+from cogrs.collector.environments.spaces import spaces_of
+from cogrs.collector.environments.stepper import Desk, LocalStepper
+from cogrs.collector.options import ContextOptions, integer, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cogrs.collector import description
+    from cogrs.collector.environments.stepper import Stepper
+
+__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+
+@dataclass
+class GameOptions:
+    """Options of the games.
+
+    Attributes:
+        processes: Processes that environments live in; 0 is threads of this one. Each is a new
+            Python, which imports what makes environments and shares memory with this one.
+        stop_timeout: Seconds that Stop waits for environments before it leaves those that hang to a
+            thread of their own, or ends their processes.
+        start_timeout: Seconds that the first environment of a process may take to be made.
+    """
+
+    processes: int = 0
+    stop_timeout: float = 0.5
+    start_timeout: float = 120.0
+
+
+class GameContext(context.GameContext):
+    """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
+
+    The first environment is made at once, since it says what games are like; the others when their
+    first episode begins. Each game has one of its own, and a new one after a failure.
+
+    Args:
+        *args: In any order `env`, ContextOptions and GameOptions. `env` is an id of
+            `gymnasium.make`, a callable that makes an environment, or `"package.module:callable"`.
+        processes: As in GameOptions.
+        stop_timeout: As in GameOptions.
+        start_timeout: As in GameOptions.
+        **kwargs: Given to each call of what makes environments, for example `max_episode_steps`.
+
+    Raises:
+        TypeError: No `env`, or what it makes is no environment with spaces of arrays.
+        ValueError: An option is out of range, or other processes cannot import `env`.
+        ImportError: Gymnasium is not installed.
+    """
+
+    _options_type = GameOptions
+    options: GameOptions
+
+    def __init__(
+        self,
+        *args: Any,
+        processes: int | None = None,
+        stop_timeout: float | None = None,
+        start_timeout: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Make the first environment; see the class."""
+        known = (ContextOptions, GameOptions, type(None))
+        makers = [arg for arg in args if not isinstance(arg, known)]
+        if len(makers) != 1:
+            raise TypeError(f"env: expected one id or callable, got {len(makers)}")
+        self._factory = Factory(makers[0], kwargs)
+        self._game = self._factory.name
+        given = {
+            "processes": processes,
+            "stop_timeout": stop_timeout,
+            "start_timeout": start_timeout,
+        }
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._causes: dict[int, BaseException] = {}
+        self._drivers: list[Driver] = []
+        self._held = _Held()
+        self._finalizer = weakref.finalize(self, self._held.end)
+        super().__init__(*(arg for arg in args if isinstance(arg, known)))
+
+    # What a game context does for its games.
+
+    def check_options(self) -> None:
+        """See `cogrs.collector.context.GameContext`."""
+        for name, value in self._given.items():
+            setattr(self.options, name, value)
+        integer("processes", self.options.processes, 0, 16)
+        seconds("stop_timeout", self.options.stop_timeout)
+        seconds("start_timeout", self.options.start_timeout)
+
+    def look(self) -> description.Game:
+        """See `cogrs.collector.context.GameContext`."""
+        if self.options.processes:
+            first = RemoteStepper(self._factory, 0, self.options.start_timeout)
+            self._held.steppers.append(first)
+            self._spaces = first.describe()
+        else:
+            first = self._factory()
+            self._spaces = spaces_of(first)
+            self._held.first = first
+        return self._spaces.game()
+
+    def make_core(self, **options: Any) -> _core.CollectorContext:
+        """See `cogrs.collector.context.GameContext`."""
+        co = self.co
+        assert co is not None
+        self._used = self._used_keys()
+        number = self.options.processes or co.num_threads or 1
+        self._count = min(number, co.num_games)
+        with contextlib.ExitStack() as undo:
+            if self.options.processes:
+                for worker in range(len(self._held.steppers), self._count):
+                    stepper = RemoteStepper(self._factory, worker, self.options.start_timeout)
+                    undo.callback(self._held.forget, stepper)
+                    self._held.steppers.append(stepper)
+                for remote in self._held.steppers:
+                    remote.memory.grow(self._desk_size())
+            moved = _Moved(self.spec, self._used, self._files())
+            # Environments have limits of their own.
+            core = _core.CollectorContext(moved, self.collectors, max_episode_steps=1, **options)
+            undo.pop_all()
+        return core
+
+    def _used_keys(self) -> list[str]:
+        columns = {tensor.column for each in self.collectors for tensor in each.inputs}
+        return [key for key in self.spec.keys if key in columns]
+
+    def _files(self) -> list[tuple[int, int] | None]:
+        memories = [stepper.memory for stepper in self._held.steppers]
+        if self.options.processes:
+            return [(memory.descriptor, memory.size) for memory in memories]
+        return [None] * self._count
+
+    def _desk_size(self) -> int:
+        """Bytes that are enough for a desk: each array begins at a multiple of 64."""
+        assert self.co is not None
+        fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
+        row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
+        games = min(-(-self.co.num_games // self._count), 256)
+        return row * games + 64 * (len(fields) + 5)
+
+    def started(self) -> None:
+        """See `cogrs.collector.context.GameContext`."""
+        assert self._core is not None
+        assert self.co is not None
+        games, count = self.co.num_games, self._count
+        self._held.timeout = self.options.stop_timeout
+        for number in range(count):
+            arrays, offsets = self._core.desk(number)
+            # The games of a driver: those that the core gives to it.
+            mine = range(-(-number * games // count), -(-(number + 1) * games // count))
+            stepper = self._stepper(number, mine, arrays, offsets)
+            self._drivers.append(Driver(self._core, number, stepper, self._causes.__setitem__))
+        self._held.drivers, self._held.core = self._drivers, self._core
+        self._held.first = None
+        for driver in self._drivers:
+            driver.start()
+
+    def _stepper(
+        self, number: int, games: range, arrays: Sequence[Any], offsets: Sequence[int]
+    ) -> Stepper:
+        if not self.options.processes:
+            local = LocalStepper(self._factory, self._spaces, Desk.of(arrays, self._used))
+            if number == 0:
+                local.adopt(0, self._held.first)
+            return local
+        assert self.co is not None
+        remote = self._held.steppers[number]
+        tables = {
+            "arrays": [
+                (array.dtype.str, array.shape, offset)
+                for array, offset in zip(arrays, offsets, strict=True)
+            ],
+            "keys": self._used,
+            "spaces": self._spaces.as_json(),
+            "first": games[0],
+        }
+        remote.set_out(tables, games, self.co.on_error == "restart")
+        return remote
+
+    def cause(self, game: int) -> BaseException | None:
+        """See `cogrs.collector.context.GameContext`."""
+        return self._causes.get(game)
+
+    def Stop(self) -> None:  # noqa: N802
+        """End everything. What hangs is abandoned after `stop_timeout`, with a warning.
+
+        See `cogrs.collector.context.GameContext`.
+        """
+        super().Stop()
+        self._held.end()
+
+
+@dataclass
+class _Moved:
+    """What the core is told of games that are moved here."""
+
+    spec: description.Game
+    used: Sequence[str]
+    files: Sequence[tuple[int, int] | None]
+
+    def __post_init__(self) -> None:
+        self.keys = {key: self.spec.keys[key] for key in self.used}
+        self.action = self.spec.action
+        self.num_action = self.spec.num_action
+        self.players = list(self.spec.players)
+
+
+class _Held:
+    """What has to be ended when the game context goes."""
+
+    def __init__(self) -> None:
+        self.core: _core.CollectorContext | None = None
+        self.drivers: list[Driver] = []
+        self.steppers: list[RemoteStepper] = []
+        self.first: Any = None
+        self.timeout = 0.5
+        self._pid = os.getpid()
+
+    def forget(self, stepper: RemoteStepper) -> None:
+        self.steppers.remove(stepper)
+        stepper.close()
+
+    def end(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        if self.core is not None:
+            self.core.stop()
+        drivers, self.drivers = self.drivers, []
+        kill: list[Callable[[], None]] = [stepper.kill for stepper in self.steppers]
+        join_all(drivers, self.timeout, kill)
+        for stepper in self.steppers:
+            stepper.close()
+        first, self.first = self.first, None
+        if first is not None:
+            first.close()

@@ -1,0 +1,125 @@
+"""Batches as tensors of PyTorch, and their copies on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.collector.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cogrs.collector.batch import Arrays
+
+
+def torch_module() -> Any:
+    """PyTorch.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            "use_numpy=False needs PyTorch, which is not installed: pip install torch, or use "
+            "use_numpy=True",
+            name="torch",
+        ) from error
+
+
+def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:
+    """Tensors over the memory of arrays.
+
+    Raises:
+        TypeError: PyTorch has no such dtype; the text names the key.
+    """
+    torch = torch_module()
+    return [{key: _shared(torch, key, array) for key, array in each.items()} for each in arrays]
+
+
+def _shared(torch: Any, key: str, array: Any) -> Any:
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise TypeError(
+            f"{key}: expected a dtype that PyTorch has, got {array.dtype}: use use_numpy=True"
+        ) from error
+
+
+def device_of(gpu: int | None) -> Any:
+    """The device of this number; None where there is no CUDA, with a warning.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: There is no such device.
+    """
+    if gpu is None:
+        return None
+    try:
+        index = operator.index(gpu)
+    except TypeError:
+        raise TypeError(f"gpu: expected an integer or None, got {type(gpu).__name__}") from None
+    if index < 0:
+        raise ValueError(f"gpu: expected an integer >= 0, got {index}")
+    if not has_cuda():
+        text = f"gpu={index}: there is no CUDA here, so input_batch_gpu is input_batch"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        return None
+    torch = torch_module()
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise ValueError(f"gpu: expected an integer in [0, {count}), got {index}")
+    return torch.device("cuda", index)
+
+
+def has_cuda() -> bool:
+    """Whether PyTorch is there and finds a GPU of CUDA's."""
+    try:
+        return bool(torch_module().cuda.is_available())
+    except ImportError:
+        return False
+
+
+class Copy:
+    """A batch on a GPU, to which it is copied while the program goes on."""
+
+    def __init__(self, batch: Batch, device: Any) -> None:
+        """Begin to copy, on the stream that is current."""
+        torch = torch_module()
+
+        def moved(value: Any) -> Any:
+            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            return tensor.to(device, non_blocking=True)
+
+        self.batch = Batch({key: moved(value) for key, value in each.items()} for each in batch)
+        self._done = torch.cuda.Event()
+        self._done.record(torch.cuda.current_stream(device))
+
+    def wait(self) -> None:
+        """Wait until nothing is read any more from the memory that was copied."""
+        self._done.synchronize()
+
+
+def pin(owner: object, memories: Iterable[tuple[int, int]]) -> None:
+    """Lock memory to its pages as long as `owner` lives, so that CUDA copies it by itself.
+
+    Where CUDA refuses there is a warning, and copies take longer.
+    """
+    torch = torch_module()
+    runtime = torch.cuda.cudart()
+    for address, size in memories:
+        refusal = int(runtime.cudaHostRegister(address, size, 0))
+        if refusal:
+            text = f"CUDA does not lock {size} bytes of batches to their pages: error {refusal}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        else:
+            weakref.finalize(owner, runtime.cudaHostUnregister, address).atexit = False

@@ -1,0 +1,59 @@
+//! What a thread does between two looks at the board.
+
+use crate::collector::group::Row;
+use crate::collector::slot::Wish;
+
+/// A row that a game has been given and is to write.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    /// The game.
+    pub slot: u32,
+    /// The collector.
+    pub group: usize,
+    /// The row.
+    pub row: Row,
+}
+
+/// Something to be done for a game.
+#[derive(Debug, Clone, Copy)]
+pub enum Task {
+    /// Go on to where collectors are needed next.
+    Advance(u32),
+    /// Write a row that had to be waited for.
+    Write(Grant),
+    /// Take in what came of a game's move, which lies in a row of its driver's desk.
+    Report {
+        /// The game.
+        slot: u32,
+        /// The row.
+        row: usize,
+    },
+    /// Nothing any more: the game failed, and the chunk says why.
+    Failed,
+}
+
+/// Who takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A thread that does nothing else.
+    Worker,
+    /// One that waits for a batch, and steps only games that are quick.
+    Consumer,
+}
+
+/// What one thread does between two looks at the board.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// What to do.
+    pub tasks: Vec<Task>,
+    /// What the games that went on want.
+    pub wishes: Vec<(u32, Wish)>,
+    /// Rows to write.
+    pub grants: Vec<Grant>,
+    /// The game being dealt with.
+    pub slot: u32,
+    /// Games that failed, and what they said.
+    pub crashes: Vec<(u32, String)>,
+    /// Whose desk [`Task::Report`] is about.
+    pub driver: usize,
+}

@@ -1,0 +1,88 @@
+//! How a context runs, and what memory that takes.
+
+use std::sync::{Arc, Mutex};
+
+use crate::collector::batch::{self, Batch};
+use crate::collector::crash::OnError;
+use crate::collector::group::Rules;
+use crate::collector::plan::{Collector, Plan, Track};
+use crate::collector::slot::Slot;
+use crate::error::{Error, Result};
+
+/// How a context runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Games.
+    pub games: usize,
+    /// Threads beside those that wait for batches; at least one.
+    pub threads: usize,
+    /// Batches of each collector; none for as many as suit the games, at least two and at most 256.
+    pub buffers: Option<usize>,
+    /// Bytes that it may take.
+    pub memory: u64,
+    /// Together with a game's number and the episode's it determines an episode's seed.
+    pub seed: u64,
+    /// Batches of as many rows as there are games are sorted by game, and batches are delivered in the order
+    /// in which their rows were given away, whichever is written first.
+    pub deterministic: bool,
+    /// What becomes of a game that fails.
+    pub on_error: OnError,
+}
+
+/// Refuses batches that would never fill.
+pub(super) fn check_fill(collector: &Collector, games: usize) -> Result<()> {
+    if !collector.replying() || collector.timeout.is_some() || collector.batch_size <= games {
+        return Ok(());
+    }
+    let name = format!("_batchsize of {:?}", collector.name);
+    let expected = format!("at most num_games = {games}, or a _timeout_usec");
+    Err(Error::value(name, expected, collector.batch_size))
+}
+
+/// Bytes that a game takes beside its histories, about.
+const GAME: usize = size_of::<Mutex<Slot>>() + 256;
+
+/// Bytes that a batch takes beside its memory, about.
+const BATCH: usize = 256;
+
+/// Compares what the context will take with what there is.
+pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Result<()> {
+    let collectors = || plan.routes.iter().map(|route| &route.collector);
+    let history = |track: &Track| (track.depth as u128).saturating_mul(plan.columns.size() as u128);
+    let histories = plan.tracks.iter().map(|track| history(track).saturating_add(64));
+    let game = histories.fold(GAME as u128, u128::saturating_add);
+    let arrays: u128 = collectors().map(Collector::arrays).sum();
+    let books = BATCH as u128 * buffers as u128 * plan.routes.len() as u128;
+    let kept = game.saturating_mul(options.games as u128);
+    let kept = kept.saturating_add(books).saturating_add(arrays.saturating_mul(16));
+    let batch = |each: &Collector| each.row_size().saturating_mul(each.batch_size as u128);
+    let batches = collectors().map(batch).fold(0, u128::saturating_add);
+    let needed = batches.saturating_mul(buffers as u128).saturating_add(kept);
+    batch::check_memory("games, histories and batches", needed, kept, options.memory)
+}
+
+/// Batches of a collector at most, unless more are asked for: a few are enough for those who answer, and
+/// games without a row wait as well in the line as in a batch.
+const MOST_BUFFERS: usize = 256;
+
+/// How many batches each collector has.
+pub(super) fn buffers(options: Options, rows: usize) -> usize {
+    let fitting = (options.games / rows.max(1)).min(MOST_BUFFERS);
+    options.buffers.unwrap_or(fitting).max(2)
+}
+
+/// How a collector's batches are filled.
+pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> Rules<u32> {
+    let sorted = options.deterministic && collector.batch_size == options.games;
+    Rules {
+        batch_size: collector.batch_size,
+        buffers,
+        timeout: collector.timeout,
+        order: sorted.then_some(u32::cmp),
+    }
+}
+
+/// The batches of a collector.
+pub(super) fn memory(collector: &Collector, buffers: usize) -> Result<Vec<Arc<Batch>>> {
+    Batch::several(collector.layout()?, buffers)
+}

@@ -1,0 +1,217 @@
+//! What the threads of a context share, and what they do with it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::collector::batch::Batch;
+use crate::collector::board::{Board, Taken};
+use crate::collector::chunk::{Chunk, Role, Task};
+use crate::collector::desk::Desk;
+use crate::collector::life::Life;
+use crate::collector::plan::{Plan, Route};
+use crate::collector::slot::{Slot, Wish};
+use crate::error::{Error, Result};
+
+/// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
+/// while that of a slot is taken.
+pub struct Shared {
+    pub plan: Plan,
+    pub slots: Vec<Mutex<Slot>>,
+    pub batches: Vec<Vec<Arc<Batch>>>,
+    pub board: Mutex<Board>,
+    pub desks: Vec<Desk>,
+    pub work: Condvar,
+    pub news: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// The guarded value, also after a panic: none happens while one of these locks is held but in a game, and
+/// then the context has failed.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// What a thread does all its life.
+    pub fn serve(&self) {
+        let mut chunk = Chunk::default();
+        let mut board = lock(&self.board);
+        while board.life == Life::Running {
+            if board.pick(&mut chunk, Role::Worker) {
+                board = self.run(board, &mut chunk, Role::Worker);
+                continue;
+            }
+            board.idle += 1;
+            board = self.work.wait(board).unwrap_or_else(PoisonError::into_inner);
+            board.idle -= 1;
+        }
+    }
+
+    /// Does a chunk of work with the board free meanwhile.
+    pub fn run<'a>(
+        &'a self,
+        board: MutexGuard<'a, Board>,
+        chunk: &mut Chunk,
+        role: Role,
+    ) -> MutexGuard<'a, Board> {
+        drop(board);
+        let start = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| self.work(chunk)));
+        if let Err(panic) = done {
+            let text = panic_text(&*panic);
+            self.fail(Error::State(format!("game {}: panicked: {text}", chunk.slot)));
+            return lock(&self.board);
+        }
+        for (slot, text) in chunk.crashes.drain(..) {
+            self.crash(slot, text);
+        }
+        let mut board = lock(&self.board);
+        board.finish(chunk, start.elapsed());
+        self.call_threads(&board, Some(role));
+        self.tell_consumers(&board);
+        board
+    }
+
+    fn work(&self, chunk: &mut Chunk) {
+        for &task in &chunk.tasks {
+            let (slot, wish) = match task {
+                Task::Write(grant) => {
+                    chunk.grants.push(grant);
+                    continue;
+                }
+                Task::Failed => continue,
+                Task::Advance(slot) => (slot, self.go_on(slot, |game| game.advance(&self.plan))),
+                Task::Report { slot, row } => {
+                    let report = self.desks[chunk.driver].report(row);
+                    let take = |game: &mut Slot| game.moved(&self.plan, report?);
+                    (slot, self.go_on(slot, take))
+                }
+            };
+            match wish {
+                Ok(wish) => chunk.wishes.push((slot, wish)),
+                Err(text) => chunk.crashes.push((slot, text)),
+            }
+        }
+        lock(&self.board).claim(chunk);
+        for grant in &chunk.grants {
+            chunk.slot = grant.slot;
+            let batch = &self.batches[grant.group][grant.row.buffer];
+            let slot = lock(&self.slots[grant.slot as usize]);
+            slot.write(&self.plan, grant.group, batch, grant.row.row);
+        }
+    }
+
+    /// Has a game go on: what it wants then, or why it failed.
+    fn go_on(
+        &self,
+        slot: u32,
+        call: impl FnOnce(&mut Slot) -> Result<Wish>,
+    ) -> Result<Wish, String> {
+        let mut slot = lock(&self.slots[slot as usize]);
+        match catch_unwind(AssertUnwindSafe(|| call(&mut slot))) {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(panic) => Err(format!("panicked: {}", panic_text(&*panic))),
+        }
+    }
+
+    /// Has happen to a game that failed what the options say.
+    fn crash(&self, slot: u32, text: String) {
+        let mut lost = vec![0; self.plan.routes.len()];
+        lock(&self.slots[slot as usize]).crash(&self.plan, &mut lost);
+        let mut board = lock(&self.board);
+        let fails = board.crash(slot, &lost);
+        let error = Error::State(format!("game {slot}: {text}"));
+        board.crashes.remember(slot, text);
+        drop(board);
+        if fails {
+            self.fail(error);
+        }
+    }
+
+    /// A driver sleeps until there is work.
+    pub fn rest<'a>(
+        &'a self,
+        mut board: MutexGuard<'a, Board>,
+        left: Duration,
+    ) -> MutexGuard<'a, Board> {
+        board.idle += 1;
+        let (mut board, _) =
+            self.work.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner);
+        board.idle -= 1;
+        board
+    }
+
+    /// Sleeps until there may be a batch, or work.
+    pub fn sleep<'a>(
+        &'a self,
+        mut board: MutexGuard<'a, Board>,
+        left: Option<Duration>,
+    ) -> MutexGuard<'a, Board> {
+        board.consumers += 1;
+        board.alarm = board.deadline();
+        let short = board.alarm.map(|at| at.saturating_duration_since(Instant::now()));
+        let mut board = match left.into_iter().chain(short).min() {
+            None => self.news.wait(board).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => {
+                self.news.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        board.consumers -= 1;
+        board
+    }
+
+    /// Wakes threads for the work that is there beyond what this one will take, if it works too.
+    pub fn call_threads(&self, board: &Board, this: Option<Role>) {
+        if board.calls_drivers() {
+            self.work.notify_all();
+            return;
+        }
+        for _ in 0..board.helpers(this).min(board.idle) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Wakes those who sleep until there is a batch, when there may be one.
+    pub fn tell_consumers(&self, board: &Board) {
+        if board.consumers > 0 && board.is_news() {
+            self.news.notify_all();
+        }
+    }
+
+    /// Ends the run with an error.
+    pub fn fail(&self, error: Error) {
+        let mut board = lock(&self.board);
+        if board.life == Life::Running {
+            board.life = Life::Failed(error);
+        }
+        drop(board);
+        self.wake_all();
+    }
+
+    /// Wakes everybody who sleeps.
+    pub fn wake_all(&self) {
+        self.work.notify_all();
+        self.news.notify_all();
+    }
+
+    /// Zeroes the replies of a batch.
+    pub fn clear_replies(&self, taken: Taken) {
+        let Route { collector, replies, .. } = &self.plan.routes[taken.group];
+        let batch = &self.batches[taken.group][taken.buffer];
+        for part in (0..collector.steps * replies.len()).map(|at| collector.reply_part(0, 0) + at) {
+            batch.zero(part, taken.rows);
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
+}

@@ -1,0 +1,130 @@
+//! Games that Python moves: what they look like, and the calls of their drivers.
+
+use std::time::Duration;
+
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::collector::crash::OnError;
+use crate::collector::desk::SharedFile;
+use crate::error::Error;
+use crate::games::GameSpec;
+use crate::python::context::CollectorContext;
+use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::wait::until;
+
+/// `cogrs.collector.description.Game`, and where the desks of its drivers lie.
+#[derive(FromPyObject)]
+pub struct GivenGame<'py> {
+    keys: Bound<'py, PyDict>,
+    action: (Bound<'py, PyAny>, Vec<usize>),
+    num_action: usize,
+    players: Vec<String>,
+    files: Vec<Option<(i32, usize)>>,
+}
+
+/// dtypes and shapes of what lies on a desk beside the game's own books.
+#[derive(Debug)]
+pub struct Moved {
+    action: (Py<PyArrayDescr>, Vec<usize>),
+    keys: Vec<(Py<PyArrayDescr>, Vec<usize>)>,
+}
+
+impl GivenGame<'_> {
+    /// What the core knows of the game, the files of its desks, and what Python sees there.
+    ///
+    /// # Errors
+    /// `TypeError` and `ValueError` as [`field`].
+    pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, Moved)> {
+        let mut keys = Vec::new();
+        let mut seen = Vec::new();
+        for (key, value) in self.keys.iter() {
+            let (key, (dtype, shape)): (String, (Bound<'_, PyAny>, Vec<usize>)) =
+                (key.extract()?, value.extract()?);
+            let (dtype, field) = field(&key, &dtype, shape)?;
+            seen.push((dtype, field.shape.clone()));
+            keys.push((key, field));
+        }
+        let (dtype, shape) = self.action;
+        let (dtype, action) = field("a", &dtype, shape)?;
+        let moved = Moved { action: (dtype, action.shape.clone()), keys: seen };
+        let file = |(descriptor, size)| SharedFile { descriptor, size };
+        let files = self.files.into_iter().map(|given| given.map(file)).collect();
+        let Self { num_action, players, .. } = self;
+        let spec = GameSpec { keys, action, num_action, players, blocking: false };
+        Ok((spec, files, moved))
+    }
+}
+
+/// What becomes of games that fail, by the name of the option.
+///
+/// # Errors
+/// `ValueError` when there is no such policy, or a number is out of range.
+pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
+    match name {
+        "raise" => Ok(OnError::Raise),
+        "drop" => Ok(OnError::Drop),
+        "restart" => {
+            let rest = Duration::try_from_secs_f64(backoff);
+            let backoff =
+                rest.map_err(|_| Error::value("restart_backoff", "seconds >= 0", backoff))?;
+            Ok(OnError::Restart { most, backoff })
+        }
+        _ => {
+            let got = format!("{name:?}");
+            Err(Error::value("on_error", "'raise', 'restart' or 'drop'", got).into())
+        }
+    }
+}
+
+#[pymethods]
+impl CollectorContext {
+    /// The arrays of a driver's desk, and where each begins in its memory.
+    fn desk<'py>(
+        &self,
+        py: Python<'py>,
+        driver: usize,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
+        let missing = || Error::Index(format!("no driver {driver}"));
+        let desk = self.context()?.desks().get(driver).ok_or_else(missing)?;
+        let Moved { action, keys } = self.moved.as_ref().ok_or_else(missing)?;
+        let memory = TensorMemory::new(py, desk.memory())?;
+        let plain = |code: &str| Ok::<_, PyErr>((PyArrayDescr::new(py, code)?.unbind(), vec![]));
+        let books = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
+        let arrays = PyList::empty(py);
+        let all = books.into_iter().chain(keys.iter().map(|key| clone(py, key)));
+        for (part, (dtype, shape)) in all.enumerate() {
+            arrays.append(array(&memory, part, &dtype, &shape)?)?;
+        }
+        let offsets = (0..arrays.len()).map(|part| desk.memory().offset(part)).collect();
+        Ok((arrays, offsets))
+    }
+
+    #[pyo3(signature = (driver, done, failed, timeout))]
+    fn play(
+        &self,
+        py: Python<'_>,
+        driver: usize,
+        done: usize,
+        failed: Vec<(usize, String)>,
+        timeout: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<usize>> {
+        let context = self.context()?;
+        let end = until(Some(timeout))?;
+        let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
+        Ok(py.detach(|| context.play(driver, done, failed, end))?)
+    }
+
+    fn fail(&self, text: String) -> PyResult<()> {
+        self.context()?.fail(Error::State(text));
+        Ok(())
+    }
+}
+
+fn clone(
+    py: Python<'_>,
+    (dtype, shape): &(Py<PyArrayDescr>, Vec<usize>),
+) -> (Py<PyArrayDescr>, Vec<usize>) {
+    (dtype.clone_ref(py), shape.clone())
+}

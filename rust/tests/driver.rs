@@ -1,0 +1,207 @@
+//! Games that drivers move, and games that fail.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "collector/game.rs"]
+mod game;
+#[path = "collector/run.rs"]
+mod run;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cogrs::collector::context::{Context, CrashCounts};
+use cogrs::collector::crash::OnError;
+use cogrs::collector::plan::Collector;
+use game::{actor, optimizer};
+use run::{Run, options};
+
+/// Arrays of a desk.
+const GAME: usize = 0;
+const SEED: usize = 1;
+const REWARD: usize = 3;
+const END: usize = 4;
+const S: usize = 5;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(20)
+}
+
+/// Moves the scripted game of the other tests, whose episodes have `length` states, until the run is over.
+/// Games in `fails` fail at every third move of theirs.
+fn drive(context: &Context, driver: usize, length: i64, fails: &[i64]) {
+    let memory = context.desks()[driver].memory();
+    let read = |part, row| {
+        let mut bytes = [0; 8];
+        memory.read(part, row, &mut bytes);
+        i64::from_ne_bytes(bytes)
+    };
+    let mut games = std::collections::BTreeMap::new();
+    let (mut done, mut failed) = (0, Vec::new());
+    while let Some(count) = context.play(driver, done, std::mem::take(&mut failed), soon()).unwrap()
+    {
+        for row in 0..count {
+            let (episode, seq, moves) = games.entry(read(GAME, row)).or_insert((-1, 0, 0));
+            *moves += 1;
+            if fails.contains(&read(GAME, row)) && *moves % 3 == 0 {
+                failed.push((row, "told to".into()));
+            } else if read(SEED, row) < 0 {
+                *seq += 1;
+            } else {
+                (*episode, *seq) = (*episode + 1, 0);
+            }
+            let state = read(GAME, row) * 10_000 + *episode * 100 + *seq;
+            memory.write(REWARD, row, 0, &(*seq as f64).to_ne_bytes());
+            memory.write(END, row, 0, &[u8::from(*seq == length - 1)]);
+            memory.write(S, row, 0, &state.to_ne_bytes());
+        }
+        done = count;
+    }
+}
+
+/// A run whose games so many drivers move.
+fn driven(
+    collectors: Vec<Collector>,
+    games: usize,
+    drivers: usize,
+    on_error: OnError,
+    fails: &'static [i64],
+) -> (Run, Vec<std::thread::JoinHandle<()>>) {
+    let mut options = options(games, 1);
+    options.on_error = on_error;
+    let files = vec![None; drivers];
+    let context = Context::outside(&game::spec(1), collectors, options, &files).unwrap();
+    let run = Run { context: Arc::new(context), log: game::Log::default() };
+    run.context.start().unwrap();
+    let drive = |driver| {
+        let context = Arc::clone(&run.context);
+        std::thread::spawn(move || drive(&context, driver, 5, fails))
+    };
+    let threads = (0..drivers).map(drive).collect();
+    (run, threads)
+}
+
+fn end(run: &Run, threads: Vec<std::thread::JoinHandle<()>>) {
+    run.context.stop();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn games_that_drivers_move_show_what_those_say() {
+    for (games, batch_size, listener, steps, drivers) in
+        [(1, 1, 1, 2, 1), (4, 2, 4, 3, 1), (4, 2, 4, 3, 3), (3, 3, 2, 6, 3), (5, 2, 1, 4, 2)]
+    {
+        let collectors = vec![actor(batch_size), optimizer(listener, steps)];
+        let (run, threads) = driven(collectors, games, drivers, OnError::Raise, &[]);
+        let mut last = vec![None; games];
+        for row in run.collect("optimizer", 12).concat() {
+            let (id, states) = (row["id"][0] as usize, &row["s"]);
+            assert_eq!(row["a"], *states);
+            let steps: Vec<_> = states.iter().map(|s| s % 100.0).collect();
+            assert_eq!(row["seq"], steps);
+            assert_eq!(row["last_r"], steps);
+            for at in 1..states.len() {
+                let follows = if steps[at - 1] < 4.0 { 1.0 } else { 96.0 };
+                assert_eq!(states[at] - states[at - 1], follows);
+                assert_eq!(row["terminal"][at - 1], f64::from(steps[at - 1] == 4.0));
+            }
+            let before = last[id].replace(*states.last().unwrap());
+            assert_eq!(states[0], before.unwrap_or(id as f64 * 10_000.0));
+        }
+        end(&run, threads);
+    }
+}
+
+#[test]
+fn wrong_reports_are_refused() {
+    let spec = game::spec(1);
+    let make = |files| Context::outside(&spec, vec![actor(1)], options(2, 1), files);
+    assert!(make(&[]).is_err());
+    assert!(make(&[None, None, None]).is_err());
+    let context = make(&[None, None]).unwrap();
+    let play = |driver, done, failed| context.play(driver, done, failed, soon());
+    assert_eq!(play(0, 0, vec![]).unwrap(), None, "not started");
+    context.start().unwrap();
+    assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("driver: expected"));
+    assert_eq!(play(0, 0, vec![]).unwrap(), Some(1));
+    assert!(play(0, 0, vec![]).unwrap_err().to_string().starts_with("done: expected all 1 moves"));
+    assert!(play(0, 1, vec![(1, String::new())]).is_err());
+}
+
+#[test]
+fn an_end_that_is_none_is_the_game_s_failure() {
+    let context = Context::outside(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
+    context.start().unwrap();
+    assert_eq!(context.play(0, 0, vec![], soon()).unwrap(), Some(1));
+    context.desks()[0].memory().write(END, 0, 0, &[3]);
+    assert_eq!(context.play(0, 1, vec![], soon()).unwrap(), None);
+    let error = context.wait(None, None).unwrap_err().to_string();
+    assert_eq!(error, "game 0: its driver reports an end 3");
+    assert_eq!(context.failed_game(), Some(0));
+}
+
+#[test]
+fn the_tail_of_an_episode_that_broke_is_lost_and_counted() {
+    let backoff = Duration::ZERO;
+    let policy = OnError::Restart { most: 1_000, backoff };
+    let collectors = vec![actor(2), optimizer(1, 2)];
+    let (run, threads) = driven(collectors, 2, 1, policy, &[1]);
+    // Every third move of game 1 fails: it resets and steps once, so each history is of its own.
+    for row in run.histories("optimizer", 1.0, 6) {
+        assert_eq!((&row["seq"], &row["last_r"]), (&vec![0.0, 1.0], &vec![0.0, 1.0]));
+        assert_eq!(row["last_terminal"], [0.0, 0.0]);
+    }
+    assert_eq!(run.histories("optimizer", 0.0, 1)[0]["id"], [0.0, 0.0]);
+    let CrashCounts { crashes, restarts, dropped } = run.context.crashes();
+    assert!(crashes >= 5 && restarts == crashes && dropped == 0);
+    assert_eq!(run.context.delivered()[1].lost, 0, "each state was in a history");
+    end(&run, threads);
+}
+
+#[test]
+fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
+    let mut limits = options(3, 2);
+    limits.on_error = OnError::Drop;
+    let run = Run::new(vec![actor(3), optimizer(2, 3)], limits, 100, |game| {
+        game.panics_at = (game.id == 0).then_some(4);
+        game.fails_at = (game.id > 0).then_some(4 + game.id);
+    });
+    let run = run.unwrap();
+    run.context.start().unwrap();
+    let mut seen = [0; 3];
+    let mut listened = 0;
+    let error = loop {
+        match run.context.wait(None, Some(Instant::now() + Duration::from_secs(20))) {
+            Err(error) => break error.to_string(),
+            Ok(taken) => {
+                let taken = taken.unwrap();
+                for row in run.rows(taken) {
+                    if taken.group == 0 {
+                        seen[row["id"][0] as usize] += 1;
+                    } else {
+                        listened += 1;
+                    }
+                }
+                run.context.answer(taken).unwrap();
+            }
+        }
+    };
+    assert_eq!(error, "all games were dropped, the last was game 2: told to");
+    // A game fails at its n-th action, so it has shown n states.
+    assert_eq!(seen, [4, 5, 6]);
+    // Histories of 3 states share one: 4, 5 and 6 states are 1, 2 and 2 of them, and 1, 0 and 1 are lost.
+    assert_eq!((listened, run.context.delivered()[1].lost), (5, 2));
+    assert_eq!(run.context.crashes(), CrashCounts { crashes: 3, restarts: 0, dropped: 3 });
+}
+
+#[test]
+fn a_game_that_panics_begins_again() {
+    let mut limits = options(1, 1);
+    limits.on_error = OnError::Restart { most: 1, backoff: Duration::from_millis(1) };
+    let run = Run::new(vec![actor(1)], limits, 100, |game| game.panics_at = Some(2)).unwrap();
+    run.context.start().unwrap();
+    let rows = run.collect("actor", 8).concat();
+    let seen: Vec<_> = rows.iter().map(|row| (row["s"][0], row["last_r"][0])).collect();
+    assert_eq!(seen[..4], [(0.0, 0.0), (1.0, 1.0), (100.0, 0.0), (101.0, 1.0)]);
+    assert!(rows[0]["seed"] != rows[2]["seed"]);
+}

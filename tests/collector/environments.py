@@ -1,0 +1,132 @@
+"""Environments for tests, which worker processes import too."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from itertools import count
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+MADE = count()
+
+
+class Counting(gymnasium.Env[Any, Any]):
+    """Shows seed and step; leaving step k pays k + 1; `length` states an episode."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(5)
+
+    def __init__(self, length: int = 5, cut: bool = False) -> None:
+        self.length = length
+        self.cut = cut
+        self.number = next(MADE)
+        self.steps = 0
+        self.seed = 0
+        self.closed = False
+
+    def shown(self) -> Any:
+        return np.array([self.seed, self.steps], np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        assert seed is not None
+        self.seed = seed
+        self.steps = 0
+        return self.shown(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in self.action_space
+        self.steps += 1
+        over = self.steps == self.length - 1
+        return self.shown(), float(self.steps), over and not self.cut, over and self.cut, {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Failing(Counting):
+    """Raises when it takes its so many-th action, if `every` divides the episode's seed."""
+
+    def __init__(self, at: int = 3, every: int = 1, exits: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.at = at
+        self.every = every
+        self.exits = exits
+
+    def step(self, action: Any) -> Any:
+        if self.steps + 1 == self.at and self.seed % self.every == 0:
+            if self.exits:
+                os._exit(7)
+            raise ZeroDivisionError("told to")
+        return super().step(action)
+
+
+class Hanging(Counting):
+    """Does not come back from its third step."""
+
+    released = threading.Event()
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 2:
+            self.released.wait(60)
+        return super().step(action)
+
+
+class Sleeping(Counting):
+    """Hangs for ever in a process that nobody can tell to stop."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(1_000)
+        return super().step(action)
+
+
+class Dicts(Counting):
+    """A Dict of an image, a number and a nested Tuple; says which actions are allowed."""
+
+    observation_space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (3, 4, 2), np.uint8),
+            "lives": spaces.Discrete(10),
+            "inner": spaces.Tuple([spaces.MultiBinary(3), spaces.MultiDiscrete([4, 5])]),
+        }
+    )
+
+    def shown(self) -> Any:
+        return {
+            "image": np.full((3, 4, 2), self.steps, np.uint8),
+            "lives": self.steps,
+            "inner": (np.array([1, 0, 1], np.int8), np.array([self.steps, 1])),
+        }
+
+    def step(self, action: Any) -> Any:
+        shown, reward, terminated, truncated, _ = super().step(action)
+        mask = np.arange(5) == self.steps
+        return shown, reward, terminated, truncated, {"action_mask": mask}
+
+
+class Many(Counting):
+    """Several numbered actions at once."""
+
+    action_space = spaces.MultiDiscrete([3, 4])  # type: ignore[assignment]
+    taken: list[Any]
+
+    def step(self, action: Any) -> Any:
+        assert action.shape == (2,)
+        self.taken = [*getattr(self, "taken", []), action]
+        return super().step(action)
+
+
+class Odd(Counting):
+    """Shows something that its space does not have."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__()
+        self.odd = {"shape": np.zeros(3), "text": "no", "dtype": np.zeros(2, complex)}[shown]
+
+    def shown(self) -> Any:
+        return self.odd if self.steps else super().shown()

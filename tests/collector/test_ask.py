@@ -1,0 +1,198 @@
+"""`Group.ask`: rows, answers, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cogrs.collector import Group
+from tests.collector.build import LIMIT
+from tests.collector.groups import INPUTS, REPLIES, group, policy, question, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "words"),
+    [
+        ({"s": np.zeros(3)}, ValueError, "inputs: expected .*s.*id.*got"),
+        ({**question(1), "x": 1}, ValueError, "inputs: expected"),
+        ({"s": np.zeros(4), "id": 1}, ValueError, r"s: expected float32 \(3,\).*\(4,\)"),
+        ({"s": np.zeros((1, 3)), "id": 1}, ValueError, r"s: expected float32 \(3,\).*\(1, 3\)"),
+        ({"s": ["a", "b", "c"], "id": 1}, TypeError, "s: cannot convert"),
+        ({"s": np.zeros(3), "id": 1.5}, ValueError, "id: 1.5 does not fit int64"),
+        ({"s": np.zeros(3), "id": 2**80}, (ValueError, TypeError), "id"),
+        ({"s": np.zeros(3), "id": np.float32(1)}, TypeError, "id: cannot convert float32"),
+        ({"s": np.zeros(3), "id": float("nan")}, ValueError, "id: nan does not fit"),
+        ({"s": [1e300, 0, 0], "id": 1}, ValueError, "s: expected values that fit float32"),
+        ({"s": [[1], [2, 3]], "id": 1}, ValueError, "s: expected float32"),
+        ({1: 2}, ValueError, "inputs: expected"),
+        ("s", TypeError, "inputs: expected a mapping, got str"),
+        (None, TypeError, "inputs: expected a mapping, got NoneType"),
+    ],
+)
+def test_wrong_rows_are_refused_by_name(inputs: Any, error: Any, words: str) -> None:
+    with group(1) as asked:
+        with pytest.raises(error, match=words):
+            asked.ask(inputs, timeout=0)
+        assert asked.run(policy, timeout=0) == 0, "nothing was put"
+
+
+def test_values_are_converted_and_left_alone() -> None:
+    asked = group(1)
+    seen = []
+
+    def note(inputs: Any, _replies: Any) -> None:
+        seen.append((inputs["s"][0].tolist(), inputs["id"][0]))
+
+    given = np.arange(6.0)[::2]
+    given.flags.writeable = False
+    with served(asked, note):
+        for s in (given, [0, 2, 4], (0.0, 2.0, 4.0), np.array([0, 2, 4], np.int16)):
+            asked.ask({"s": s, "id": np.int32(7)}, LIMIT)
+        asked.ask({"s": given, "id": True}, LIMIT)
+    assert seen == [([0, 2, 4], 7)] * 4 + [([0, 2, 4], 1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([2**40], "int32"),
+        ([2**70], "int64"),
+        (np.array([2**40]), "int32"),
+        ([-1], "uint8"),
+        ([256], "uint8"),
+        (np.array([2**63], np.uint64), "uint32"),
+        ([1e39], "float32"),
+        ([b"long"], "S2"),
+    ],
+)
+def test_values_that_a_dtype_does_not_hold_are_refused(value: Any, dtype: str) -> None:
+    with Group({"x": (dtype, (1,))}, {}, 1) as asked:
+        with pytest.raises(ValueError, match=r"x: expected .*fit"):
+            asked.ask({"x": value}, timeout=0)
+        assert asked.run(policy, timeout=0) == 0, "nothing was put"
+
+
+def test_values_that_a_dtype_holds_are_taken() -> None:
+    asked = Group({"x": ("uint8", (2,)), "y": ("float32", ())}, {}, 1)
+    seen = []
+    with served(asked, lambda inputs, _: seen.append((inputs["x"].tolist(), *inputs["y"]))):
+        asked.ask({"x": [1, 255], "y": float("inf")}, LIMIT)
+        asked.ask({"x": [True, False], "y": np.float64(0.5)}, LIMIT)
+    assert seen == [([[1, 255]], np.inf), ([[1, 0]], 0.5)]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "1", [1]])
+def test_a_wrong_timeout_is_named_and_nothing_is_put(timeout: Any) -> None:
+    with group(1) as asked:
+        with pytest.raises((TypeError, ValueError), match="timeout: expected"):
+            asked.ask(question(1), timeout)
+        assert asked.run(policy, timeout=0) == 0, "nothing was put"
+
+
+def test_an_answer_holds_on_to_nothing_else() -> None:
+    asked = group(2)
+    answers = []
+    asker = threading.Thread(target=lambda: answers.append(asked.ask(question(1), LIMIT)))
+    asker.start()
+
+    async def main() -> None:
+        task = asyncio.create_task(asked.ask_async(question(2)))
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, asked.run, policy, LIMIT)
+        answers.append(await task)
+
+    asyncio.run(main())
+    asker.join(LIMIT)
+    arrays = [array for answer in answers for array in answer.values()]
+    assert [array.base for array in arrays] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"batch_size": 0}, ValueError),
+        ({"batch_size": 1.5}, TypeError),
+        ({"num_buffers": 0}, ValueError),
+        ({"timeout_usec": -1}, ValueError),
+        ({"inputs": {"s": (object, ())}}, TypeError),
+        ({"inputs": {"s": ("float32", (2**40, 2**40))}}, ValueError),
+        ({"inputs": {"s": ("float32", (2**40,))}, "batch_size": 2**30}, MemoryError),
+        ({"inputs": {"s": ("float32", (-1,))}}, ValueError),
+        ({"inputs": {"s": ("float32", (2**70,))}}, ValueError),
+        ({"inputs": {"s": ("float32", (1,) * 80)}}, ValueError),
+        ({"inputs": {"s": ("float32", 1.5)}}, TypeError),
+        ({"inputs": {"s": ("U", ())}}, TypeError),
+        ({"inputs": {"s": (np.dtype(("f4", (3,))), ())}}, TypeError),
+        ({"inputs": {"s": "float32"}}, TypeError),
+        ({"inputs": {1: ("float32", ())}}, TypeError),
+        ({"inputs": None}, TypeError),
+        ({"replies": ["a"]}, TypeError),
+        ({"batch_size": 2**70}, ValueError),
+        ({"num_buffers": 2**70}, ValueError),
+    ],
+)
+def test_wrong_groups_are_refused(change: dict[str, Any], error: Any) -> None:
+    options = {"inputs": INPUTS, "replies": REPLIES, "batch_size": 2, **change}
+    name = next(iter(change))
+    if isinstance(change[name], dict) and isinstance(next(iter(change[name])), str):
+        name = "s"
+    with pytest.raises(error, match=rf"{name}|bytes"):
+        Group(**options)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_timeouts_that_are_none_are_refused(timeout: float) -> None:
+    with group(1) as asked:
+        with pytest.raises(ValueError, match="timeout"):
+            asked.run(policy, timeout)
+        with pytest.raises(ValueError, match="timeout"):
+            asked.ask(question(1), timeout)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda replies: replies.update(a=7),
+        lambda replies: replies.update({"a": [7]}),
+        lambda replies: replies.update([("a", 7)]),
+        lambda replies: replies.__ior__({"a": 7}),
+        lambda replies: replies.setdefault("a", 7),
+    ],
+)
+def test_every_way_to_write_a_reply_writes_into_its_array(write: Callable[[Any], Any]) -> None:
+    asked = group(1)
+    with served(asked, lambda _, replies: write(replies)):
+        assert asked.ask(question(1), LIMIT)["a"] == 7
+
+
+def test_changes_of_an_array_s_form_do_not_stay() -> None:
+    asked = group(1)
+
+    def reshape(inputs: Any, replies: Any) -> None:
+        assert inputs["s"].shape == (1, 3)
+        inputs["s"].shape = (3, 1)
+        assert replies["pi"].shape == (1, 2)
+        replies["pi"].shape = (2,)
+
+    with served(asked, reshape):
+        for number in range(6):
+            asked.ask(question(number), LIMIT)
+
+
+def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
+    asked = group(1)
+
+    def assign(_inputs: Any, replies: Any) -> None:
+        replies["a"] = 7
+        with pytest.raises(KeyError):
+            replies["V"] = 1
+
+    with served(asked, assign):
+        assert asked.ask(question(1), LIMIT)["a"] == 7
