@@ -26,7 +26,7 @@ def think(batch: Any, _gpu: Any, reply: Any) -> None:
     assert not batch[0]["seq"][queried].any()
 
 
-@pytest.mark.parametrize("batchsize", [1, 3, 8])
+@pytest.mark.parametrize("batchsize", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_search_gets_its_own_answers_and_histories_do_not_see_it(
     batchsize: int, threads: int

@@ -130,12 +130,6 @@ impl Board {
         }
     }
 
-    /// Counts a task that a thread has in its hands already.
-    pub fn begin(&mut self, task: Task) -> Task {
-        self.running += 1;
-        task
-    }
-
     /// Takes work. Returns whether there is some.
     pub fn pick(&mut self, chunk: &mut Chunk, role: Role) -> bool {
         let slow = if role == Role::Worker { self.slow.pop_front() } else { None };
@@ -149,17 +143,8 @@ impl Board {
         !chunk.tasks.is_empty()
     }
 
-    /// Has a game go on, or a query be answered.
-    fn go_on(&mut self, slot: u32) {
-        if self.queries.is_query(slot) {
-            self.queries.answered(slot);
-        } else {
-            self.push(slot);
-        }
-    }
-
     /// Has a game go on.
-    fn push(&mut self, slot: u32) {
+    pub(super) fn push(&mut self, slot: u32) {
         if self.is_slow[slot as usize] {
             self.slow.push_back(slot);
         } else {

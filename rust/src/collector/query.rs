@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::collector::board::Board;
 use crate::collector::chunk::{Chunk, Role, Task};
 use crate::collector::context::Context;
 use crate::collector::shared::lock;
@@ -92,6 +93,17 @@ impl Queries {
     }
 }
 
+impl Board {
+    /// Has a game go on, or a query be answered.
+    pub(super) fn go_on(&mut self, slot: u32) {
+        if self.queries.is_query(slot) {
+            self.queries.answered(slot);
+        } else {
+            self.push(slot);
+        }
+    }
+}
+
 impl Context {
     /// Asks every answering collector about a state, as query `tid` of a game that a driver is moving, and waits
     /// for the answers: for each key that anybody replies its bytes.
@@ -109,7 +121,8 @@ impl Context {
         board.life.check()?;
         let slot = board.queries.slot(game, tid)?;
         board.queries.begin(slot, game, tid)?;
-        let tasks = vec![board.begin(Task::Asked)];
+        let tasks = vec![Task::Asked];
+        board.running += tasks.len();
         drop(board);
         let wish = lock(&shared.slots[slot as usize]).ask(&shared.plan, shown);
         let mut chunk = Chunk { tasks, wishes: vec![(slot, wish)], slot, ..Chunk::default() };
