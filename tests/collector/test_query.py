@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,41 @@ def test_wrong_questions_are_refused() -> None:
         wrapper({"actor": actor(2)}, max_num_threads=3)
     with pytest.raises(ValueError, match="max_num_threads: expected 0 for games in other proc"):
         played("CartPole-v1", {"actor": asked}, 1, processes=1, max_num_threads=1)
+
+
+class Leaving(environments.Counting):
+    """Asks in `reset`, and fails now and then while a thread of its own has no answer yet."""
+
+    def bind_query(self, query: Any) -> None:
+        self.query = query
+
+    def reset(self, **options: Any) -> Any:
+        assert self.query(2, np.array([0, 10], float))["a"] == 2
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        def ask() -> None:
+            # The one before may have no answer yet, nor the last at the end of the run.
+            with contextlib.suppress(RuntimeError):
+                self.query(1, np.array([0, 10], float))
+
+        threading.Thread(target=ask, daemon=True).start()
+        if self.steps == 3:
+            raise ValueError("told to")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("batchsize", [1, 4])
+def test_a_game_that_fails_with_a_query_under_way_goes_on(batchsize: int) -> None:
+    descriptions = described(batchsize, 1, 2, KEYS)
+    descriptions["actor"][0]["tid"] = ""
+    descriptions["actor"][1]["V"] = ""
+    more = {"on_error": "restart", "max_restarts": 1000, "restart_backoff": 0}
+    with played(Leaving, descriptions, 2, max_num_threads=2, **more) as games:
+        histories = collected(games, think, "optimizer", 30)
+    for history in histories:
+        assert history["seq"][1] == history["seq"][0] + 1 < 4
+    assert sum(history["seq"][0] == 0 for history in histories) >= 6
 
 
 def test_an_end_wakes_who_has_asked() -> None:

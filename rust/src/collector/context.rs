@@ -83,8 +83,12 @@ impl Context {
             let expected = format!("an integer in [1, {MOST_GAMES}]");
             return Err(Error::value("num_games", expected, options.games));
         }
-        if options.slots() > MOST_GAMES || (options.queries > 0 && desks.is_empty()) {
-            let expected = "0 for games that do not search, few for others";
+        let most = if desks.is_empty() { 0 } else { MOST_GAMES / options.games - 1 };
+        if options.queries > most {
+            let expected = match most {
+                0 => "0 for games that do not search, or are so many".into(),
+                _ => format!("an integer in [0, {most}] for so many games"),
+            };
             return Err(Error::value("max_num_threads", expected, options.queries));
         }
         let plan = Plan::new(spec, collectors)?;
