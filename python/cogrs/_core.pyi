@@ -753,6 +753,7 @@ class CollectorContext:
         max_restarts: How often each game may restart.
         restart_backoff: Seconds that a game rests before its first restart, >= 0; doubled each
             time, up to a minute.
+        queries: Questions that each game may ask at once beside; 0 for built-in games.
 
     Raises:
         ValueError: An option is out of range, or collectors do not fit the game or each other.
@@ -773,6 +774,7 @@ class CollectorContext:
         on_error: str,
         max_restarts: int,
         restart_backoff: float,
+        queries: int,
     ) -> Self: ...
     def start(self) -> None:
         """Let the games go; RuntimeError when it was started or stopped before."""
@@ -844,6 +846,21 @@ class CollectorContext:
         """
     def failed_game(self) -> int | None:
         """The game that the run failed with; None when it goes on, or failed for another reason."""
+    def query(self, game: int, tid: int, shown: Sequence[bytes]) -> dict[str, bytes]:
+        """Ask about a state, while a driver moves the game, and wait for the answers.
+
+        Args:
+            game: The game.
+            tid: Which of its queries, from 1 on; it is the row's `tid`.
+            shown: What the state shows: for each key of the game its bytes.
+
+        Returns:
+            For each key that anybody replies its bytes.
+
+        Raises:
+            ValueError: There is no such query, or `shown` is of other sizes.
+            RuntimeError: This query is under way, or the run is over.
+        """
     def fail(self, text: str) -> None:
         """End the run: who waits gets a RuntimeError with this text."""
     # Below: for drivers, the threads that move games which are written in Python.

@@ -4,6 +4,7 @@
 
 #[path = "collector/game.rs"]
 mod game;
+#[allow(dead_code, reason = "some of it serves the tests of other games only")]
 #[path = "collector/run.rs"]
 mod run;
 
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 use cogrs::collector::context::{Context, CrashCounts};
 use cogrs::collector::crash::OnError;
 use cogrs::collector::plan::Collector;
+use cogrs::error::Result;
+use cogrs::games::{Action, Game, Outcome};
 use game::{actor, optimizer};
 use run::{Run, options};
 
@@ -27,9 +30,42 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_millis(20)
 }
 
+/// A state that is asked about.
+struct Thought(i64);
+
+impl Game for Thought {
+    fn reset(&mut self, _seed: u64) {}
+
+    fn step(&mut self, _action: Action<'_>) -> Result<Outcome> {
+        unreachable!("nobody takes an action in it")
+    }
+
+    fn write(&self, _key: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0.to_ne_bytes());
+    }
+}
+
+/// Makes queries at once; the answer to each is its state, as long as there is one.
+fn ask(context: &Context, game: usize, state: i64, count: usize) {
+    std::thread::scope(|scope| {
+        for tid in 1..=count {
+            scope.spawn(move || {
+                let thought = state + 1_000_000 * tid as i64;
+                match context.query(game, tid, Box::new(Thought(thought))) {
+                    Ok(answers) => {
+                        let a = answers.into_iter().find(|(key, _)| key == "a").unwrap().1;
+                        assert_eq!(a, thought.to_ne_bytes());
+                    }
+                    Err(_) => assert!(context.check().is_err(), "only an end leaves it unanswered"),
+                }
+            });
+        }
+    });
+}
+
 /// Moves the scripted game of the other tests, whose episodes have `length` states, until the run is over.
-/// Games in `fails` fail at every third move of theirs.
-fn drive(context: &Context, driver: usize, length: i64, fails: &[i64]) {
+/// Games in `fails` fail at every third move of theirs; all make so many queries at once before each report.
+fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usize) {
     let memory = context.desks()[driver].memory();
     let read = |part, row| {
         let mut bytes = [0; 8];
@@ -51,6 +87,7 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64]) {
                 (*episode, *seq) = (*episode + 1, 0);
             }
             let state = read(GAME, row) * 10_000 + *episode * 100 + *seq;
+            ask(context, read(GAME, row) as usize, state, asks);
             memory.write(REWARD, row, 0, &(*seq as f64).to_ne_bytes());
             memory.write(END, row, 0, &[u8::from(*seq == length - 1)]);
             memory.write(S, row, 0, &state.to_ne_bytes());
@@ -66,16 +103,18 @@ fn driven(
     drivers: usize,
     on_error: OnError,
     fails: &'static [i64],
+    asks: usize,
 ) -> (Run, Vec<std::thread::JoinHandle<()>>) {
     let mut options = options(games, 1);
     options.on_error = on_error;
+    options.queries = asks;
     let files = vec![None; drivers];
     let context = Context::outside(&game::spec(1), collectors, options, &files).unwrap();
     let run = Run { context: Arc::new(context), log: game::Log::default() };
     run.context.start().unwrap();
     let drive = |driver| {
         let context = Arc::clone(&run.context);
-        std::thread::spawn(move || drive(&context, driver, 5, fails))
+        std::thread::spawn(move || drive(&context, driver, 5, fails, asks))
     };
     let threads = (0..drivers).map(drive).collect();
     (run, threads)
@@ -83,16 +122,26 @@ fn driven(
 
 fn end(run: &Run, threads: Vec<std::thread::JoinHandle<()>>) {
     run.context.stop();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]
 fn games_that_drivers_move_show_what_those_say() {
-    for (games, batch_size, listener, steps, drivers) in
-        [(1, 1, 1, 2, 1), (4, 2, 4, 3, 1), (4, 2, 4, 3, 3), (3, 3, 2, 6, 3), (5, 2, 1, 4, 2)]
-    {
+    for (games, batch_size, listener, steps, drivers, asks) in [
+        (1, 1, 1, 2, 1, 0),
+        (4, 2, 4, 3, 1, 0),
+        (4, 2, 4, 3, 3, 0),
+        (3, 3, 2, 6, 3, 0),
+        (5, 2, 1, 4, 2, 0),
+        (1, 2, 1, 2, 1, 1),
+        (4, 3, 4, 3, 1, 2),
+        (4, 12, 2, 3, 2, 2),
+        (5, 1, 1, 2, 3, 3),
+    ] {
         let collectors = vec![actor(batch_size), optimizer(listener, steps)];
-        let (run, threads) = driven(collectors, games, drivers, OnError::Raise, &[]);
+        let (run, threads) = driven(collectors, games, drivers, OnError::Raise, &[], asks);
         let mut last = vec![None; games];
         for row in run.collect("optimizer", 12).concat() {
             let (id, states) = (row["id"][0] as usize, &row["s"]);
@@ -145,7 +194,7 @@ fn the_tail_of_an_episode_that_broke_is_lost_and_counted() {
     let backoff = Duration::ZERO;
     let policy = OnError::Restart { most: 1_000, backoff };
     let collectors = vec![actor(2), optimizer(1, 2)];
-    let (run, threads) = driven(collectors, 2, 1, policy, &[1]);
+    let (run, threads) = driven(collectors, 2, 1, policy, &[1], 0);
     // Every third move of game 1 fails: it resets and steps once, so each history is of its own.
     for row in run.histories("optimizer", 1.0, 6) {
         assert_eq!((&row["seq"], &row["last_r"]), (&vec![0.0, 1.0], &vec![0.0, 1.0]));

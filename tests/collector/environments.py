@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -118,6 +119,32 @@ class Many(Counting):
     def step(self, action: Any) -> Any:
         assert action.shape == (2,)
         self.taken = [*getattr(self, "taken", []), action]
+        return super().step(action)
+
+
+class Searching(Counting):
+    """Asks about two states, from two threads, before each step, and takes what was answered."""
+
+    def bind_query(self, query: Any) -> None:
+        self.query = query
+
+    def step(self, action: Any) -> Any:
+        answers: dict[int, Any] = {}
+
+        def ask(tid: int) -> None:
+            # At the end of the run there is no answer.
+            with contextlib.suppress(RuntimeError):
+                answers[tid] = self.query(tid, np.array([self.seed, self.steps + 10 * tid], float))
+
+        threads = [threading.Thread(target=ask, args=(tid,), daemon=True) for tid in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for tid in (1, 2):
+            assert answers[tid]["V"].dtype == np.float32
+            assert answers[tid]["V"] == self.seed % 1000 + self.steps + 10 * tid
+            assert answers[tid]["a"] == tid
         return super().step(action)
 
 

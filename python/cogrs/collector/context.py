@@ -265,6 +265,7 @@ class GameContext(OfOneProcess):
             on_error=self.co.on_error,
             max_restarts=self.co.max_restarts,
             restart_backoff=self.co.restart_backoff,
+            queries=self.co.max_num_threads,
         )
         self.co.T = max(self.co.T, *(collector.steps for collector in self.collectors))
 

@@ -23,7 +23,9 @@ class ContextOptions:
         T: States of history that a game keeps; raised to the largest `_T` that is asked for.
         num_threads: Threads that step games; 0 is one for each core, and one in all for games in
             Python. Games are not threads: any number of games runs on any number of threads.
-        max_num_threads: Extra queries of games that search in parallel; only 0 is supported yet.
+        max_num_threads: Questions that each game may ask at once beside, while it makes a move, as
+            a search in threads of its own does; for games in Python, see
+            `cogrs.collector.games.gymnasium`.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
             many as suit the games, 256 at most.
         wait_per_group: Kept for the interface: `RunGroup` works either way.
@@ -66,7 +68,7 @@ class ContextOptions:
         """Check all options.
 
         Raises:
-            ValueError: An option is out of range, or not supported yet.
+            ValueError: An option is out of range.
             TypeError: An option is no integer, or no truth value.
         """
         least = {"num_games": 1, "T": 1, "num_threads": 0, "num_collectors": 0}
@@ -74,8 +76,7 @@ class ContextOptions:
             integer(name, getattr(self, name), bound)
         for name in ("wait_per_group", "verbose_comm", "verbose_collector", "deterministic"):
             flag(name, getattr(self, name))
-        if integer("max_num_threads", self.max_num_threads, 0) > 0:
-            raise ValueError("max_num_threads: not supported yet, only 0 is")
+        integer("max_num_threads", self.max_num_threads, 0, 24)
         if self.seed is not None:
             integer("seed", self.seed, 0, 64)
         if self.on_error not in POLICIES:

@@ -7,6 +7,7 @@ use crate::collector::chunk::{Chunk, Grant, Role, Task};
 use crate::collector::crash::{Crashes, OnError, Verdict};
 use crate::collector::group::Group;
 use crate::collector::life::Life;
+use crate::collector::query::Queries;
 use crate::collector::slot::Wish;
 use crate::error::Result;
 
@@ -54,16 +55,18 @@ pub struct Board {
     /// All games are to be taken for slow.
     blocking: bool,
     /// For each driver its games that are to move. None when games move here.
-    outside: Vec<VecDeque<u32>>,
+    pub(super) outside: Vec<VecDeque<u32>>,
     /// The games that failed.
     pub crashes: Crashes,
+    /// Questions that games ask while they are moved.
+    pub queries: Queries,
     ready: VecDeque<(usize, usize)>,
     /// Batches are delivered in the order in which their rows were given away, whichever is written first.
     pub in_turn: bool,
     /// Then: the groups of those that are being written, in that order.
     turns: VecDeque<usize>,
     /// Tasks in the hands of threads.
-    running: usize,
+    pub(super) running: usize,
     /// Nanoseconds that a task of a quick game takes, smoothed.
     cost: f64,
     /// Threads that sleep until there is work.
@@ -91,6 +94,7 @@ impl Board {
             blocking,
             outside: Vec::new(),
             crashes: Crashes::new(OnError::Raise, games),
+            queries: Queries::new(games, 0, 0),
             ready: VecDeque::new(),
             in_turn: false,
             turns: VecDeque::new(),
@@ -103,28 +107,12 @@ impl Board {
     }
 
     /// Has so many drivers move the games, each its share of them.
-    pub fn move_outside(&mut self, drivers: usize) {
+    pub fn move_outside(&mut self, drivers: usize, slots: usize) {
         self.outside = vec![VecDeque::new(); drivers];
+        self.ends.resize(slots, 0);
+        self.queries = Queries::new(self.is_slow.len(), slots, drivers);
         self.is_slow.fill(false);
         self.queue.extend(self.slow.drain(..).map(Task::Advance));
-    }
-
-    /// Whether drivers move the games.
-    pub fn has_drivers(&self) -> bool {
-        !self.outside.is_empty()
-    }
-
-    /// Whether drivers have games to move.
-    pub fn has_moves(&self) -> bool {
-        self.outside.iter().any(|games| !games.is_empty())
-    }
-
-    /// Gives a driver games to move, at most so many.
-    pub fn hand_out(&mut self, driver: usize, most: usize, hand: &mut Vec<u32>) {
-        let games = &mut self.outside[driver];
-        let count = most.min(games.len());
-        hand.extend(games.drain(..count));
-        self.running += count;
     }
 
     fn chunk_size(&self) -> usize {
@@ -156,7 +144,7 @@ impl Board {
     }
 
     /// Has a game go on.
-    fn push(&mut self, slot: u32) {
+    pub(super) fn push(&mut self, slot: u32) {
         if self.is_slow[slot as usize] {
             self.slow.push_back(slot);
         } else {
@@ -185,14 +173,14 @@ impl Board {
             let groups = match wish {
                 Wish::Ask(groups) | Wish::Tell(groups) => groups,
                 Wish::Move => {
-                    let driver = driver_of(slot, self.ends.len(), self.outside.len());
+                    let driver = self.queries.driver_of(slot);
                     self.outside[driver].push_back(slot);
                     continue;
                 }
             };
             self.ends[slot as usize] = groups.count_ones();
             if groups == 0 {
-                self.push(slot);
+                self.go_on(slot);
             }
             for group in bits(groups) {
                 match self.groups[group].claim(slot) {
@@ -241,7 +229,7 @@ impl Board {
     fn end(&mut self, slot: u32) {
         self.ends[slot as usize] -= 1;
         if self.ends[slot as usize] == 0 {
-            self.push(slot);
+            self.go_on(slot);
         }
     }
 
@@ -377,8 +365,12 @@ impl Board {
 
     /// Whether games move, or are about to.
     fn is_busy(&self) -> bool {
-        let waiting = self.queue.is_empty() && self.slow.is_empty() && !self.has_moves();
-        self.running > 0 || !waiting
+        // A driver whose game waits for an answer does nothing until that comes.
+        let moves = self.outside.iter().enumerate();
+        let moves = moves.filter(|(driver, _)| !self.queries.holds_up(*driver));
+        let moves = moves.map(|(_, games)| games.len()).sum::<usize>();
+        let waiting = self.queue.is_empty() && self.slow.is_empty() && moves == 0;
+        self.running > self.queries.held_up() || !waiting
     }
 
     /// Whether a batch that is out will let a game go on when it comes back.
@@ -405,11 +397,6 @@ pub struct Taken {
     pub rows: usize,
     /// Which delivery of this batch.
     pub serial: u64,
-}
-
-/// Which driver moves a game: each has as many, one more or less, one after the other.
-pub fn driver_of(slot: u32, games: usize, drivers: usize) -> usize {
-    slot as usize * drivers / games
 }
 
 /// The positions of the bits that are set.

@@ -30,6 +30,8 @@ pub enum Task {
     },
     /// Nothing any more: the game failed, and the chunk says why.
     Failed,
+    /// Nothing but what the chunk says already: what a query wants.
+    Asked,
 }
 
 /// Who takes work.

@@ -138,6 +138,12 @@ impl Columns {
         self.all[self.action].range.clone()
     }
 
+    /// Where what is replied lies, by key.
+    pub fn replies(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let replies = self.all.iter().filter(|column| column.reply);
+        replies.map(|column| (column.key.as_str(), column.range.clone()))
+    }
+
     /// Where the game's own keys lie, in its order.
     pub fn game_keys(&self) -> impl Iterator<Item = Range<usize>> {
         self.all[FIXED.len()..FIXED.len() + self.game_keys]

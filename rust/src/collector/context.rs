@@ -83,9 +83,17 @@ impl Context {
             let expected = format!("an integer in [1, {MOST_GAMES}]");
             return Err(Error::value("num_games", expected, options.games));
         }
+        let most = if desks.is_empty() { 0 } else { MOST_GAMES / options.games - 1 };
+        if options.queries > most {
+            let expected = match most {
+                0 => "0 for games that do not search, or are so many".into(),
+                _ => format!("an integer in [0, {most}] for so many games"),
+            };
+            return Err(Error::value("max_num_threads", expected, options.queries));
+        }
         let plan = Plan::new(spec, collectors)?;
         let collectors = || plan.routes.iter().map(|route| &route.collector);
-        collectors().try_for_each(|each| check_fill(each, options.games))?;
+        collectors().try_for_each(|each| check_fill(each, options))?;
         let rows = collectors().map(|each| each.batch_size).fold(0, usize::saturating_add);
         let buffers = buffers(options, rows);
         check_memory(&plan, options, buffers)?;
@@ -96,11 +104,19 @@ impl Context {
         board.crashes = Crashes::new(options.on_error, options.games);
         let outside = !desks.is_empty();
         if outside {
-            board.move_outside(desks.len());
+            board.move_outside(desks.len(), options.slots());
         }
-        let slot = |at| Mutex::new(Slot::new(game(at), at as u32, options.seed, outside, &plan));
+        let mut slot = |at: usize, tid: usize| {
+            let made = Slot::new(game(at), at as u32, options.seed, outside, &plan);
+            Mutex::new(made.query(tid as u32))
+        };
+        let mut slots: Vec<_> = (0..options.games).map(|at| slot(at, 0)).collect();
+        let queries =
+            (0..options.games).flat_map(|at| (1..=options.queries).map(move |tid| (at, tid)));
+        slots.extend(queries.map(|(at, tid)| slot(at, tid)));
         let shared = Shared {
-            slots: (0..options.games).map(slot).collect(),
+            slots,
+            queries: options.queries,
             batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
             board: Mutex::new(board),
             plan,
@@ -158,6 +174,8 @@ impl Context {
                 return Ok(Some(taken));
             }
             if board.expire() || board.wake_from_quiescence() || board.clear_out() {
+                // Games that begin again may be slow ones, which are not for this thread.
+                shared.call_threads(&board, Some(Role::Consumer));
                 continue;
             }
             if board.is_over() {
@@ -288,7 +306,8 @@ impl Context {
 
     /// What each game has done.
     pub fn counts(&self) -> Vec<Counts> {
-        self.shared.slots.iter().map(|slot| lock(slot).counts()).collect()
+        let games = self.shared.slots.len() / (self.shared.queries + 1);
+        self.shared.slots[..games].iter().map(|slot| lock(slot).counts()).collect()
     }
 }
 

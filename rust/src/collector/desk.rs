@@ -1,5 +1,6 @@
 //! Games that are moved outside of this crate, by drivers: each has a desk of rows for moves and reports.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -71,8 +72,9 @@ impl Hand {
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
     }
 
-    fn most(&self, rows: usize) -> usize {
-        if self.cost == 0.0 {
+    fn most(&self, rows: usize, queries: usize) -> usize {
+        // A game that asks, and waits for answers, would keep others from their moves.
+        if self.cost == 0.0 || queries > 0 {
             return 1;
         }
         let fitting = CHUNK.as_nanos() as f64 / self.cost;
@@ -195,6 +197,7 @@ impl Context {
         hand.chunk.driver = driver;
         let mut board = if done > 0 {
             hand.learn();
+            lock(&shared.board).queries.set_hand(driver, &[]);
             report(hand, failed)?;
             shared.run(lock(&shared.board), &mut hand.chunk, Role::Worker)
         } else {
@@ -208,7 +211,7 @@ impl Context {
                 board = shared.run(board, &mut hand.chunk, Role::Worker);
                 continue;
             }
-            board.hand_out(driver, hand.most(desk.memory.rows()), &mut hand.games);
+            board.hand_out(driver, hand.most(desk.memory.rows(), shared.queries), &mut hand.games);
             if !hand.games.is_empty() {
                 break;
             }
@@ -216,7 +219,7 @@ impl Context {
             if left.is_zero() {
                 return Ok(Some(0));
             }
-            board = shared.rest(board, left);
+            board = shared.rest(board, Some(left));
         }
         drop(board);
         for (row, &game) in hand.games.iter().enumerate() {
@@ -244,8 +247,34 @@ fn report(hand: &mut Hand, failed: Vec<(usize, String)>) -> Result<()> {
 }
 
 impl Board {
+    /// Whether drivers move the games.
+    pub fn has_drivers(&self) -> bool {
+        !self.outside.is_empty()
+    }
+
+    /// Whether drivers have games to move, and can.
+    pub fn has_moves(&self) -> bool {
+        let can = |(driver, games): (usize, &VecDeque<u32>)| {
+            !games.is_empty() && !self.queries.holds_up(driver)
+        };
+        self.outside.iter().enumerate().any(can)
+    }
+
+    /// Gives a driver games to move, at most so many.
+    pub fn hand_out(&mut self, driver: usize, most: usize, hand: &mut Vec<u32>) {
+        let games = &mut self.outside[driver];
+        let count = most.min(games.len());
+        hand.extend(games.drain(..count));
+        self.running += count;
+        self.queries.set_hand(driver, hand);
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_moves() || self.queries.has_answers() || self.helpers(None) > 0
+    }
+
     /// Whether drivers are to be woken.
     pub fn calls_drivers(&self) -> bool {
-        self.has_drivers() && self.idle > 0 && (self.has_moves() || self.helpers(None) > 0)
+        self.has_drivers() && self.idle > 0 && self.has_work()
     }
 }

@@ -16,5 +16,6 @@ mod history;
 mod life;
 pub mod options;
 pub mod plan;
+mod query;
 mod shared;
 mod slot;

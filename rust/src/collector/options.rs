@@ -27,10 +27,20 @@ pub struct Options {
     pub deterministic: bool,
     /// What becomes of a game that fails.
     pub on_error: OnError,
+    /// Questions that each game may ask beside, while it makes a move.
+    pub queries: usize,
+}
+
+impl Options {
+    /// Games and queries together.
+    pub fn slots(self) -> usize {
+        self.games.saturating_mul(self.queries.saturating_add(1))
+    }
 }
 
 /// Refuses batches that would never fill.
-pub(super) fn check_fill(collector: &Collector, games: usize) -> Result<()> {
+pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> {
+    let games = options.slots();
     if !collector.replying() || collector.timeout.is_some() || collector.batch_size <= games {
         return Ok(());
     }
@@ -53,7 +63,7 @@ pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Res
     let game = histories.fold(GAME as u128, u128::saturating_add);
     let arrays: u128 = collectors().map(Collector::arrays).sum();
     let books = BATCH as u128 * buffers as u128 * plan.routes.len() as u128;
-    let kept = game.saturating_mul(options.games as u128);
+    let kept = game.saturating_mul(options.slots() as u128);
     let kept = kept.saturating_add(books).saturating_add(arrays.saturating_mul(16));
     let batch = |each: &Collector| each.row_size().saturating_mul(each.batch_size as u128);
     let batches = collectors().map(batch).fold(0, u128::saturating_add);

@@ -22,6 +22,8 @@ pub struct Shared {
     pub batches: Vec<Vec<Arc<Batch>>>,
     pub board: Mutex<Board>,
     pub desks: Vec<Desk>,
+    /// Queries of each game.
+    pub queries: usize,
     pub work: Condvar,
     pub news: Condvar,
 }
@@ -48,9 +50,7 @@ impl Shared {
                 board = self.run(board, &mut chunk, Role::Worker);
                 continue;
             }
-            board.idle += 1;
-            board = self.work.wait(board).unwrap_or_else(PoisonError::into_inner);
-            board.idle -= 1;
+            board = self.rest(board, None);
         }
     }
 
@@ -86,7 +86,7 @@ impl Shared {
                     chunk.grants.push(grant);
                     continue;
                 }
-                Task::Failed => continue,
+                Task::Failed | Task::Asked => continue,
                 Task::Advance(slot) => (slot, self.go_on(slot, |game| game.advance(&self.plan))),
                 Task::Report { slot, row } => {
                     let report = self.desks[chunk.driver].report(row);
@@ -135,15 +135,19 @@ impl Shared {
         }
     }
 
-    /// A driver sleeps until there is work.
+    /// A driver sleeps until there is work, or who has asked until there is an answer.
     pub fn rest<'a>(
         &'a self,
         mut board: MutexGuard<'a, Board>,
-        left: Duration,
+        left: Option<Duration>,
     ) -> MutexGuard<'a, Board> {
         board.idle += 1;
-        let (mut board, _) =
-            self.work.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner);
+        let mut board = match left {
+            None => self.work.wait(board).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => {
+                self.work.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
         board.idle -= 1;
         board
     }

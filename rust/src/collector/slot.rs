@@ -42,6 +42,8 @@ pub enum Move {
 pub struct Slot {
     game: Box<dyn Game>,
     id: u32,
+    /// Which query of its game it is; 0 is the game itself.
+    tid: u32,
     seed: u64,
     episode: u32,
     seq: i32,
@@ -77,6 +79,7 @@ impl Slot {
         Self {
             game,
             id,
+            tid: 0,
             seed,
             episode: 0,
             seq: 0,
@@ -89,6 +92,25 @@ impl Slot {
             counts: Counts::default(),
             outside,
         }
+    }
+
+    /// The same as a query of the game.
+    pub fn query(mut self, tid: u32) -> Self {
+        self.tid = tid;
+        self
+    }
+
+    /// Asks about a state that `game` shows.
+    pub fn ask(&mut self, plan: &Plan, game: Box<dyn Game>) -> Wish {
+        self.game = game;
+        self.begin(plan);
+        self.point = Point::Asking;
+        Wish::Ask(plan.asked(self.game.player()))
+    }
+
+    /// What the newest state was answered, by position of its column.
+    pub fn answered(&mut self) -> &[u8] {
+        self.histories[0].newest()
     }
 
     /// What it has done.
@@ -227,6 +249,7 @@ impl Slot {
         let record = self.histories[at].push();
         let mut put = |part, bytes: &[u8]| record[columns.fixed(part)].copy_from_slice(bytes);
         put(Fixed::Id, &self.id.to_ne_bytes());
+        put(Fixed::Tid, &self.tid.to_ne_bytes());
         put(Fixed::Seq, &self.seq.to_ne_bytes());
         put(Fixed::Episode, &self.episode.to_ne_bytes());
         put(Fixed::LastReward, &outcome.reward.to_ne_bytes());

@@ -171,7 +171,7 @@ fn row_shape(input: &Input) -> Vec<usize> {
 impl CollectorContext {
     #[new]
     #[pyo3(signature = (game, collectors, *, max_episode_steps, num_games, num_threads, num_buffers, seed,
-                        deterministic, on_error, max_restarts, restart_backoff))]
+                        deterministic, on_error, max_restarts, restart_backoff, queries))]
     // The options of one constructor.
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -187,6 +187,7 @@ impl CollectorContext {
         on_error: &str,
         max_restarts: u32,
         restart_backoff: f64,
+        queries: usize,
     ) -> PyResult<Self> {
         let resolved: PyResult<Vec<_>> =
             collectors.into_iter().map(GivenCollector::resolve).collect();
@@ -199,6 +200,7 @@ impl CollectorContext {
             seed,
             deterministic,
             on_error: policy(on_error, max_restarts, restart_backoff)?,
+            queries,
         };
         let (made, moved) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;

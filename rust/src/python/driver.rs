@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::collector::crash::OnError;
 use crate::collector::desk::SharedFile;
 use crate::error::Error;
-use crate::games::GameSpec;
+use crate::games::{Action, Game, GameSpec, Outcome};
 use crate::python::context::CollectorContext;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::until;
+use crate::spec::FieldSpec;
 
 /// `cogrs.collector.description.Game`, and where the desks of its drivers lie.
 #[derive(FromPyObject)]
@@ -29,6 +30,23 @@ pub struct GivenGame<'py> {
 pub struct Moved {
     action: (Py<PyArrayDescr>, Vec<usize>),
     keys: Vec<(Py<PyArrayDescr>, Vec<usize>)>,
+    /// Bytes of each key.
+    sizes: Vec<usize>,
+}
+
+/// A state that a game asks about: the bytes of each key.
+struct Shown(Vec<Vec<u8>>);
+
+impl Game for Shown {
+    fn reset(&mut self, _seed: u64) {}
+
+    fn step(&mut self, _action: Action<'_>) -> Result<Outcome, Error> {
+        Err(Error::State("a query has no next state".into()))
+    }
+
+    fn write(&self, key: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.0[key]);
+    }
 }
 
 impl GivenGame<'_> {
@@ -37,7 +55,7 @@ impl GivenGame<'_> {
     /// # Errors
     /// `TypeError` and `ValueError` as [`field`].
     pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, Moved)> {
-        let mut keys = Vec::new();
+        let mut keys: Vec<(String, FieldSpec)> = Vec::new();
         let mut seen = Vec::new();
         for (key, value) in self.keys.iter() {
             let (key, (dtype, shape)): (String, (Bound<'_, PyAny>, Vec<usize>)) =
@@ -48,7 +66,8 @@ impl GivenGame<'_> {
         }
         let (dtype, shape) = self.action;
         let (dtype, action) = field("a", &dtype, shape)?;
-        let moved = Moved { action: (dtype, action.shape.clone()), keys: seen };
+        let sizes = keys.iter().map(|(_, field)| field.nbytes()).collect();
+        let moved = Moved { action: (dtype, action.shape.clone()), keys: seen, sizes };
         let file = |(descriptor, size)| SharedFile { descriptor, size };
         let files = self.files.into_iter().map(|given| given.map(file)).collect();
         let Self { num_action, players, .. } = self;
@@ -88,7 +107,7 @@ impl CollectorContext {
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let missing = || Error::Index(format!("no driver {driver}"));
         let desk = self.context()?.desks().get(driver).ok_or_else(missing)?;
-        let Moved { action, keys } = self.moved.as_ref().ok_or_else(missing)?;
+        let Moved { action, keys, .. } = self.moved.as_ref().ok_or_else(missing)?;
         let memory = TensorMemory::new(py, desk.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>((PyArrayDescr::new(py, code)?.unbind(), vec![]));
         let books = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
@@ -114,6 +133,27 @@ impl CollectorContext {
         let end = until(Some(timeout))?;
         let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
         Ok(py.detach(|| context.play(driver, done, failed, end))?)
+    }
+
+    fn query<'py>(
+        &self,
+        py: Python<'py>,
+        game: usize,
+        tid: usize,
+        shown: Vec<Vec<u8>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let context = self.context()?;
+        let sizes = self.moved.as_ref().map_or(&[][..], |moved| &moved.sizes);
+        if !shown.iter().map(Vec::len).eq(sizes.iter().copied()) {
+            let got = format!("{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
+            return Err(Error::value("shown", format!("bytes of {sizes:?}"), got).into());
+        }
+        let answers = py.detach(|| context.query(game, tid, Box::new(Shown(shown))))?;
+        let found = PyDict::new(py);
+        for (key, bytes) in answers {
+            found.set_item(key, PyBytes::new(py, &bytes))?;
+        }
+        Ok(found)
     }
 
     fn fail(&self, text: String) -> PyResult<()> {

@@ -23,6 +23,7 @@ pub fn options(games: usize, threads: usize) -> Options {
         seed: 1,
         deterministic: false,
         on_error: OnError::Raise,
+        queries: 0,
     }
 }
 

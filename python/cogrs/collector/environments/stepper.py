@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs.collector.environments.factory import Factory
+    from cogrs.collector.environments.query import Asking
     from cogrs.collector.environments.spaces import Spaces
 
     Array = npt.NDArray[Any]
@@ -80,27 +81,55 @@ class Stepper(Protocol):
         """Close the environments."""
 
 
+class Shower:
+    """Writes observations into rows of arrays."""
+
+    def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:
+        """Those keys that there are arrays for."""
+        self._leaves = [
+            (leaf.path, _writer(leaf.key, keys[leaf.key]))
+            for leaf in spaces.leaves
+            if leaf.key in keys
+        ]
+        shown = {leaf.key for leaf in spaces.leaves}
+        self._mask = keys.get(MASK) if MASK not in shown else None
+
+    def show(self, row: int, shown: Any, info: Any) -> None:
+        """Write one.
+
+        Raises:
+            ValueError: It is of another shape than the space, or does not fit its dtype.
+            TypeError: It is of another kind.
+        """
+        for path, write in self._leaves:
+            value = shown
+            for part in path:
+                value = value[part]
+            write(row, value)
+        if self._mask is not None:
+            self._mask[row] = _mask(info, self._mask.shape[1:])
+
+
 class LocalStepper:
     """Environments in this process, made when their first episode begins."""
 
-    def __init__(self, factory: Factory, spaces: Spaces, desk: Desk) -> None:
-        """Move games on this desk."""
+    def __init__(
+        self, factory: Factory, spaces: Spaces, desk: Desk, asking: Asking | None = None
+    ) -> None:
+        """Move games on this desk; `asking` has environments told how to ask."""
         self._factory = factory
         self._spaces = spaces
         self._desk = desk
+        self._asking = asking
         self._envs: dict[int, Any] = {}
         self._about: tuple[str, int] | None = None
-        self._leaves = [
-            (leaf.path, _writer(leaf.key, desk.keys[leaf.key]))
-            for leaf in spaces.leaves
-            if leaf.key in desk.keys
-        ]
-        shown = {leaf.key for leaf in spaces.leaves}
-        self._mask = desk.keys.get(MASK) if MASK not in shown else None
+        self._show = Shower(spaces, desk.keys).show
 
     def adopt(self, game: int, env: Any) -> None:
         """Use this environment as a game's first."""
         self._envs[game] = env
+        if self._asking is not None:
+            self._asking.introduce(env, game, self._desk)
 
     def move(self, count: int) -> list[Failure]:
         """See `Stepper`."""
@@ -138,18 +167,10 @@ class LocalStepper:
         self._about = ("reset", game)
         env = self._envs.get(game)
         if env is None:
-            env = self._envs[game] = self._factory()
+            env = self._factory()
+            self.adopt(game, env)
         shown, info = env.reset(seed=seed)
         self._show(row, shown, info)
-
-    def _show(self, row: int, shown: Any, info: Any) -> None:
-        for path, write in self._leaves:
-            value = shown
-            for part in path:
-                value = value[part]
-            write(row, value)
-        if self._mask is not None:
-            self._mask[row] = _mask(info, self._mask.shape[1:])
 
     def _give_up(self, game: int) -> None:
         """Make another for the game's next episode: after a failure nobody knows its state."""

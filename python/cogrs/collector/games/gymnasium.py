@@ -8,6 +8,11 @@ keys of their own, by their names (nested ones joined by dots). `a` is an int64 
 
 Environments are moved by threads, `co.num_threads` of them; 0 is one, for Python runs one thread at
 a time. With `processes` they live in so many processes, which run side by side.
+
+With `co.max_num_threads` an environment that has a method `bind_query` is given a function to ask
+actors about states that it thinks of, `query(tid, observation)`, as a search does while `step` or
+`reset` is under way; see `cogrs.collector.environments.query`. `id` is the game then, and `tid`
+says which query. Have as many `num_threads` as games that are to search at once.
 """
 
 from __future__ import annotations
@@ -19,11 +24,14 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cogrs import _core
 from cogrs.collector import context
 from cogrs.collector.environments.driver import Driver, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.process import RemoteStepper
+from cogrs.collector.environments.query import Asking
 from cogrs.collector.environments.spaces import spaces_of
 from cogrs.collector.environments.stepper import Desk, LocalStepper
 from cogrs.collector.options import ContextOptions, integer, seconds
@@ -131,6 +139,8 @@ class GameContext(context.GameContext):
         co = self.co
         assert co is not None
         self._used = self._used_keys()
+        if self.options.processes and co.max_num_threads:
+            raise ValueError("max_num_threads: expected 0 for games in other processes")
         number = self.options.processes or co.num_threads or 1
         self._count = min(number, co.num_games)
         with contextlib.ExitStack() as undo:
@@ -186,7 +196,8 @@ class GameContext(context.GameContext):
         self, number: int, games: range, arrays: Sequence[Any], offsets: Sequence[int]
     ) -> Stepper:
         if not self.options.processes:
-            local = LocalStepper(self._factory, self._spaces, Desk.of(arrays, self._used))
+            desk = Desk.of(arrays, self._used)
+            local = LocalStepper(self._factory, self._spaces, desk, self._asking())
             if number == 0:
                 local.adopt(0, self._held.first)
             return local
@@ -203,6 +214,14 @@ class GameContext(context.GameContext):
         }
         remote.set_out(tables, games, self.co.on_error == "restart")
         return remote
+
+    def _asking(self) -> Asking | None:
+        assert self._core is not None
+        if self.co is None or not self.co.max_num_threads:
+            return None
+        replies = [reply for each in self.collectors for reply in each.replies or ()]
+        kinds = {reply.key: (np.dtype(reply.dtype), reply.shape) for reply in replies}
+        return Asking(self._core, self._spaces, kinds)
 
     def cause(self, game: int) -> BaseException | None:
         """See `cogrs.collector.context.GameContext`."""

@@ -1,0 +1,76 @@
+"""Questions that an environment asks while it makes a move: those of a search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.collector.environments.stepper import Shower
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from cogrs import _core
+    from cogrs.collector.environments.spaces import Spaces
+    from cogrs.collector.environments.stepper import Desk
+
+
+class Asking:
+    """Gives environments their `Query`."""
+
+    def __init__(
+        self,
+        core: _core.CollectorContext,
+        spaces: Spaces,
+        replies: Mapping[str, tuple[Any, tuple[int, ...]]],
+    ) -> None:
+        """`replies` are dtype and shape of what is replied, by key."""
+        self.core = core
+        self.spaces = spaces
+        self.replies = replies
+
+    def introduce(self, env: Any, game: int, desk: Desk) -> None:
+        """Tell an environment how to ask, if it has `bind_query`."""
+        bind = getattr(getattr(env, "unwrapped", env), "bind_query", None)
+        if bind is not None:
+            bind(Query(self, game, desk))
+
+
+class Query:
+    """Asks the actors about a state that an environment thinks of, and waits for their answers.
+
+    Any threads of the environment may ask side by side, each with a `tid` of its own.
+    """
+
+    def __init__(self, asking: Asking, game: int, desk: Desk) -> None:
+        """For one game; rows are like those of its driver's desk."""
+        self._asking = asking
+        self._game = game
+        self._rows = {key: (array.dtype, array.shape[1:]) for key, array in desk.keys.items()}
+
+    def __call__(self, tid: int, observation: Any, info: Any = None) -> dict[str, npt.NDArray[Any]]:
+        """Ask.
+
+        Args:
+            tid: Which query it is, 1 to `co.max_num_threads`; collectors see it as `tid`.
+            observation: As `step` returns it.
+            info: Likewise.
+
+        Returns:
+            For each key that collectors reply an array, the caller's own.
+
+        Raises:
+            ValueError: There is no such query, or the observation is none of the space.
+            RuntimeError: This query has no answer yet, or the run is over.
+        """
+        rows = {key: np.zeros((1, *shape), dtype) for key, (dtype, shape) in self._rows.items()}
+        Shower(self._asking.spaces, rows).show(0, observation, info or {})
+        shown = [array.tobytes() for array in rows.values()]
+        answers = self._asking.core.query(self._game, tid, shown)
+        return {
+            key: np.frombuffer(answers[key], dtype).reshape(shape).copy()
+            for key, (dtype, shape) in self._asking.replies.items()
+        }
