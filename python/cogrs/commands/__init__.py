@@ -47,11 +47,29 @@ def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
     _add_replay_proxy(commands)
     add_orchestrator(commands)
     add_trial(commands)
+    _add_doctor(commands)
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help(sys.stderr)
         return _REFUSED
     return int(given.run(given, interruption))
+
+
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="look at what cogrs needs of this machine",
+        description="Print versions, optional packages, round trips over ZeroMQ and gRPC on "
+        "loopback, and limits, with a hint for what is wrong.",
+        epilog="Exit codes: 0 nothing is wrong, 1 something is.",
+    )
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(_given: argparse.Namespace, _interruption: Interruption) -> int:
+    from cogrs.doctor import examine, report
+
+    return report(examine())
 
 
 def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:

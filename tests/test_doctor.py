@@ -1,0 +1,107 @@
+import resource
+import socket
+from importlib import metadata
+
+import pytest
+
+from cogrs import doctor
+from cogrs.cli import main
+from cogrs.doctor import Finding, examine, report
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return list(examine())
+
+
+def test_where_the_tests_run_nothing_is_wrong(findings, capsys):
+    assert report(iter(findings)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "nothing is wrong"
+    assert all(line.startswith(("ok ", "note ", "  ")) for line in lines[:-1])
+
+
+def test_round_trips_and_versions_are_told(findings):
+    by_subject = {finding.subject: finding for finding in findings}
+    assert by_subject["numpy"] == Finding("ok", "numpy", metadata.version("numpy"))
+    assert "a cache and a batch" in by_subject["replay over ZeroMQ, tcp"].found
+    assert "version" in by_subject["trials over gRPC"].found
+
+
+def test_every_hint_is_for_something_that_is_looked_at(findings):
+    subjects = {finding.subject for finding in findings}
+    assert subjects >= {*doctor._HINTS, *doctor._NOTES}
+
+
+def test_an_old_requirement_is_wrong_and_so_is_one_that_is_not_there(monkeypatch):
+    version = metadata.version
+
+    def other(name):
+        if name == "pyzmq":
+            raise metadata.PackageNotFoundError(name)
+        return "1.9" if name == "grpcio" else version(name)
+
+    monkeypatch.setattr(metadata, "version", other)
+    by_subject = {finding.subject: finding for finding in doctor._requirements()}
+    assert by_subject["grpcio"].verdict == by_subject["pyzmq"].verdict == "wrong"
+    assert by_subject["grpcio"].found == "1.9"
+    assert by_subject["grpcio"].hint.startswith("pip install --upgrade 'grpcio>=")
+    assert by_subject["numpy"].verdict == "ok"
+
+
+def test_an_optional_package_that_is_not_there_is_a_note_with_its_extra(monkeypatch):
+    def nothing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", nothing)
+    by_subject = {finding.subject: finding for finding in doctor._optional()}
+    assert by_subject["prometheus-client"].verdict == "note"
+    assert by_subject["prometheus-client"].hint == "pip install 'cogrs[metrics]'"
+    assert by_subject["torch"].hint == "pip install torch"
+
+
+def test_what_fails_is_told_with_its_error_and_a_hint(capsys):
+    def refuse():
+        raise OSError("no such\ninterface")
+
+    finding = doctor._try("a port on loopback", refuse)
+    assert finding.verdict == "wrong"
+    assert finding.found == "OSError: no such interface"
+    assert report(iter([finding])) == 1
+    assert f"-> {finding.hint}" in capsys.readouterr().out
+
+
+def test_a_taken_port_is_a_note():
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 9000))
+        except OSError:
+            pass  # somebody else has it, which serves as well
+        else:
+            taken.listen()
+        finding = doctor._try("orchestrator's port 9000", doctor._orchestrator_port)
+    assert finding.verdict == "note"
+    assert "in use" in finding.found
+
+
+def test_a_proxy_is_a_note_unless_this_machine_is_spared(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert "environment http_proxy" in [finding.subject for finding in doctor._proxies()]
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    assert list(doctor._proxies()) == []
+
+
+def test_the_command_prints_what_was_found(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "examine", lambda: iter([Finding("wrong", "this", "that", "do")]))
+    assert main(["doctor"]) == 1
+    assert "wrong this" in capsys.readouterr().out
+
+
+def test_few_files_are_a_note(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    (files,) = [each for each in doctor._limits() if each.subject == "open files"]
+    assert files.verdict == "note"
+    assert files.hint.endswith("ulimit -n 4096")
