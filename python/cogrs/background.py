@@ -57,8 +57,8 @@ class Background(Generic[Running]):
         )
         self._thread.start()
         self._process = os.getpid()
-        loop, self.server = started.result()
-        self._stop = partial(_stop, loop, self.server, stops, self._thread)
+        self.loop, self.server = started.result()
+        self._stop = partial(_stop, self.loop, self.server, stops, self._thread)
         self._finalize = weakref.finalize(self, self._stop, 0.0)
 
     @property

@@ -1,6 +1,7 @@
 """`cogrs orchestrator` and `cogrs trial`: as programs, and what they refuse in one line."""
 
 import json
+import logging
 import re
 import signal
 import subprocess
@@ -21,6 +22,16 @@ trial_params:
   actors: [{name: alice, actor_class: player, endpoint: client}]
 """
 TOKEN = "a-token-of-23-characters"
+
+
+@pytest.fixture(autouse=True)
+def root_logging():
+    """Leave the log of this process as it was: a command that is called here sets it up."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 @pytest.fixture

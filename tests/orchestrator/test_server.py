@@ -220,7 +220,7 @@ if not {there}:
     sys.modules["uvloop"] = None
 import cogrs
 with cogrs.serve_orchestrator(port=0, uvloop=True) as handle:
-    print(type(handle._loop).__module__.partition(".")[0])
+    print(type(handle._running.loop).__module__.partition(".")[0])
     assert handle.stats().started == 0
 """
     done = subprocess.run(
