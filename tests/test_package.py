@@ -13,7 +13,7 @@ PACKAGE = Path(cogrs.__path__[0])
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
-    "": {"_core", "collector", "commands", "demo", "orchestrator", "replay"},
+    "": {"_core", "api", "collector", "commands", "demo", "orchestrator", "replay"},
     "api": set(),
     "collector": {"_core"},
     "commands": {"demo", "orchestrator", "replay", "sdk"},

@@ -39,9 +39,11 @@ def test_caches_and_lines_go_to_several_servers_in_turn(tmp_path: Any) -> None:
             server.set_logfile(log, "w")
         with spread(one, [one.pull_endpoint, other.pull_endpoint]) as client:
             build.add_uniform(client.rem, 20)
-            client.push_cache()
+            pushed = 0
             # Both connections stand when both have something.
-            eventually(lambda: client.push_cache() == 0 and min(_caches(one, other)) > 0)
+            while min(_caches(one, other)) == 0:
+                pushed += client.push_cache() == 0
+            eventually(lambda: sum(_caches(one, other)) == pushed)
             before = _caches(one, other)
             for _ in range(10):
                 client.push_cache()
@@ -76,11 +78,12 @@ def test_endpoints_at_which_nobody_listens_get_nothing() -> None:
 
 
 def test_when_nobody_is_there_pushing_waits_and_says_so() -> None:
-    nobody = unused_endpoints(2)
-    with started(4) as server, spread(server, nobody, timeout=0.2) as client:
-        build.add_uniform(client.rem, 20)
-        with pytest.raises(TimeoutError, match=f"push_cache: no connection.*{nobody[0]}"):
-            client.push_cache()
+    with started(4) as server:
+        nobody = unused_endpoints(2)  # the server might take them, were it to start after
+        with spread(server, nobody, timeout=1) as client:
+            build.add_uniform(client.rem, 20)
+            with pytest.raises(TimeoutError, match=f"push_cache: no connection.*{nobody[0]}"):
+                client.push_cache()
         assert server.total_caches == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("cogrs.replay")
 
-_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+_VERDICTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+_EVENTS = _VERDICTS | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 _FIRST = 1.0
 """Seconds that the first message waits for a connection, to learn whether the server takes any."""
+
+_DOUBT = 10.0
+"""Seconds that it waits where connections broke before anybody had said why: libzmq tries again."""
 
 _SLICE = 0.1
 """Seconds that it waits for room before it looks at connections."""
@@ -51,6 +56,7 @@ class Pushes:
         # libzmq's thread waits for a reader of what it reports, so it stops before that goes.
         self._channel = Channel(transport, self._make, zmq.Socket.disable_monitor)
         self._events: zmq.Socket[bytes] | None = None
+        self._heard: list[Any] = []
         self._reported: set[str] = set()
 
     def send(
@@ -65,14 +71,20 @@ class Pushes:
         """
         deadline = deadline_after("timeout", timeout)
         with self._channel.turn(deadline) as socket:
-            if socket is None or not self._has_room(call, socket, deadline):
+            message: tuple[Any, ...] = ()
+            while socket is not None and self._has_room(call, socket, deadline):
+                message = message or (head(), *frames)
+                # Room goes with the connection that had it; then none of the parts is sent.
+                with contextlib.suppress(zmq.Again):
+                    socket.send_multipart(message, zmq.NOBLOCK, copy=False)
+                    break
+            else:
                 where = ", ".join(self._endpoints)
                 why = f"{self._hwm} messages wait to be taken by"
                 if len(self._endpoints) > 1:
                     why = f"no connection, or {why}"
                 hint = self._transport.hint
                 raise TimeoutError(f"{call}: {why} {where} after {timeout:g} s{hint}")
-            socket.send_multipart((head(), *frames), zmq.NOBLOCK, copy=False)
 
     def close(self) -> None:
         """Close the socket for good; the transport is marked as closed before."""
@@ -100,10 +112,18 @@ class Pushes:
         return socket
 
     def _wait_first(self, events: zmq.Socket[bytes]) -> None:
-        """Wait until something is known of a connection. An event stays where it is."""
-        end = deadline_after("timeout", _FIRST)
-        while end is not None and seconds_to(end) > 0 and not events.poll(50):
+        """Wait until something is known of a connection."""
+        begin = time.monotonic()
+        end = begin + _FIRST
+        while seconds_to(end) > 0:
             self._transport.check()
+            if not events.poll(50):
+                continue
+            event = parse_monitor_message(events.recv_multipart())
+            if event["event"] & _VERDICTS:
+                self._heard.append(event)
+                return
+            end = begin + _DOUBT
 
     def _has_room(self, call: str, socket: zmq.Socket[bytes], deadline: float | None) -> bool:
         """Wait until there is room for a message, and look meanwhile at connections."""
@@ -119,8 +139,10 @@ class Pushes:
     def _check(self, call: str, socket: zmq.Socket[bytes]) -> None:
         """Refuse to send what would be lost."""
         events = self._events
-        while events is not None and events.poll(0):
-            event = parse_monitor_message(events.recv_multipart())
+        while events is not None and (self._heard or events.poll(0)):
+            event = (
+                self._heard.pop() if self._heard else parse_monitor_message(events.recv_multipart())
+            )
             if event["event"] != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
                 continue
             where = event["endpoint"].decode()
@@ -140,6 +162,7 @@ class Pushes:
                 )
 
     def _forget_events(self) -> None:
+        self._heard.clear()
         if self._events is not None:
             self._events.close(linger=0)
             self._events = None
