@@ -129,12 +129,15 @@ class Subscriber:
     def subscribe(self, topic: bytes) -> None:
         """Keep what is published to a topic from now on, without waiting for it.
 
+        The last message from before is kept too: it may have been published after this call, and
+        before the publisher heard of it.
+
         Raises:
             OSError: No socket can be made.
             RuntimeError: Closed.
         """
         with self._changed:
-            self._subscribed(digest_of_topic(topic), last=False)
+            self._subscribed(digest_of_topic(topic), last=True)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
         """Take all messages of a topic that have come; wait for the first, as long as may be.
