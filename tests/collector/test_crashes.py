@@ -306,3 +306,23 @@ def test_policies_out_of_range_are_named() -> None:
         co = cogrs.ContextOptions(**{name: value})
         with pytest.raises(error, match=name):
             cogrs.GCWrapper(cogrs.GameContext("cartpole"), co, {"actor": actor(1)})
+
+
+def test_a_close_that_fails_is_logged_and_ends_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    closed: list[int] = []
+
+    class Stuck(environments.Counting):
+        def close(self) -> None:
+            closed.append(self.number)
+            raise OSError("stuck")
+
+    with played(lambda: Stuck(), described(3, 3, 2), num_games=3) as games:
+        games.reg_callback("actor", count_up)
+        games.reg_callback("optimizer", lambda *_: None)
+        games.Run(LIMIT)
+    until(lambda: len(closed) >= 3)
+    until(lambda: caplog.text.count("OSError: stuck") >= 3)
+    for game in range(3):
+        assert f"close() of the environment of game {game} failed" in caplog.text

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
 from cogrs.collector import description, tensors
 from cogrs.collector.batch import Batch, Reply
+from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions, OfOneProcess, integer
+from cogrs.collector.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,39 +39,6 @@ class GameError(RuntimeError):
         """Of this game."""
         super().__init__(text)
         self.game = game
-
-
-@dataclass(frozen=True)
-class Infos:
-    """What a batch is.
-
-    Attributes:
-        name: The collector's name; "" when the wait timed out.
-        gid: The collector's number, in the order of the descriptions; -1 when the wait timed out.
-        batchsize: Rows in the batch; 0 when the wait timed out.
-    """
-
-    name: str = ""
-    gid: int = -1
-    batchsize: int = 0
-    _delivery: _core.CollectorDelivery | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """What the arrays of a key look like.
-
-    Attributes:
-        key: The key.
-        dtype: The dtype's name.
-        shape: Shape of one array: (batchsize, ...).
-        T: How many there are, one for each state of the history.
-    """
-
-    key: str
-    dtype: str
-    shape: tuple[int, ...]
-    T: int
 
 
 class GameContext(OfOneProcess):

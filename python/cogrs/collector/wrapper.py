@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cogrs.collector import description, tensors
 from cogrs.collector.batch import Buffers
-from cogrs.collector.context import GameContext, Infos
+from cogrs.collector.context import GameContext
+from cogrs.collector.infos import Infos
 from cogrs.collector.options import OfOneProcess, flag
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from cogrs.commands.parser import LOOK, REFUSED, Parser, seconds
 
 if TYPE_CHECKING:
     import argparse
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     from cogrs.demo.interruption import Interruption
@@ -74,6 +74,8 @@ def _add(
 
 
 def _run(given: argparse.Namespace, interruption: Interruption) -> int:
+    import asyncio
+
     import grpc
 
     prog = f"cogrs trial {given.verb}"
@@ -93,6 +95,8 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
 
 async def _work(given: argparse.Namespace, interruption: Interruption) -> bool:
     """Do it, and return whether it came to its end before a signal."""
+    import asyncio
+
     async with _controller(given) as controller:
         task = asyncio.ensure_future(given.work(given, controller))
         try:
@@ -105,6 +109,12 @@ async def _work(given: argparse.Namespace, interruption: Interruption) -> bool:
         finally:
             task.cancel()
             await asyncio.wait({task})
+
+
+def _timeout(given: argparse.Namespace) -> asyncio.Timeout:
+    import asyncio  # takes longer than all that other commands need
+
+    return asyncio.timeout(given.timeout or None)
 
 
 def _controller(given: argparse.Namespace) -> TrialController:
@@ -123,7 +133,7 @@ def _controller(given: argparse.Namespace) -> TrialController:
 
 async def _start(given: argparse.Namespace, controller: TrialController) -> None:
     config = None if given.trial_config is None else given.trial_config.read_bytes()
-    async with asyncio.timeout(given.timeout or None):
+    async with _timeout(given):
         trial = await controller.start_trial(config)
     actors = [{"name": actor.name, "actor_class": actor.actor_class} for actor in trial.actors]
     if given.json:
@@ -140,7 +150,7 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
 
     wanted = {TrialState[name] for name in given.state} or set(TrialState)
     if given.trial is not None:
-        async with asyncio.timeout(given.timeout or None):
+        async with _timeout(given):
             await controller.trial_state(given.trial)  # refuses one that is not known
     asked = wanted if given.trial is None else wanted | {TrialState.ENDED}
     states = () if asked == set(TrialState) else asked
@@ -155,7 +165,7 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
 
 async def _terminate(given: argparse.Namespace, controller: TrialController) -> None:
     for trial_id in given.trial:
-        async with asyncio.timeout(given.timeout or None):
+        async with _timeout(given):
             await controller.terminate_trial(trial_id)
         if given.json:
             _print_json({"trial_id": trial_id, "terminate": "asked"})
@@ -163,7 +173,7 @@ async def _terminate(given: argparse.Namespace, controller: TrialController) -> 
 
 async def _info(given: argparse.Namespace, controller: TrialController) -> None:
     states: dict[str, TrialState]
-    async with asyncio.timeout(given.timeout or None):
+    async with _timeout(given):
         if given.trial is None:
             states = await controller.trials()
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cogrs.collector.environments.spaces import Spaces
 
     Array = npt.NDArray[Any]
+
+_logger = logging.getLogger("cogrs.collector")
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,12 @@ class LocalStepper:
         """Make another for the game's next episode: after a failure nobody knows its state."""
         self._about = ("close", game)
         env = self._envs.pop(game, None)
-        with contextlib.suppress(Exception):
+        if env is None:  # none could be made
+            return
+        try:
             env.close()
+        except Exception:  # whatever the environment's own code raises; it is gone in any case
+            _logger.warning("close() of the environment of game %d failed", game, exc_info=True)
 
     def check(self) -> None:
         """See `Stepper`."""
