@@ -38,7 +38,10 @@ class Topic:
         """Stream and number of the newest message that came."""
         self._known: tuple[int, int] | None = None
         """Stream and number up to which nothing is missing."""
-        self._starting = False
+        self._asks = False
+        """Whether it is not yet known what was published before the first message that came."""
+        self._holds = False
+        """Whether nothing is given until that is known, since older messages are not wanted."""
         self.dropped = 0
 
     @property
@@ -46,9 +49,13 @@ class Topic:
         """Whether any message has come."""
         return self._newest is not None
 
-    def start_with_last(self) -> None:
-        """Give nothing until it is known what the last message was."""
-        self._starting = True
+    def start_with_last(self, alone: bool) -> None:
+        """Take the last message from before too; `alone` drops those that come until it is known.
+
+        Where `alone`, nothing is given until then.
+        """
+        self._asks = True
+        self._holds = alone
 
     def add(self, publication: pb.Publication, message: bytes) -> None:
         """Add a message unless it is here already, and count those before it that never came."""
@@ -64,10 +71,11 @@ class Topic:
     def add_last(self, publication: pb.Publication, message: bytes) -> None:
         """Take what was the last message when it was asked for; number 0 says that there was none.
 
-        A topic that starts with it drops what was published before and came in between.
+        A topic that starts with it alone drops what was published before and came in between.
         """
-        starting, self._starting = self._starting, False
-        if starting and self._newest is not None and self._newest[0] == publication.stream:
+        alone = self._holds
+        self._asks = self._holds = False
+        if alone and self._newest is not None and self._newest[0] == publication.stream:
             while self._messages and self._messages[0][0] < publication.number:
                 self._messages.popleft()
         if publication.number > 0:
@@ -75,7 +83,7 @@ class Topic:
 
     def misses(self, publication: pb.Publication) -> bool:
         """Tell whether messages up to an announced one were lost, those since the first heard."""
-        if self._starting:
+        if self._asks:
             return True
         if self._known is None:
             self._known = (publication.stream, publication.number)
@@ -84,7 +92,7 @@ class Topic:
 
     def take(self) -> bytes | None:
         """The oldest message that is kept."""
-        return None if self._starting or not self._messages else self._messages.popleft()[1]
+        return None if self._holds or not self._messages else self._messages.popleft()[1]
 
 
 class Subscriber:
@@ -114,7 +122,10 @@ class Subscriber:
         self._transport.check()
         deadline = deadline_after("timeout", timeout)
         with self._changed:
-            queue = self._subscribed(digest_of_topic(topic), last)
+            digest = digest_of_topic(topic)
+            queue = self._subscribed(digest)
+            if last:
+                self._start_with_last(digest, alone=True)
             while (message := queue.take()) is None:
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
@@ -137,7 +148,9 @@ class Subscriber:
             RuntimeError: Closed.
         """
         with self._changed:
-            self._subscribed(digest_of_topic(topic), last=True)
+            digest = digest_of_topic(topic)
+            self._subscribed(digest)
+            self._start_with_last(digest, alone=False)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
         """Take all messages of a topic that have come; wait for the first, as long as may be.
@@ -148,7 +161,7 @@ class Subscriber:
         self._transport.check()
         deadline = deadline_after("timeout", timeout)
         with self._changed:
-            queue = self._subscribed(digest_of_topic(topic), last=False)
+            queue = self._subscribed(digest_of_topic(topic))
             while not (messages := list(iter(queue.take, None))):
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
@@ -175,26 +188,28 @@ class Subscriber:
                 self._bell.ring()
             self._changed.notify_all()
 
-    def _subscribed(self, digest: bytes, last: bool) -> Topic:
+    def _subscribed(self, digest: bytes) -> Topic:
         self._transport.check()
         bell = self._bell or self._start()
         if digest not in self._topics:
             self._topics[digest] = Topic(self._hwm)
             self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
             bell.ring()
-        queue = self._topics[digest]
-        if last and not queue.came:
-            queue.start_with_last()
-            self._ask(digest, bell)
-        return queue
+        return self._topics[digest]
 
-    def _ask(self, digest: bytes, bell: Bell) -> None:
+    def _start_with_last(self, digest: bytes, alone: bool) -> None:
+        if not self._topics[digest].came:
+            self._topics[digest].start_with_last(alone)
+            self._ask(digest)
+
+    def _ask(self, digest: bytes) -> None:
         # An earlier question that has no answer yet, and may have none, is taken back.
         if digest in self._asked:
             self._unwanted.append(self._asked[digest])
         self._asked[digest] = key = Key(LAST, digest, new_nonce())
         self._wanted.append(key)
-        bell.ring()
+        assert self._bell is not None, "no topic has been asked for"
+        self._bell.ring()
 
     def _start(self) -> Bell:
         # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
@@ -227,9 +242,9 @@ class Subscriber:
         while self._unwanted:
             socket.unsubscribe(self._unwanted.popleft().frame())
         if socket in ready:
-            self._take(socket, bell)
+            self._take(socket)
 
-    def _take(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
+    def _take(self, socket: zmq.Socket[bytes]) -> None:
         frames = receive(socket)
         try:
             if len(frames) != 3:
@@ -242,7 +257,7 @@ class Subscriber:
             self._refuse(error)
             return
         with self._changed:
-            self._note(key, header.publication, frames[2], bell)
+            self._note(key, header.publication, frames[2])
             self._changed.notify_all()
 
     def _refuse(self, error: WireError) -> None:
@@ -251,7 +266,7 @@ class Subscriber:
             text = "%s published %s; it is dropped, further ones are only counted"
             _logger.warning(text, self._endpoint, error)
 
-    def _note(self, key: Key, publication: pb.Publication, body: zmq.Frame, bell: Bell) -> None:
+    def _note(self, key: Key, publication: pb.Publication, body: zmq.Frame) -> None:
         queue = self._topics.get(key.digest)
         if queue is None:
             return
@@ -261,4 +276,4 @@ class Subscriber:
             self._unwanted.append(self._asked.pop(key.digest))
             queue.add_last(publication, body.bytes)
         elif key.kind == ANNOUNCEMENTS and queue.misses(publication):
-            self._ask(key.digest, bell)
+            self._ask(key.digest)
