@@ -10,12 +10,15 @@ TORCH ?=
 # Set to 1 to have make bench install the replay memories that it compares with; those that need PyTorch
 # only with TORCH.
 PEERS ?=
+# Processes among which the files of the tests are shared: most tests wait more than they compute.
+WORKERS ?= 2
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
 export CARGO_BUILD_JOBS ?= 2
 
 CORE := python/cogrs/_core.abi3.so
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
@@ -74,7 +77,7 @@ endif
 	cargo test --locked --no-default-features --doc
 
 test-python: setup ## the package's tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: setup ## formatting, lints, types, stubs and generated code
 	cargo fmt --check
@@ -98,7 +101,7 @@ ifeq ($(NEXTEST),yes)
 else
 	cargo test --locked --release --no-default-features --lib --tests -- --include-ignored
 endif
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest --timeout=3600 $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(PYTEST) --timeout=3600 $(ARGS)
 
 bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## figures of this machine
 	$(BIN)/python benchmarks/replay.py $(ARGS)

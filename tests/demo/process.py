@@ -35,7 +35,8 @@ class Demo:
             text=True,
             # A terminal's Ctrl-C goes to the whole group, and this is one.
             start_new_session=True,
-            env={**os.environ, name: value, **options},
+            # One that aborts says where.
+            env={**os.environ, name: value, "PYTHONFAULTHANDLER": "1", **options},
         )
 
     def pids(self) -> set[int]:

@@ -90,7 +90,13 @@ def test_size_zero_fields_are_stored_and_sampled() -> None:
 
 @pytest.mark.parametrize(
     "template",
-    [np.array(None), np.zeros(2, object), np.zeros((), [("x", object)]), object(), [1, None]],
+    [
+        np.array(None),
+        np.zeros(2, object),
+        np.zeros((), [("x", object)]),
+        pytest.param(object(), id="object()"),
+        [1, None],
+    ],
     ids=repr,
 )
 def test_templates_without_a_fixed_size_are_type_errors(template: Any) -> None:

@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cogrs.demo.options import Role
 
@@ -53,13 +54,19 @@ class Child:
         os._exit(1)
 
 
-def main(run: Callable[[Child, Role], None]) -> None:
-    """Run a role of the demo in this process."""
+def main(run: Callable[[Child, Role], None]) -> NoReturn:
+    """Run a role of the demo in this process, and end it."""
     child = Child()
+    code = 0
     try:
         run(child, Role.from_json(sys.argv[1]))
     except Exception as error:
-        if child.ended.is_set():
-            return  # what the others no longer do is no failure by then
-        child.say(failed=" ".join(f"{type(error).__name__}: {error}".split()))
-        raise
+        # What the others no longer do is no failure by then.
+        if not child.ended.is_set():
+            child.say(failed=" ".join(f"{type(error).__name__}: {error}".split()))
+            traceback.print_exc()
+            code = 1
+    # All is closed and saved. Threads of XLA, which nobody can join, abort a process now and then
+    # when they ask for an interpreter that is going; so it does not go.
+    sys.stderr.flush()
+    os._exit(code)
