@@ -60,7 +60,7 @@ class Batch(list["Arrays"]):
     @classmethod
     def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
         """The first rows of all arrays, in views of their own."""
-        return cls({key: array[:rows] for key, array in each.items()} for each in arrays)
+        return cls([{key: array[:rows] for key, array in each.items()} for each in arrays])
 
     def copy(self) -> Batch:
         """The same values in memory of their own."""
@@ -77,7 +77,7 @@ class Reply(Batch):
     @classmethod
     def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
         """The first rows of all arrays, in views of their own."""
-        return cls(Fields({key: array[:rows] for key, array in each.items()}) for each in arrays)
+        return cls([Fields({key: array[:rows] for key, array in each.items()}) for each in arrays])
 
     def __setitem__(self, at: Any, value: Any) -> None:
         """Only what `reply[0] |= {...}` does: put back what is there, which was written to."""

@@ -274,6 +274,11 @@ class GameContext(OfOneProcess):
 
     def wait(self, gid: int | None, timeout: float | None) -> Infos:
         """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
+        delivery = self.take(gid, timeout)
+        return Infos() if delivery is None else self.infos_of(delivery, delivery)
+
+    def take(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
+        """As `wait`, for what the infos would hold."""
         core = self._running()
         try:
             delivery = core.wait(gid, timeout)
@@ -282,13 +287,16 @@ class GameContext(OfOneProcess):
             if game is None:
                 raise
             raise GameError(str(error), game) from self.cause(game)
-        if delivery is None:
-            return Infos()
-        name = self.collectors[delivery.gid].name
-        infos = Infos(name, delivery.gid, delivery.rows, delivery)
-        if self.co and self.co.verbose_collector:
-            print(infos)
-        return infos
+        if delivery is not None and self.co and self.co.verbose_collector:
+            print(self.infos_of(delivery))
+        return delivery
+
+    def infos_of(
+        self, delivery: _core.CollectorDelivery, held: _core.CollectorDelivery | None = None
+    ) -> Infos:
+        """What a batch is; the infos keep what they are to hold."""
+        gid = delivery.gid
+        return Infos(self.collectors[gid].name, gid, delivery.rows, held)
 
     def batch(self, infos: Infos) -> tuple[Batch, Batch | None]:
         """The arrays of a batch: its input, and its reply if it takes one.
@@ -333,9 +341,13 @@ class GameContext(OfOneProcess):
             RuntimeError: This batch was given back before.
             ValueError: These infos are those of a wait that timed out.
         """
-        self._running().answer(self._delivery(infos))
+        self.give_back(self._delivery(infos))
+
+    def give_back(self, delivery: _core.CollectorDelivery) -> None:
+        """As `Steps`."""
+        self._running().answer(delivery)
         if self.co and self.co.verbose_comm:
-            print(f"answered {infos}")
+            print(f"answered {self.infos_of(delivery)}")
 
     def put_back(self, infos: Infos) -> None:
         """Have a batch delivered again, before all others.

@@ -7,7 +7,6 @@ import signal
 import threading
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
+    from cogrs import _core
     from cogrs.collector.batch import Batch
     from cogrs.collector.description import Description
     from cogrs.collector.options import ContextOptions
 
     Callback = Callable[[Batch, Batch, Batch | None], Any]
+
+
+_NO_BATCH = Infos()
 
 
 class _Here(threading.local):
@@ -135,6 +138,7 @@ class GCWrapper(OfOneProcess):
         self.params = {**GC.GetParams(), **(params or {})}
         self._callbacks: dict[int, Callback] = {}
         self._warned: set[int] = set()
+        self._known_infos: dict[tuple[int, int], Infos] = {}
         self._here = _Here()
 
     def _buffers(self) -> tuple[list[Buffers], list[Buffers | None]]:
@@ -252,20 +256,23 @@ class GCWrapper(OfOneProcess):
     def _run(self, gid: int | None, timeout: float | None) -> Any:
         here = self._here
         outer, nested = here.infos, here.depth > 0
-        infos = Infos()
+        delivery = None
         here.depth += 1
         try:
-            infos = self.GC.wait(gid, timeout)
-            # Without the batch itself: when it is lost all the same, it comes again.
-            here.infos = replace(infos, _delivery=None)
-            if infos.gid < 0:
+            delivery = self.GC.take(gid, timeout)
+            if delivery is None:
+                here.infos = _NO_BATCH
                 return None
-            value = self._call(infos)
-            self.GC.Steps(infos)
+            # Without the batch itself: when it is lost all the same, it comes again.
+            here.infos = self._infos(delivery)
+            value = self._call(delivery)
+            self.GC.give_back(delivery)
         except BaseException:
-            # The exception holds on to the batch. It is over when Ctrl-C came after Steps.
-            with contextlib.suppress(RuntimeError, ValueError):
-                self.GC.put_back(infos)
+            if delivery is not None:
+                # The exception holds on to the batch. It is over when Ctrl-C came after it was
+                # given back.
+                with contextlib.suppress(RuntimeError):
+                    self.GC.put_back(self.GC.infos_of(delivery, delivery))
             raise
         finally:
             here.depth -= 1
@@ -273,10 +280,18 @@ class GCWrapper(OfOneProcess):
                 here.infos = outer
         return value
 
-    def _call(self, infos: Infos) -> Any:
-        callback = self._callbacks.get(infos.gid)
+    def _infos(self, delivery: _core.CollectorDelivery) -> Infos:
+        key = delivery.gid, delivery.rows
+        infos = self._known_infos.get(key)
+        if infos is None:
+            infos = self._known_infos[key] = self.GC.infos_of(delivery)
+        return infos
+
+    def _call(self, delivery: _core.CollectorDelivery) -> Any:
+        gid = delivery.gid
+        callback = self._callbacks.get(gid)
         if callback is not None:
-            batch, reply = self.GC.batch(infos)
+            batch, reply = self.GC.buffer(gid, delivery.buffer, delivery.rows)
             if self._device is None:
                 return callback(batch, batch, reply)
             copy = tensors.Copy(batch, self._device)
@@ -284,9 +299,9 @@ class GCWrapper(OfOneProcess):
             # Games write to this memory once the batch is given back.
             copy.wait()
             return value
-        if infos.gid not in self._warned:
-            self._warned.add(infos.gid)
-            text = f"no callback for {infos.name!r}: its batches are consumed unseen"
+        if gid not in self._warned:
+            self._warned.add(gid)
+            text = f"no callback for {self.idx2name[gid]!r}: its batches are consumed unseen"
             warnings.warn(text, stacklevel=4)
         return None
 

@@ -182,8 +182,7 @@ impl Batch {
         // SAFETY: `place` checked the bounds. `bytes` is an exclusive or shared Rust borrow, and none of
         // those lies in this memory. One writer at a time is the claimant's promise.
         unsafe {
-            let to = self.memory.as_mut_ptr().add(at);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            copy(bytes.as_ptr(), self.memory.as_mut_ptr().add(at), bytes.len());
         }
     }
 
@@ -196,8 +195,7 @@ impl Batch {
         let at = self.place(part, row, 0, bytes.len());
         // SAFETY: as in `write`.
         unsafe {
-            let from = self.memory.as_ptr().add(at);
-            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
+            copy(self.memory.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len());
         }
     }
 
@@ -221,5 +219,23 @@ impl Batch {
         let size = rows * self.layout.parts[part].row;
         // SAFETY: the rows lie inside the memory, as in `start`.
         unsafe { std::ptr::write_bytes(self.start(part), 0, size) }
+    }
+}
+
+/// Copies bytes, without a call for the sizes that most keys have.
+///
+/// # Safety
+/// That of [`std::ptr::copy_nonoverlapping`].
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise; each arm copies `len` bytes.
+    unsafe {
+        match len {
+            1 => std::ptr::copy_nonoverlapping(from, to, 1),
+            4 => std::ptr::copy_nonoverlapping(from, to, 4),
+            8 => std::ptr::copy_nonoverlapping(from, to, 8),
+            16 => std::ptr::copy_nonoverlapping(from, to, 16),
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
     }
 }

@@ -122,8 +122,14 @@ impl Board {
 
     /// Threads that there is work for, but for one that takes work itself in this role.
     pub fn helpers(&self, role: Option<Role>) -> usize {
-        let chunks = self.queue.len().div_ceil(self.chunk_size());
+        let size = self.chunk_size();
+        let chunks = self.queue.len().div_ceil(size);
         match role {
+            // What is less than it costs to wake a thread can wait until somebody waits for a batch, if nobody
+            // does so now.
+            None if self.consumers == 0 && !self.has_drivers() => {
+                self.queue.len() / size + self.slow.len()
+            }
             None => chunks + self.slow.len(),
             Some(Role::Consumer) => chunks.saturating_sub(1) + self.slow.len(),
             Some(Role::Worker) => (chunks + self.slow.len()).saturating_sub(1),
@@ -155,7 +161,7 @@ impl Board {
     /// Learns from how long a chunk took.
     fn learn(&mut self, chunk: &Chunk, took: Duration) {
         let slots = chunk.tasks.iter().filter_map(|task| match task {
-            Task::Advance(slot) => Some(*slot as usize),
+            Task::Advance(slot) | Task::Answer { slot, .. } => Some(*slot as usize),
             _ => None,
         });
         // Which game of several it was shows when each is timed alone.
@@ -169,6 +175,9 @@ impl Board {
 
     /// Asks for the rows that games want; those that are there already become the chunk's grants.
     pub fn claim(&mut self, chunk: &mut Chunk) {
+        if let Some((taken, owners)) = chunk.answered.take() {
+            self.free(taken, owners);
+        }
         for &(slot, wish) in &chunk.wishes {
             let groups = match wish {
                 Wish::Ask(groups) | Wish::Tell(groups) => groups,
@@ -205,8 +214,8 @@ impl Board {
 
     /// Remembers whose turn it is after a group has given rows away.
     fn note(&mut self, group: usize) {
-        let sealed = self.groups[group].sealed();
         if self.in_turn {
+            let sealed = self.groups[group].sealed();
             self.turns.extend(std::iter::repeat_n(group, sealed));
         }
     }
@@ -214,13 +223,15 @@ impl Board {
     /// Says that the chunk is done, its rows written.
     pub fn finish(&mut self, chunk: &mut Chunk, took: Duration) {
         self.learn(chunk, took);
+        let mut written = 0;
         for grant in chunk.grants.drain(..) {
             self.groups[grant.group].commit(grant.row);
-            self.make_ready(grant.group);
+            written |= 1 << grant.group;
             if self.holding >> grant.group & 1 == 0 {
                 self.end(grant.slot);
             }
         }
+        bits(written).for_each(|group| self.make_ready(group));
         self.running -= chunk.tasks.len();
         chunk.tasks.clear();
     }
@@ -251,14 +262,39 @@ impl Board {
         Ok(())
     }
 
+    /// Makes tasks of an answered batch, when it holds games that are quick and its answers are little work: then
+    /// they are best taken and gone on with at once. Returns whether it did.
+    pub fn answer_at_once(&mut self, chunk: &mut Chunk, taken: Taken, owners: &[u32]) -> bool {
+        let holds = self.holding >> taken.group & 1 == 1;
+        let quick = !self.blocking && !self.has_drivers() && owners.len() <= self.chunk_size();
+        if !holds || !quick || owners.iter().any(|&slot| self.is_slow[slot as usize]) {
+            return false;
+        }
+        chunk.tasks.clear();
+        chunk.tasks.extend(owners.iter().enumerate().map(|(row, &slot)| {
+            let ends = &mut self.ends[slot as usize];
+            *ends -= 1;
+            Task::Answer { slot, row, goes_on: *ends == 0 }
+        }));
+        self.running += chunk.tasks.len();
+        true
+    }
+
     /// Lets the games of an answered batch go on, and others have its rows.
-    pub fn release(&mut self, taken: Taken, owners: Vec<u32>, full: usize) {
+    pub fn release(&mut self, taken: Taken, owners: Vec<u32>) {
         if self.holding >> taken.group & 1 == 1 {
             for &slot in &owners {
                 self.end(slot);
             }
         }
-        self.groups[taken.group].release(taken.buffer, owners);
+        self.free(taken, owners);
+    }
+
+    /// Lets others have the rows of a batch.
+    fn free(&mut self, taken: Taken, owners: Vec<u32>) {
+        let group = &mut self.groups[taken.group];
+        let full = group.batch_size();
+        group.release(taken.buffer, owners);
         self.grant(taken.group);
         let delivered = &mut self.delivered[taken.group];
         delivered.batches += 1;

@@ -1,5 +1,6 @@
 //! What a thread does between two looks at the board.
 
+use crate::collector::board::Taken;
 use crate::collector::group::Row;
 use crate::collector::slot::Wish;
 
@@ -19,6 +20,15 @@ pub struct Grant {
 pub enum Task {
     /// Go on to where collectors are needed next.
     Advance(u32),
+    /// Take what a row of the chunk's answered batch was answered, and go on if nothing else is waited for.
+    Answer {
+        /// The game.
+        slot: u32,
+        /// The row.
+        row: usize,
+        /// Whether it goes on.
+        goes_on: bool,
+    },
     /// Write a row that had to be waited for.
     Write(Grant),
     /// Take in what came of a game's move, which lies in a row of its driver's desk.
@@ -58,4 +68,6 @@ pub struct Chunk {
     pub crashes: Vec<(u32, String)>,
     /// Whose desk [`Task::Report`] is about.
     pub driver: usize,
+    /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.
+    pub answered: Option<(Taken, Vec<u32>)>,
 }

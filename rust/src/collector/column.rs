@@ -30,6 +30,8 @@ pub struct Columns {
     size: usize,
     game_keys: usize,
     action: usize,
+    /// Where what is replied begins: behind all that games write.
+    replies: usize,
 }
 
 /// Parts that every record has, in front; their positions are those of [`Fixed`].
@@ -43,6 +45,19 @@ const FIXED: [(&str, &str, usize); 7] = [
     // No key of a description can have this name.
     ("_episode", "<u4", 4),
 ];
+
+/// Bytes of the parts that every record has.
+pub const HEAD: usize = offset(FIXED.len());
+
+/// Where the fixed part of this number begins.
+const fn offset(part: usize) -> usize {
+    let (mut at, mut offset) = (0, 0);
+    while at < part {
+        offset += FIXED[at].2;
+        at += 1;
+    }
+    offset
+}
 
 /// Positions of the parts that every record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +78,13 @@ pub enum Fixed {
     Episode,
 }
 
+impl Fixed {
+    /// Where it lies in a record.
+    pub const fn range(self) -> Range<usize> {
+        offset(self as usize)..offset(self as usize + 1)
+    }
+}
+
 impl Columns {
     /// The columns of a game that these collectors look at.
     ///
@@ -70,7 +92,8 @@ impl Columns {
     /// [`Error::Value`] when two collectors see one key differently, [`Error::Memory`] for a record larger than
     /// the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
-        let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
+        let mut columns =
+            Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0, replies: 0 };
         for (key, dtype, itemsize) in FIXED {
             let field = FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] };
             columns.add(key, &field, false)?;
@@ -78,6 +101,7 @@ impl Columns {
         for (key, field) in &game.keys {
             columns.add(key, field, false)?;
         }
+        columns.replies = columns.size;
         columns.action = columns.add(ACTION, &game.action, true)?;
         let replies = collectors.iter().flat_map(|each| each.replies.iter().flatten());
         for reply in replies {
@@ -127,10 +151,10 @@ impl Columns {
         self.size
     }
 
-    /// Where a part that every record has lies.
+    /// Where what is replied lies, all of it.
     #[inline]
-    pub fn fixed(&self, part: Fixed) -> Range<usize> {
-        self.all[part as usize].range.clone()
+    pub fn all_replies(&self) -> Range<usize> {
+        self.replies..self.size
     }
 
     /// Where the action lies.

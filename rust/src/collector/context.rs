@@ -17,7 +17,7 @@ use crate::collector::desk::{Desk, SharedFile};
 use crate::collector::group::Group;
 use crate::collector::life::Life;
 use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
-use crate::collector::plan::{Collector, Plan, Route};
+use crate::collector::plan::{Collector, Plan};
 use crate::collector::shared::{Shared, lock};
 use crate::collector::slot::Slot;
 use crate::error::{Error, Result};
@@ -210,20 +210,25 @@ impl Context {
             return Ok(());
         }
         let owners = board.groups[taken.group].answer(taken.buffer, taken.serial)?;
-        drop(board);
-        let Route { collector, .. } = &shared.plan.routes[taken.group];
-        if collector.replying() {
-            let batch = &shared.batches[taken.group][taken.buffer];
-            for (row, &slot) in owners.iter().enumerate() {
-                lock(&shared.slots[slot as usize]).apply(&shared.plan, taken.group, batch, row);
+        let mut chunk = Chunk::default();
+        let board = if board.answer_at_once(&mut chunk, taken, &owners) {
+            chunk.answered = Some((taken, owners));
+            shared.run(board, &mut chunk, Role::Consumer)
+        } else {
+            drop(board);
+            if shared.plan.routes[taken.group].collector.replying() {
+                for (row, &slot) in owners.iter().enumerate() {
+                    shared.apply(&mut lock(&shared.slots[slot as usize]), taken, row);
+                }
             }
-        }
-        let mut board = lock(&shared.board);
-        board.release(taken, owners, collector.batch_size);
-        // This thread will wait for the next batch, as a rule, and work meanwhile; who sleeps may have been
-        // waiting for just this.
-        let role = (!board.has_drivers()).then_some(Role::Consumer);
-        shared.call_threads(&board, role);
+            let mut board = lock(&shared.board);
+            board.release(taken, owners);
+            // This thread will wait for the next batch, as a rule, and work meanwhile.
+            let role = (!board.has_drivers()).then_some(Role::Consumer);
+            shared.call_threads(&board, role);
+            board
+        };
+        // Who sleeps may have been waiting for just this.
         if board.consumers > 0 {
             shared.news.notify_all();
         }

@@ -87,6 +87,11 @@ impl<O> Group<O> {
         }
     }
 
+    /// Rows of a full batch.
+    pub fn batch_size(&self) -> usize {
+        self.rules.batch_size
+    }
+
     /// A row for `owner`, or none now: then it waits its turn, and [`Self::grants`] will name it.
     pub fn claim(&mut self, owner: O) -> Option<Row> {
         if self.gives_at_once() {

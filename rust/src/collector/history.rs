@@ -7,12 +7,14 @@ pub struct History {
     record: usize,
     depth: usize,
     count: u64,
+    /// Where in the ring the newest is.
+    newest: usize,
 }
 
 impl History {
     /// Keeps the last `depth` records of `record` bytes.
     pub fn new(record: usize, depth: usize) -> Self {
-        Self { bytes: vec![0; record * depth], record, depth, count: 0 }
+        Self { bytes: vec![0; record * depth], record, depth, count: 0, newest: 0 }
     }
 
     /// Records there have been, those that are gone included.
@@ -25,17 +27,17 @@ impl History {
         self.count = 0;
     }
 
-    /// Begins a record, all zero.
+    /// Begins a record, in place of the oldest, whose bytes it has.
     pub fn push(&mut self) -> &mut [u8] {
         self.count += 1;
-        let record = self.newest();
-        record.fill(0);
-        record
+        self.newest = if self.newest + 1 == self.depth { 0 } else { self.newest + 1 };
+        self.newest()
     }
 
     /// The newest record; there must have been one.
+    #[inline]
     pub fn newest(&mut self) -> &mut [u8] {
-        let start = self.start(0);
+        let start = self.newest * self.record;
         &mut self.bytes[start..start + self.record]
     }
 
@@ -44,14 +46,10 @@ impl History {
     pub fn back(&self, steps: usize) -> Option<&[u8]> {
         let kept = steps < self.depth && (steps as u64) < self.count;
         kept.then(|| {
-            let start = self.start(steps);
+            let wrapped = if steps > self.newest { self.depth } else { 0 };
+            let start = (self.newest + wrapped - steps) * self.record;
             &self.bytes[start..start + self.record]
         })
-    }
-
-    fn start(&self, back: usize) -> usize {
-        let last = self.count - 1;
-        ((last - back as u64) % self.depth as u64) as usize * self.record
     }
 }
 
@@ -69,7 +67,7 @@ mod tests {
         let kept: Vec<_> =
             (0..5).map(|steps| history.back(steps).map(|record| record[0])).collect();
         assert_eq!(kept, [Some(5), Some(4), Some(3), None, None]);
-        assert_eq!(history.push(), [0]);
+        assert_eq!(history.push(), [3]);
         history.clear();
         assert!(history.back(0).is_none());
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::collector::batch::Batch;
 use crate::collector::board::{Board, Taken};
-use crate::collector::chunk::{Chunk, Role, Task};
+use crate::collector::chunk::{Chunk, Grant, Role, Task};
 use crate::collector::desk::Desk;
 use crate::collector::life::Life;
 use crate::collector::plan::{Plan, Route};
-use crate::collector::slot::{Slot, Wish};
-use crate::error::{Error, Result};
+use crate::collector::slot::Slot;
+use crate::error::Error;
 
 /// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
 /// while that of a slot is taken.
@@ -81,44 +81,70 @@ impl Shared {
 
     fn work(&self, chunk: &mut Chunk) {
         for &task in &chunk.tasks {
-            let (slot, wish) = match task {
-                Task::Write(grant) => {
-                    chunk.grants.push(grant);
-                    continue;
-                }
-                Task::Failed | Task::Asked => continue,
-                Task::Advance(slot) => (slot, self.go_on(slot, |game| game.advance(&self.plan))),
-                Task::Report { slot, row } => {
-                    let report = self.desks[chunk.driver].report(row);
-                    let take = |game: &mut Slot| game.moved(&self.plan, report?);
-                    (slot, self.go_on(slot, take))
-                }
+            if let Task::Write(grant) = task {
+                chunk.slot = grant.slot;
+                self.write(&lock(&self.slots[grant.slot as usize]), grant);
+                chunk.grants.push(grant);
+            }
+        }
+        let waited = chunk.grants.len();
+        // Games are kept until their rows are written. Nobody waits for a game with the board in hand.
+        let mut kept = Vec::with_capacity(chunk.tasks.len());
+        for &task in &chunk.tasks {
+            let (slot, report, goes_on) = match task {
+                Task::Write(_) | Task::Failed | Task::Asked => continue,
+                Task::Advance(slot) => (slot, None, true),
+                Task::Report { slot, row } => (slot, Some(row), true),
+                Task::Answer { slot, goes_on, .. } => (slot, None, goes_on),
             };
-            match wish {
-                Ok(wish) => chunk.wishes.push((slot, wish)),
-                Err(text) => chunk.crashes.push((slot, text)),
+            let mut game = lock(&self.slots[slot as usize]);
+            if let (Task::Answer { row, .. }, Some((taken, _))) = (task, &chunk.answered) {
+                self.apply(&mut game, *taken, row);
+            }
+            if !goes_on {
+                continue;
+            }
+            let go_on = AssertUnwindSafe(|| match report {
+                None => game.advance(&self.plan),
+                Some(row) => game.moved(&self.plan, self.desks[chunk.driver].report(row)?),
+            });
+            match catch_unwind(go_on) {
+                Ok(Ok(wish)) => {
+                    chunk.wishes.push((slot, wish));
+                    kept.push((slot, game));
+                }
+                Ok(Err(error)) => chunk.crashes.push((slot, error.to_string())),
+                Err(panic) => {
+                    let text = format!("panicked: {}", panic_text(&*panic));
+                    chunk.crashes.push((slot, text));
+                }
             }
         }
         lock(&self.board).claim(chunk);
-        for grant in &chunk.grants {
+        // Rows were claimed in the order of the games; what a query wants is written without its game.
+        let mut kept = kept.into_iter();
+        let mut game = kept.next();
+        for &grant in &chunk.grants[waited..] {
             chunk.slot = grant.slot;
-            let batch = &self.batches[grant.group][grant.row.buffer];
-            let slot = lock(&self.slots[grant.slot as usize]);
-            slot.write(&self.plan, grant.group, batch, grant.row.row);
+            while game.as_ref().is_some_and(|(slot, _)| *slot != grant.slot) {
+                game = kept.next();
+            }
+            match &game {
+                Some((_, game)) => self.write(game, grant),
+                None => self.write(&lock(&self.slots[grant.slot as usize]), grant),
+            }
         }
     }
 
-    /// Has a game go on: what it wants then, or why it failed.
-    fn go_on(
-        &self,
-        slot: u32,
-        call: impl FnOnce(&mut Slot) -> Result<Wish>,
-    ) -> Result<Wish, String> {
-        let mut slot = lock(&self.slots[slot as usize]);
-        match catch_unwind(AssertUnwindSafe(|| call(&mut slot))) {
-            Ok(done) => done.map_err(|error| error.to_string()),
-            Err(panic) => Err(format!("panicked: {}", panic_text(&*panic))),
-        }
+    /// Has a game take what its row of a batch was answered.
+    pub fn apply(&self, game: &mut Slot, taken: Taken, row: usize) {
+        let batch = &self.batches[taken.group][taken.buffer];
+        game.apply(&self.plan, taken.group, batch, row);
+    }
+
+    fn write(&self, game: &Slot, grant: Grant) {
+        let batch = &self.batches[grant.group][grant.row.buffer];
+        game.write(&self.plan, grant.group, batch, grant.row.row);
     }
 
     /// Has happen to a game that failed what the options say.

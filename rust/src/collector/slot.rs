@@ -1,7 +1,7 @@
 //! One game between its collectors.
 
 use crate::collector::batch::Batch;
-use crate::collector::column::Fixed;
+use crate::collector::column::{Fixed, HEAD};
 use crate::collector::history::History;
 use crate::collector::plan::{Plan, Route};
 use crate::error::Result;
@@ -246,8 +246,8 @@ impl Slot {
     fn record(&mut self, plan: &Plan, at: usize) {
         let columns = &plan.columns;
         let outcome = self.carried[at];
-        let record = self.histories[at].push();
-        let mut put = |part, bytes: &[u8]| record[columns.fixed(part)].copy_from_slice(bytes);
+        let mut head = [0; HEAD];
+        let mut put = |part: Fixed, bytes: &[u8]| head[part.range()].copy_from_slice(bytes);
         put(Fixed::Id, &self.id.to_ne_bytes());
         put(Fixed::Tid, &self.tid.to_ne_bytes());
         put(Fixed::Seq, &self.seq.to_ne_bytes());
@@ -260,9 +260,12 @@ impl Slot {
             put(Fixed::LastTruncated, &[u8::from(outcome.truncated)]);
             rest = Outcome::default();
         }
+        let record = self.histories[at].push();
+        record[..HEAD].copy_from_slice(&head);
         for (key, range) in columns.game_keys().enumerate() {
             self.game.write(key, &mut record[range]);
         }
+        record[columns.all_replies()].fill(0);
         self.carried[at] = rest;
     }
 
@@ -357,7 +360,7 @@ fn write_stack(
 ) {
     let frames = route.collector.inputs[input].stack;
     let range = plan.columns.at(route.inputs[input]).range.clone();
-    let episode = plan.columns.fixed(Fixed::Episode);
+    let episode = Fixed::Episode.range();
     let newest = history.back(back).map(|record| &record[episode.clone()]);
     for frame in 0..frames {
         let record = history.back(back + frames - 1 - frame);
