@@ -500,18 +500,21 @@ def publish_through(
 # -- cache.rs -------------------------------------------------------------------------------------
 
 def draw_cache(
-    memory: ReplayMemory, *, ids: bool = False
-) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]]] | None:
+    memory: ReplayMemory, *, ids: bool = False, pack: int = 0
+) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]] | list[bytes]] | None:
     """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
 
     Args:
         memory: The memory.
         ids: Whether to add the ids of prev's entries.
+        pack: Give a cache of so many bytes or less as one buffer; each buffer costs ZeroMQ as much
+            as copying some 10 kB.
 
     Returns:
         Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
         bit, `frame_stack`, and the bytes of the columns: weights (float32), ids (uint64) if asked
-        for, then each field that the flags name.
+        for, then each field that the flags name; or one buffer with all of them, one after the
+        other.
 
     Raises:
         MemoryError: There is no memory for it.
@@ -568,8 +571,8 @@ class CacheStore:
         Args:
             rows: Samples in it.
             weight_sum: Sum of weights of the memory that it was drawn from.
-            frames: Columns as `draw_cache` returns them: buffers of bytes, to which nobody writes
-                any more.
+            frames: Columns as `draw_cache` returns them, a buffer of bytes for each or one for all,
+                to which nobody writes any more.
             sender: 32-bit number of who sent it, for `stats`.
             layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
 

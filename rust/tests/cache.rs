@@ -59,7 +59,10 @@ fn columns(name: u32, rows: usize) -> Vec<Vec<u8>> {
 }
 
 fn cache(name: u32, rows: usize, weight_sum: f64) -> Cache<Vec<u8>> {
-    Cache::new(&shape(), rows, weight_sum, columns(name, rows)).unwrap()
+    let columns = columns(name, rows);
+    // Every other cache comes in one frame.
+    let frames = if name.is_multiple_of(2) { vec![columns.concat()] } else { columns };
+    Cache::new(&shape(), rows, weight_sum, frames).unwrap()
 }
 
 fn store(capacity: usize) -> CacheStore<Vec<u8>> {
@@ -259,6 +262,10 @@ fn a_cache_that_cannot_be_is_refused() {
     assert!(refused(3, 1.0, columns(0, 2)).starts_with("columns"));
     assert!(refused(usize::MAX >> 33, 1.0, columns(0, 2)).starts_with("columns"));
     assert!(refused(2, 1.0, columns(0, 2)[..1].to_vec()).starts_with("columns"));
+    let packed = columns(0, 2).concat();
+    assert!(refused(3, 1.0, vec![packed.clone()]).starts_with("columns"));
+    assert!(refused(2, 1.0, vec![packed[1..].to_vec()]).starts_with("columns"));
+    assert!(refused(usize::MAX >> 33, 1.0, vec![packed]).starts_with("columns"));
     for weight in [0f32, -1.0, f32::NAN, f32::INFINITY] {
         let mut columns = columns(0, 2);
         columns[0][4..].copy_from_slice(&weight.to_le_bytes());

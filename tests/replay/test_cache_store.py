@@ -274,11 +274,13 @@ def test_seed_reproduces_draws() -> None:
     assert draws(None) != draws(None)
 
 
-def test_caches_of_a_memory_come_out_as_they_went_in() -> None:
+@pytest.mark.parametrize("pack", [0, 1 << 18])
+def test_caches_of_a_memory_come_out_as_they_went_in(pack: int) -> None:
     source = memory(64, frame_stack=2, multi_step=3, cache_size=30, seed=0)
     build.add_uniform(source, 30)
     store = CacheStore(memory(0, frame_stack=2, multi_step=3), 1, seed=0)
-    rows, weight_sum, _, _, frames = draw_cache(source)
+    rows, weight_sum, _, _, frames = draw_cache(source, pack=pack)
+    assert len(frames) == (1 if pack else 15)
     store.push(rows, weight_sum, frames)
     batch = store.get_batch(30)
     assert weight_sum == source.weight_sum

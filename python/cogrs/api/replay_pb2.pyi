@@ -317,7 +317,9 @@ Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
 
 @_typing.final
 class Cache(_message.Message):
-    """Samples drawn from a client's memory."""
+    """Samples drawn from a client's memory. Frames with the columns follow: weights, ids if there are any, then each
+    field that the flags name; or one frame with all of them, one after the other.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -20,6 +20,7 @@ from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.transport import Channel, Transport, deadline_after
 from cogrs.replay.wire import (
     LARGEST_REPLY,
+    SMALL_CACHE,
     SMALL_FRAME,
     WireError,
     decode,
@@ -190,11 +191,11 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         synced = self._state()
-        drawn = draw_cache(synced.rem, ids=synced.ids)
+        drawn = draw_cache(synced.rem, ids=synced.ids, pack=SMALL_CACHE)
         if drawn is None:
             return -1
         rows, weight_sum, flags, frame_stack, frames = drawn
-        synced.check(flags, frame_stack, max(frame.nbytes for frame in frames))
+        synced.check(flags, frame_stack, max(map(len, frames)))
         cache = pb.Cache(
             rows=rows,
             weight_sum=weight_sum,

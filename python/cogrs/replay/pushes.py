@@ -12,7 +12,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Channel, deadline_after, seconds_to
+from cogrs.replay.transport import Channel, deadline_after, is_ready, seconds_to
 from cogrs.replay.wire import SMALL_FRAME
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Pushes:
     def _check(self, call: str, socket: zmq.Socket[bytes]) -> None:
         """Refuse to send what would be lost."""
         events = self._events
-        while events is not None and (self._heard or events.poll(0)):
+        while events is not None and (self._heard or is_ready(events, zmq.POLLIN)):
             event = (
                 self._heard.pop() if self._heard else parse_monitor_message(events.recv_multipart())
             )

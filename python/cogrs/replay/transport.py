@@ -347,13 +347,15 @@ class Channel:
         Raises:
             RuntimeError: Closed meanwhile.
         """
-        while True:
+        # A poller is made for each poll, and as a rule there is nothing to wait for.
+        while not is_ready(socket, event):
             left = _SLICE if deadline is None else min(_SLICE, seconds_to(deadline))
             if socket.poll(int(left * 1000 + 0.999), event):
                 return True
             self._transport.check()
             if deadline is not None and seconds_to(deadline) <= 0:
                 return False
+        return True
 
     def close(self) -> None:
         """Close the socket for good; the transport is marked as closed before."""
@@ -396,6 +398,11 @@ class Bell:
         with self._lock:
             self._rope.close(linger=0)
             self.socket.close(linger=0)
+
+
+def is_ready(socket: zmq.Socket[bytes], event: int) -> bool:
+    """Tell whether a socket can send or receive now."""
+    return bool(int(socket.get(zmq.EVENTS)) & event)
 
 
 def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:

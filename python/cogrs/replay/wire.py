@@ -38,6 +38,9 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
+SMALL_CACHE = 1 << 18
+"""Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
+
 LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
 

@@ -1,7 +1,7 @@
 //! Caches as the frames that carry them.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
 use crate::python::batch::{arrays, fill};
@@ -27,11 +27,12 @@ enum Drawn {
 /// # Errors
 /// `MemoryError` when there is no memory for it; `RuntimeError` in a forked child.
 #[pyfunction]
-#[pyo3(signature = (memory, *, ids=false))]
+#[pyo3(signature = (memory, *, ids=false, pack=0))]
 pub fn draw_cache<'py>(
     py: Python<'py>,
     memory: &Bound<'py, ReplayMemory>,
     ids: bool,
+    pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let shared = memory.get().shared();
     if shared.num_sampleable() == 0 {
@@ -39,7 +40,7 @@ pub fn draw_cache<'py>(
         return Ok(None);
     }
     let kind = if ids { Kind::IdCache } else { Kind::Batch };
-    let (total, block, plan) = loop {
+    let (total, mut block, plan) = loop {
         let settings = shared.settings();
         let rows = settings.cache_size;
         let plan = Plan::new(shared.spec(), settings, kind, rows)?;
@@ -59,10 +60,14 @@ pub fn draw_cache<'py>(
         }
     };
     let settings = &plan.settings;
-    let layout = plan.layout.flattened();
-    let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
-    let frames = carried(settings, arrays(py, block, &layout, &bytes)?);
-    let frames = PyList::new(py, frames)?;
+    let frames = if plan.layout.size() <= pack {
+        let columns = carried(settings, plan.layout.cut(block.bytes()?)).concat();
+        PyList::new(py, [PyBytes::new(py, &columns)])?
+    } else {
+        let layout = plan.layout.flattened();
+        let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
+        PyList::new(py, carried(settings, arrays(py, block, &layout, &bytes)?))?
+    };
     let items = (settings.cache_size, total, bits(settings), settings.frame_stack, frames);
     Ok(Some(items.into_pyobject(py)?))
 }
@@ -78,10 +83,7 @@ pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) 
 
 /// The arrays of a batch in the order in which they are sent: columns first, and of the fields those that the
 /// flags name.
-pub(super) fn carried<'py>(
-    settings: &Settings,
-    mut fields: Vec<Bound<'py, PyAny>>,
-) -> Vec<Bound<'py, PyAny>> {
+pub(super) fn carried<T>(settings: &Settings, mut fields: Vec<T>) -> Vec<T> {
     let columns = fields.split_off(2 * FIELDS);
     let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
     columns.into_iter().chain(carried.map(|(frame, _)| frame)).collect()

@@ -69,34 +69,57 @@ impl CacheShape {
 pub struct Cache<B> {
     rows: usize,
     weight_sum: f64,
-    columns: Vec<B>,
+    frames: Vec<B>,
+    columns: Vec<Column>,
+}
+
+/// Where the rows of a column lie.
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    frame: usize,
+    start: usize,
+    row: usize,
 }
 
 /// No sum of 2^32 weights is larger.
 const LARGEST_SUM: f64 = f32::MAX as f64 * u32::MAX as f64;
 
 impl<B: AsRef<[u8]>> Cache<B> {
-    /// A cache of `rows` samples from a memory whose weights summed up to `weight_sum`.
+    /// A cache of `rows` samples from a memory whose weights summed up to `weight_sum`: a frame for each column,
+    /// or one for all of them, one after the other.
     ///
     /// # Errors
     /// [`Error::Value`] when the sizes disagree with the shape or a number is none that a memory gives.
-    pub fn new(shape: &CacheShape, rows: usize, weight_sum: f64, columns: Vec<B>) -> Result<Self> {
+    pub fn new(shape: &CacheShape, rows: usize, weight_sum: f64, frames: Vec<B>) -> Result<Self> {
         if rows == 0 || u32::try_from(rows).is_err() {
             return Err(Error::value("rows", "1 .. 2**32 samples", rows));
         }
         if !(weight_sum > 0.0 && weight_sum <= LARGEST_SUM) {
             return Err(Error::value("weight_sum", "a sum of weights above 0", weight_sum));
         }
-        let expected: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
-        let got: Vec<_> = columns.iter().map(|column| Some(column.as_ref().len())).collect();
-        if expected != got {
+        let sizes: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
+        let got: Vec<_> = frames.iter().map(|frame| Some(frame.as_ref().len())).collect();
+        let packed = frames.len() == 1 && sizes.len() > 1;
+        let all = || sizes.iter().try_fold(0, |all: usize, &size| all.checked_add(size?));
+        if if packed { got[0] != all() } else { got != sizes } {
             let text = |sizes: &[Option<usize>]| {
                 format!("{:?} bytes", sizes.iter().flatten().collect::<Vec<_>>())
             };
-            return Err(Error::value("columns", text(&expected), text(&got)));
+            return Err(Error::value("columns", text(&sizes), text(&got)));
         }
-        let cache = Self { rows, weight_sum, columns };
-        let mut weights = cache.columns[0].as_ref().chunks_exact(size_of::<f32>());
+        let mut end = 0;
+        let column = |(at, &row): (usize, &usize)| {
+            let start = end;
+            end += row * rows;
+            if packed {
+                Column { frame: 0, start, row }
+            } else {
+                Column { frame: at, start: 0, row }
+            }
+        };
+        let columns = shape.sizes.iter().enumerate().map(column).collect();
+        let cache = Self { rows, weight_sum, frames, columns };
+        let mut weights = cache.frames[0].as_ref()[..rows * size_of::<f32>()].chunks_exact(4);
         let sound = weights.all(|bytes| {
             let weight: f32 = bytemuck::pod_read_unaligned(bytes);
             weight.is_finite() && weight > 0.0
@@ -116,16 +139,15 @@ impl<B: AsRef<[u8]>> Cache<B> {
 
     /// Bytes of all columns.
     pub fn nbytes(&self) -> usize {
-        self.columns.iter().map(|column| column.as_ref().len()).sum()
+        self.frames.iter().map(|frame| frame.as_ref().len()).sum()
     }
 
     /// One row of each column.
     #[inline]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &[u8]> {
         self.columns.iter().map(move |column| {
-            let bytes = column.as_ref();
-            let size = bytes.len() / self.rows;
-            &bytes[row * size..][..size]
+            let rows = &self.frames[column.frame].as_ref()[column.start..];
+            &rows[row * column.row..][..column.row]
         })
     }
 }
