@@ -8,12 +8,11 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-import zmq
 
 import cogrs
 from cogrs import Conn, IdBatch, KeyPair, ReplayMemoryServer, ReplaySampler
@@ -21,8 +20,8 @@ from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.priorities import topic_of
-from cogrs.replay.wire import encode
 from tests.replay import build
+from tests.replay.fake_server import Fake, samples
 from tests.replay.network import (
     LOOPBACK,
     SLACK,
@@ -63,66 +62,6 @@ def sampled(
         for server in servers:
             stack.enter_context(server)
         yield stack.enter_context(ReplaySampler(where, timeout=SLACK, **options))
-
-
-class Fake:
-    """A REP endpoint that answers as it is told; the sizes are those of a memory of the tests."""
-
-    def __init__(self, answer: Callable[[pb.SamplesRequest, Inbox], list[Any] | None]) -> None:
-        self.inbox = Inbox(build.memory(), 1, None, None)
-        self._answer = answer
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self.endpoint = f"tcp://127.0.0.1:{self._socket.bind_to_random_port('tcp://127.0.0.1')}"
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            if not self._socket.poll(20):
-                continue
-            peer, empty, request = self._socket.recv_multipart(copy=False)
-            header = pb.Header.FromString(request.bytes)
-            if header.WhichOneof("body") == "samples_request":
-                answer = self._answer(header.samples_request, self.inbox)
-            else:
-                answer = self.inbox.answer([request])
-            if answer is not None:
-                self._socket.send_multipart([peer, empty, *answer])
-
-    def __enter__(self) -> "Fake":
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._socket.close()
-        self._context.term()
-
-
-def columns(rows: int, first: int = 0) -> list[bytes]:
-    """The columns of samples that count from `first`."""
-    k = np.arange(first, first + rows)
-    side = [k.tobytes(), k.tobytes(), *[np.float32(k).tobytes()] * 4, k.tobytes()]
-    return [np.ones(rows, np.float32).tobytes(), *side, *side]
-
-
-def samples(asked: pb.SamplesRequest, inbox: Inbox, **changes: Any) -> list[Any]:
-    """What a server answers that has all that it is asked for."""
-    fields = {
-        "number": asked.number,
-        "rows": asked.rows,
-        "weight_sum": 1.0,
-        "unused": 7,
-        "template": inbox._digest,
-        "flags": (1 << 14) - 1,
-        "frame_stack": 1,
-    }
-    frames = columns(asked.rows) if asked.rows else []
-    frames = changes.pop("frames", lambda given: given)(frames)
-    return [encode(1, samples=pb.Samples(**fields | changes)), *frames]
 
 
 def test_rows_are_drawn_in_proportion_to_the_sums_of_weights() -> None:
@@ -311,123 +250,6 @@ def _drawn(sampler: ReplaySampler[cogrs.Batch]) -> bool:
         return len(sampler.get_batch(4, wait=SLACK).weight) == 4
     except TimeoutError:
         return False
-
-
-def test_sizes_that_cannot_be_are_refused() -> None:
-    with Fake(samples) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
-        sizes = pb.Sizes(templates=[pb.Template(dtype="|O", shape=[1])] * 7)
-        fake.inbox.answer = lambda frames: [encode(1, sizes=sizes)]
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match=f"{fake.endpoint}: .* sizes that cannot be"):
-                sampler.get_batch(4)
-
-
-BAD: dict[str, Callable[[pb.SamplesRequest, Inbox], list[Any]]] = {
-    "garbage": lambda asked, inbox: [b"\xff\xff"],
-    "nothing": lambda asked, inbox: [b""],
-    "another kind": lambda asked, inbox: [encode(1, counter_reply=pb.CounterReply())],
-    "another number": lambda asked, inbox: samples(asked, inbox, number=asked.number + 1),
-    "more rows": lambda asked, inbox: samples(asked, inbox, rows=asked.rows + 1),
-    "short but full": lambda asked, inbox: samples(asked, inbox, shortage="none left"),
-    "no sum": lambda asked, inbox: samples(asked, inbox, weight_sum=float("nan")),
-    "a negative sum": lambda asked, inbox: samples(asked, inbox, weight_sum=-1.0),
-    "an endless sum": lambda asked, inbox: samples(asked, inbox, weight_sum=float("inf")),
-    "other templates": lambda asked, inbox: samples(asked, inbox, template=1),
-    "other flags": lambda asked, inbox: samples(asked, inbox, flags=1),
-    "other ids": lambda asked, inbox: samples(asked, inbox, ids=True),
-    "no columns": lambda asked, inbox: samples(asked, inbox, frames=lambda frames: []),
-    "a column less": lambda asked, inbox: samples(asked, inbox, frames=lambda given: given[:-1]),
-    "a column more": lambda asked, inbox: samples(asked, inbox, frames=lambda given: [*given, b""]),
-    "a short column": lambda asked, inbox: samples(
-        asked, inbox, frames=lambda given: [given[0], given[1][:-1], *given[2:]]
-    ),
-    "a weight of 0": lambda asked, inbox: samples(
-        asked, inbox, frames=lambda given: [bytes(len(given[0])), *given[1:]]
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_bad_answers_are_refused_and_nothing_of_them_is_kept(kind: str) -> None:
-    bad = True
-
-    def answer(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
-        made_up = BAD[kind](asked, inbox) if bad and asked.rows else samples(asked, inbox)
-        return made_up
-
-    with Fake(answer) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
-        with pytest.raises(RuntimeError, match=fake.endpoint):
-            sampler.get_batch(4)
-        assert sampler.stats()[0].kept == sampler.stats()[0].samples == 0
-        bad = False
-        assert_consistent_states(sampler.get_batch(4))
-
-
-def assert_consistent_states(batch: cogrs.Batch) -> None:
-    """What a fake gives."""
-    assert batch.prev.s[:, 0].tolist() == list(range(len(batch.weight)))
-
-
-def test_refusals_and_other_templates_are_told() -> None:
-    def refuse(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
-        return [encode(1, refusal=pb.Refusal(reason="not today"))]
-
-    with (
-        Fake(refuse) as fake,
-        ReplaySampler([fake.endpoint], timeout=SLACK) as sampler,
-        pytest.raises(RuntimeError, match=f"{fake.endpoint} refused: not today"),
-    ):
-        sampler.get_batch(4)
-    for changes in ({"s": np.zeros(3)}, {"frame_stack": 2}, {"ids": True}):
-        with (
-            started(1) as one,
-            started(1, **changes) as other,
-            ReplaySampler([one.rep_endpoint, other.rep_endpoint], timeout=SLACK) as sampler,
-            pytest.raises(RuntimeError, match=f"{other.rep_endpoint} has other templates"),
-        ):
-            sampler.get_batch(4)
-
-
-def test_more_than_fits_into_an_answer_is_refused_or_asked_for_in_parts() -> None:
-    large = np.zeros(1 << 20, np.uint8)
-    with (
-        started(1, s=large, reuse_cache=True, cache_size=2) as server,
-        connected(server, 8) as client,
-        ReplaySampler([server.rep_endpoint], timeout=60) as sampler,
-    ):
-        states = np.zeros((4, len(large)), np.uint8)
-        build.add_uniform(client.rem, 4, s=states)
-        client.push_cache()
-        arrived(server, 1)
-        asked = encode(1, samples_request=pb.SamplesRequest(rows=257, number=1))
-        with zmq.Context() as context, context.socket(zmq.REQ) as request:
-            request.connect(server.rep_endpoint)
-            request.send(asked)
-            assert "more than fit" in pb.Header.FromString(request.recv()).refusal.reason
-        sampler.get_batch(1)
-        sampler._most_rows = 3
-        assert len(sampler.get_batch(10).weight) == 10
-
-
-def test_large_answers_pass_the_proxy_of_a_server() -> None:
-    (front, back) = unused_endpoints(2)
-    large = np.zeros(1 << 18, np.uint8)  # a cache of one sample is smaller than an answer of eight
-    with started(1, s=large, reuse_cache=True, cache_size=1) as server:
-        mains = [
-            threading.Thread(target=server.rep_proxy_main, args=(front, back)),
-            threading.Thread(target=server.rep_worker_main, args=(back, Conn)),
-        ]
-        with connected(server, 8) as client:
-            build.add_uniform(client.rem, 4, s=np.zeros((4, len(large)), np.uint8))
-            client.push_cache()
-            arrived(server, 1)
-        for main in mains:
-            main.start()
-        with ReplaySampler([front], timeout=SLACK) as sampler:
-            assert len(sampler.get_batch(8).weight) == 8
-        server.close()
-        for main in mains:
-            main.join(SLACK)
 
 
 def test_errors_go_back_by_way_of_the_servers() -> None:
