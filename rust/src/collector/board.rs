@@ -69,6 +69,8 @@ pub struct Board {
     pub(super) running: usize,
     /// Nanoseconds that a task of a quick game takes, smoothed.
     cost: f64,
+    /// What was used for the work of an answer, and is used again: its vectors have grown.
+    pub spare: Chunk,
     /// Threads that sleep until there is work.
     pub idle: usize,
     /// Threads that sleep until there is a batch.
@@ -100,6 +102,7 @@ impl Board {
             turns: VecDeque::new(),
             running: 0,
             cost: 0.0,
+            spare: Chunk::default(),
             idle: 0,
             consumers: 0,
             alarm: None,

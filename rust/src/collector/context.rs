@@ -210,11 +210,14 @@ impl Context {
             return Ok(());
         }
         let owners = board.groups[taken.group].answer(taken.buffer, taken.serial)?;
-        let mut chunk = Chunk::default();
+        let mut chunk = std::mem::take(&mut board.spare);
         let board = if board.answer_at_once(&mut chunk, taken, &owners) {
             chunk.answered = Some((taken, owners));
-            shared.run(board, &mut chunk, Role::Consumer)
+            let mut board = shared.run(board, &mut chunk, Role::Consumer);
+            board.spare = chunk;
+            board
         } else {
+            board.spare = chunk;
             drop(board);
             if shared.plan.routes[taken.group].collector.replying() {
                 for (row, &slot) in owners.iter().enumerate() {
