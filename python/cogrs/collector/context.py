@@ -104,6 +104,12 @@ class GameContext(OfOneProcess):
     def started(self) -> None:
         """Do what a start takes beside that of the core."""
 
+    def take(
+        self, core: _core.CollectorContext, gid: int | None, timeout: float | None
+    ) -> _core.CollectorDelivery | None:
+        """Wait for a batch; see `CollectorContext.wait`."""
+        return core.wait(gid, timeout)
+
     def cause(self, game: int) -> BaseException | None:
         """What a game raised last, if that was an exception of Python's."""
         del game
@@ -276,7 +282,7 @@ class GameContext(OfOneProcess):
         """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
         core = self._running()
         try:
-            delivery = core.wait(gid, timeout)
+            delivery = self.take(core, gid, timeout)
         except RuntimeError as error:
             game = core.failed_game()
             if game is None:

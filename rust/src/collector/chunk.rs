@@ -56,6 +56,8 @@ pub struct Chunk {
     pub slot: u32,
     /// Games that failed, and what they said.
     pub crashes: Vec<(u32, String)>,
+    /// A game whose move was broken off, though nothing is wrong with it.
+    pub broken_off: Option<u32>,
     /// Whose desk [`Task::Report`] is about.
     pub driver: usize,
 }
