@@ -861,6 +861,24 @@ class CollectorContext:
             ValueError: There is no such query, or `shown` is of other sizes.
             RuntimeError: This query is under way, or the run is over.
         """
+    def stay(self, game: int) -> None:
+        """Have a game show its state again, instead of the step for which it waits for an answer.
+
+        For whoever has its batch and has not answered yet.
+
+        Raises:
+            ValueError: There is no such game.
+        """
+    def begin(self, game: int, seed: int | None = None) -> None:
+        """Have a game begin an episode instead of that step, or a game that has not started.
+
+        Args:
+            game: Its number.
+            seed: What determines its episodes from now on, instead of what did; 0 <= seed < 2**64.
+
+        Raises:
+            ValueError: There is no such game.
+        """
     def fail(self, text: str) -> None:
         """End the run: who waits gets a RuntimeError with this text."""
     # Below: for drivers, the threads that move games which are written in Python.

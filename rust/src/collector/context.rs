@@ -7,7 +7,7 @@ use std::time::Instant;
 pub use crate::collector::board::{Delivered, Taken};
 pub use crate::collector::crash::CrashCounts;
 pub use crate::collector::options::Options;
-pub use crate::collector::slot::Counts;
+pub use crate::collector::slot::{Counts, Detour};
 
 use crate::collector::batch::Batch;
 use crate::collector::board::Board;
@@ -300,6 +300,20 @@ impl Context {
     /// How many games failed, and what became of them.
     pub fn crashes(&self) -> CrashCounts {
         lock(&self.shared.board).crashes.counts()
+    }
+
+    /// Has a game do something else than its next step. It is to wait for an answer that the caller has not given
+    /// yet, or not to have started.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when there is no such game.
+    pub fn divert(&self, game: usize, detour: Detour) -> Result<()> {
+        let games = self.shared.slots.len() / (self.shared.queries + 1);
+        if game >= games {
+            return Err(Error::value("game", format!("an integer in [0, {games})"), game));
+        }
+        lock(&self.shared.slots[game]).divert(detour);
+        Ok(())
     }
 
     /// Ends the run with an error, which whoever waits gets.

@@ -6,7 +6,7 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::collector::context::{Context, CrashCounts, Options, Taken};
+use crate::collector::context::{Context, CrashCounts, Detour, Options, Taken};
 use crate::collector::plan::{Collector, Input, Reply};
 use crate::error::Error;
 use crate::games::Builtin;
@@ -315,6 +315,15 @@ impl CollectorContext {
         let CrashCounts { crashes, restarts, dropped } = context.crashes();
         let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
         Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
+    }
+
+    fn stay(&self, game: usize) -> PyResult<()> {
+        Ok(self.context()?.divert(game, Detour::Stay)?)
+    }
+
+    #[pyo3(signature = (game, seed=None))]
+    fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
+        Ok(self.context()?.divert(game, Detour::Begin(seed))?)
     }
 
     fn failed_game(&self) -> PyResult<Option<u32>> {

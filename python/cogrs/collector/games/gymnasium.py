@@ -99,7 +99,8 @@ class GameContext(context.GameContext):
         makers = [arg for arg in args if not isinstance(arg, known)]
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
-        self._factory = Factory(makers[0], kwargs)
+        maker = makers[0]
+        self._factory = maker if isinstance(maker, Factory) else Factory(maker, kwargs)
         self._game = self._factory.name
         given = {
             "processes": processes,
