@@ -12,7 +12,6 @@ from cogrs.collector.convert import convert
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.collector.environments.seat import Seats
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions, integer
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from cogrs.collector.batch import Arrays
     from cogrs.collector.context import GameContext
+    from cogrs.collector.infos import Infos
 
 gymnasium_module()
 from gymnasium import error, spaces  # noqa: E402
@@ -131,7 +131,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         context = self._open()
-        options = dict(options or {})
+        options = None if options is None else dict(options)
         mask = self._mask(options)
         if options and self._seats is None:
             raise ValueError(f"options: expected reset_mask alone, got {sorted(options)}")
@@ -148,7 +148,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             elif self._seats is None:
                 context.begin(number, seeds[number])
             else:
-                self._seats.begins[number] = seeds[number], options or None
+                self._seats.begins[number] = seeds[number], options
                 context.begin(number)
         if not self._started:
             context.Start()
@@ -161,9 +161,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     def step(
         self, actions: Any
-    ) -> tuple[
-        Any, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]
-    ]:
+    ) -> tuple[Any, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]:
         """Take an action in each environment.
 
         Args:
@@ -193,9 +191,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         reply[0]["a"][...] = given.reshape((self.num_envs, *shape))
         self._go_on()
         shown = self._shown()
-        rewards = shown["last_r"].astype(np.float64) if self._seats is None else self._paid()
-        ended, cut = shown["ended"].astype(np.bool_), shown["cut"].astype(np.bool_)
-        return self._observation(shown), rewards, ended, cut, self._told()
+        return self._observation(shown), *self._outcomes(shown), self._told()
 
     def render(self) -> tuple[Any, ...] | None:
         """What environments render; None for built-in games.
@@ -239,9 +235,20 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
     def _observation(self, shown: Arrays) -> Any:
         return _assembled(self.single_observation_space, (), shown)
 
-    def _paid(self) -> npt.NDArray[np.float64]:
-        assert self._seats is not None
-        return self._seats.rewards.copy()
+    def _outcomes(
+        self, shown: Arrays
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        seats = self._seats
+        rewards, terminated, truncated = (
+            (shown["last_r"], shown["ended"], shown["cut"])
+            if seats is None
+            else (seats.rewards, seats.terminated, seats.truncated)
+        )
+        return (
+            np.array(rewards, np.float64),
+            np.array(terminated, np.bool_),
+            np.array(truncated, np.bool_),
+        )
 
     def _told(self) -> dict[str, Any]:
         told: dict[str, Any] = {}
@@ -254,8 +261,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
                 infos[number] = {}
         return told
 
-    def _mask(self, options: dict[str, Any]) -> npt.NDArray[np.bool_]:
-        mask = options.pop("reset_mask", None)
+    def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
+        mask = None if options is None else options.pop("reset_mask", None)
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
@@ -280,7 +287,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
 
 def _built_in_spaces(context: GameContext) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    shown = {
+    shown: dict[str, spaces.Space[Any]] = {
         key: _box(dtype, shape, context.bounds.get(key))
         for key, (dtype, shape) in context.spec.keys.items()
     }

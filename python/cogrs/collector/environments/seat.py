@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.spaces import spaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,13 +15,17 @@ class Seats(Factory):
     """Makes the environments of a vector, and has what a batch does not carry.
 
     Attributes:
-        rewards: float64 (num_envs,): what the last move paid, 0 for a reset.
+        rewards: What the last move of each paid, 0 for a reset; batches have float32.
+        terminated: Whether it terminated.
+        truncated: Whether it was cut short; perhaps both, of which batches have one.
         infos: What the last move of each said beside.
         begins: Seed and options of the next reset of each; its own affair after that.
         envs: The environments, by number, as far as they are made.
     """
 
-    rewards: np.ndarray[Any, Any]
+    rewards: list[float]
+    terminated: list[bool]
+    truncated: list[bool]
     infos: list[dict[str, Any]]
     begins: list[tuple[int | None, dict[str, Any] | None]]
     envs: dict[int, Any]
@@ -32,14 +35,23 @@ class Seats(Factory):
     ) -> None:
         """For so many environments."""
         super().__init__(source, options)
-        object.__setattr__(self, "rewards", np.zeros(count))
-        object.__setattr__(self, "infos", [{} for _ in range(count)])
-        object.__setattr__(self, "begins", [(None, None)] * count)
-        object.__setattr__(self, "envs", {})
+        kept = {
+            "rewards": [0.0] * count,
+            "terminated": [False] * count,
+            "truncated": [False] * count,
+            "infos": [{} for _ in range(count)],
+            "begins": [(None, None)] * count,
+            "envs": {},
+        }
+        # What a factory is made of is frozen.
+        self.__dict__.update(kept)
 
     def __call__(self) -> Any:
         """Make the first."""
-        return self.make(0)
+        seat = self.make(0)
+        # Asked about what it lacks, a seat would be blamed.
+        spaces_of(self.envs[0])
+        return seat
 
     def make(self, game: int) -> Any:
         """See `Factory`."""
@@ -57,7 +69,7 @@ class Seat:
         self._number = number
         self._env = env
         for name in ("observation_space", "action_space"):
-            # What has none is refused where spaces are looked at, by name.
+            # What has none is refused by the name of what makes it.
             if hasattr(env, name):
                 setattr(self, name, getattr(env, name))
 
@@ -68,6 +80,7 @@ class Seat:
         (begin, options), seats.begins[number] = seats.begins[number], (None, None)
         shown, seats.infos[number] = self._env.reset(seed=begin, options=options)
         seats.rewards[number] = 0.0
+        seats.terminated[number] = seats.truncated[number] = False
         return shown, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -75,6 +88,7 @@ class Seat:
         seats, number = self._seats, self._number
         shown, reward, terminated, truncated, seats.infos[number] = self._env.step(action)
         seats.rewards[number] = reward
+        seats.terminated[number], seats.truncated[number] = terminated, truncated
         return shown, reward, terminated, truncated, {}
 
     def close(self) -> None:
