@@ -93,36 +93,59 @@ def others() -> None:
 
 
 def environments() -> None:
-    """Gymnasium's CartPole, 64 games in batches of 64, beside its SyncVectorEnv, in turn."""
+    """Environments of Gymnasium, all in one batch, beside its SyncVectorEnv, in turn."""
     try:
         import gymnasium
     except ImportError:
         print("  left out: Gymnasium is not installed")
         return
-    vector = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 64)
-    shown, _ = vector.reset(seed=1)
+    beside(lambda: gymnasium.make("CartPole-v1"), "CartPole-v1", 64, 200)
+    try:
+        import ale_py
+    except ImportError:
+        print("  ALE/Pong-v5 is left out: ale-py is not installed")
+        return
+    gymnasium.register_envs(ale_py)
+    beside(lambda: gymnasium.make("ALE/Pong-v5"), "ALE/Pong-v5", 16, 20)
 
-    def sync() -> int:
-        nonlocal shown
-        for _ in range(200):
-            shown, *_ = vector.step((shown[:, 2] > 0).astype(np.int64))
-        return 200 * 64
 
-    co = cogrs.ContextOptions(num_games=64, seed=1)
-    given = {"s": "", "last_r": "", "last_terminal": "", "_batchsize": 64}
-    context = cogrs.GameContext("gymnasium", co, "CartPole-v1")
+def beside(make: Callable[[], Any], env: str, count: int, rounds: int) -> None:
+    """One environment so many times: batches, `VectorEnv`, and Gymnasium's own vector."""
+    import gymnasium
+
+    from cogrs.collector import VectorEnv
+
+    sync = gymnasium.vector.SyncVectorEnv([make] * count)
+    vector = VectorEnv(env, count)
+    actions = np.ones(count, np.int64)
+    sync.reset(seed=1)
+    vector.reset(seed=1)
+    co = cogrs.ContextOptions(num_games=count, seed=1)
+    given = {"s": "", "last_r": "", "last_terminal": "", "_batchsize": count}
+    context = cogrs.GameContext("gymnasium", co, env)
     with cogrs.GCWrapper(context, co, {"actor": (given, {"a": ""})}) as games:
+
+        def act(_batch: Any, _gpu: Any, reply: Any) -> None:
+            reply[0]["a"][:] = actions
+
         games.reg_callback("actor", act)
         games.Start()
 
-        def ours() -> int:
-            for _ in range(200):
-                games.Run()
-            return 200 * 64
+        def repeated(step: Callable[[], object]) -> Callable[[], int]:
+            def run() -> int:
+                for _ in range(rounds):
+                    step()
+                return rounds * count
 
-        pairs = [(rate(ours, 1), rate(sync, 1)) for _ in range(7)]
-    for name, figures in zip(("cogrs", "SyncVectorEnv"), zip(*pairs, strict=True), strict=True):
-        report(name, statistics.median(figures), "steps/s")
+            return run
+
+        names = ("batches", "VectorEnv", "SyncVectorEnv")
+        calls = (games.Run, lambda: vector.step(actions), lambda: sync.step(actions))
+        turns = [[rate(repeated(call), 1) for call in calls] for _ in range(7)]
+    vector.close()
+    sync.close()
+    for name, figures in zip(names, zip(*turns, strict=True), strict=True):
+        report(f"{count} {env}, {name}", statistics.median(figures), "steps/s")
 
 
 def askers() -> None:

@@ -864,6 +864,24 @@ class CollectorContext:
             ValueError: There is no such query, or `shown` is of other sizes.
             RuntimeError: This query is under way, or the run is over.
         """
+    def stay(self, game: int) -> None:
+        """Have a game show its state again, instead of the step for which it waits for an answer.
+
+        For whoever has its batch and has not answered yet.
+
+        Raises:
+            ValueError: There is no such game.
+        """
+    def begin(self, game: int, seed: int | None = None) -> None:
+        """Have a game begin an episode instead of that step, or a game that has not started.
+
+        Args:
+            game: Its number.
+            seed: What determines its episodes from now on, instead of what did; 0 <= seed < 2**64.
+
+        Raises:
+            ValueError: There is no such game.
+        """
     def fail(self, text: str) -> None:
         """End the run: who waits gets a RuntimeError with this text."""
     # Below: for drivers, the threads that move games which are written in Python.
@@ -879,13 +897,14 @@ class CollectorContext:
             IndexError: There is no such driver.
         """
     def play(
-        self, driver: int, done: int, failed: Sequence[tuple[int, str]], timeout: float
+        self, driver: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
     ) -> int | None:
         """Report what became of the last moves, and wait for others.
 
         Args:
             driver: Who calls.
-            done: Moves that the last call gave; 0 the first time.
+            begun: Moves made of those that the last call gave, from the first row on; others are
+                given out again.
             failed: Rows whose games failed, and why. Nothing else is taken from these rows.
             timeout: Seconds to wait at most, >= 0.
 
@@ -893,8 +912,46 @@ class CollectorContext:
             Rows of the desk that have a move; 0 when there is none in time, None after the end.
 
         Raises:
-            ValueError: There is no such driver or row, or `done` is another number.
+            ValueError: There is no such driver or row, or `begun` is more than it was given.
         """
+    def attend(
+        self,
+        gid: int | None,
+        timeout: float | None,
+        progress: list[int],
+        failed: Sequence[tuple[int, str]],
+    ) -> CollectorDelivery | int | None:
+        """Wait as `wait` does; but while moves are quick, be given those of the only driver.
+
+        First it does what `report` does.
+
+        Args:
+            gid: As for `wait`.
+            timeout: Likewise.
+            progress: As for `report`; zero afterwards.
+            failed: Likewise.
+
+        Returns:
+            As `wait`; or how many rows of the desk have a move, which this thread then makes.
+
+        Raises:
+            RuntimeError: As `wait`.
+            ValueError: As `wait` and `report`.
+            IndexError: As `wait`.
+        """
+    def report(self, progress: list[int], failed: Sequence[tuple[int, str]]) -> None:
+        """Say what became of the moves that this thread was given by `attend`.
+
+        Args:
+            progress: Moves begun and moves ended; set to zero. When these differ, the last one was
+                broken off: its game begins an episode. Others are given out again.
+            failed: As for `play`.
+
+        Raises:
+            ValueError: More moves than it was given, or there is no such row.
+        """
+    def is_moving(self) -> bool:
+        """Whether this thread was given moves by `attend` that it has not told of."""
 
 # -- group.rs -------------------------------------------------------------------------------------
 

@@ -263,6 +263,51 @@ fn no_configuration_of_up_to_six_games_stops() {
     }
 }
 
+/// Runs two players, whose collectors have these sizes, and a listener until each has delivered batches.
+fn players_run_on(games: usize, b: [usize; 2], listener: usize, steps: usize, slow: bool) {
+    let [white, black] = b;
+    let collectors =
+        vec![routed("white", white, 0), routed("black", black, 1), optimizer(listener, steps)];
+    let run = Run::new(collectors, options(games, 2), 5, |game| {
+        game.slow = if slow && game.id == 0 { 20_000 } else { 0 };
+    });
+    let run = run.unwrap();
+    run.context.start().unwrap();
+    let mut seen = [0; 3];
+    while seen.iter().any(|&count| count < 4) {
+        let taken = run.wait(None);
+        seen[taken.group] += 1;
+        for row in run.rows(taken).iter().filter(|_| taken.group < 2) {
+            assert_eq!(row["seq"][0] % 2.0, taken.group as f64, "{games} games, {b:?}");
+        }
+        run.context.answer(taken).unwrap();
+    }
+}
+
+fn small_configurations_with_players(most: usize, steps: usize) {
+    for games in 1..=most {
+        for (white, black) in (1..=games).flat_map(|b| (1..=games).map(move |other| (b, other))) {
+            for (listener, steps) in (1..=4).flat_map(|b| (1..=steps).map(move |t| (b, t))) {
+                players_run_on(games, [white, black], listener, steps, false);
+                if most > 3 {
+                    players_run_on(games, [white, black], listener, steps, true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_small_configuration_with_players_stops() {
+    small_configurations_with_players(3, 3);
+}
+
+#[test]
+#[ignore = "long form of the test above"]
+fn no_configuration_with_players_stops() {
+    small_configurations_with_players(5, 4);
+}
+
 #[test]
 fn a_slow_game_stops_nobody() {
     for threads in [1, 2, 4] {
@@ -494,29 +539,55 @@ fn use_before_the_start_and_misfits_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// For any T, the histories of a game without their last rows are all its states, and what is shifted
-    /// fits.
     #[test]
     fn histories_put_together_are_the_run(
         games in 1..6_usize, listener in 1..7_usize, steps in 2..9_usize, length in 2..7_i64,
         threads in 1..4_usize, share in 1..6_usize,
     ) {
-        let collectors = vec![actor(share.min(games)), optimizer(listener, steps)];
-        let run = Run::started(collectors, options(games, threads), length);
-        let mut next = vec![0_i64; games];
-        for row in run.collect("optimizer", 12).concat() {
-            let id = row["id"][0] as usize;
-            for (at, s) in (next[id]..).zip(&row["s"]) {
-                prop_assert_eq!(*s, (id as i64 * 10_000 + at / length * 100 + at % length) as f64);
-            }
-            next[id] += steps as i64 - 1;
-            prop_assert_eq!(&row["a"], &row["s"]);
-            for (now, later) in [("r", "last_r"), ("terminal", "last_terminal")] {
-                prop_assert_eq!(&row[now][..steps - 1], &row[later][1..]);
-                prop_assert_eq!(row[now][steps - 1], 0.0);
-            }
+        put_together(games, listener, steps, length, threads, share, 12);
+    }
+}
+
+/// For any T, the histories of a game without their last rows are all its states, and what is shifted fits.
+/// Returns how many histories that were.
+fn put_together(
+    games: usize,
+    listener: usize,
+    steps: usize,
+    length: i64,
+    threads: usize,
+    share: usize,
+    batches: usize,
+) -> usize {
+    let collectors = vec![actor(share.min(games)), optimizer(listener, steps)];
+    let run = Run::started(collectors, options(games, threads), length);
+    let mut next = vec![0_i64; games];
+    let rows = run.collect("optimizer", batches).concat();
+    for row in &rows {
+        let id = row["id"][0] as usize;
+        for (at, s) in (next[id]..).zip(&row["s"]) {
+            assert_eq!(*s, (id as i64 * 10_000 + at / length * 100 + at % length) as f64);
+        }
+        next[id] += steps as i64 - 1;
+        assert_eq!(&row["a"], &row["s"]);
+        for (now, later) in [("r", "last_r"), ("terminal", "last_terminal")] {
+            assert_eq!(&row[now][..steps - 1], &row[later][1..]);
+            assert_eq!(row[now][steps - 1], 0.0);
         }
     }
+    rows.len()
+}
+
+#[test]
+#[ignore = "long form of the property above"]
+fn a_hundred_thousand_histories_put_together_are_the_runs() {
+    let mut histories = 0;
+    for (games, steps) in [(1, 2), (3, 5), (8, 3), (16, 9), (64, 20), (64, 2)] {
+        for (length, threads) in [(2, 1), (3, 2), (7, 4)] {
+            histories += put_together(games, 4, steps, length, threads, games / 2 + 1, 1_500);
+        }
+    }
+    assert!(histories >= 100_000, "{histories}");
 }
 
 #[test]

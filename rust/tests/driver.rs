@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, CrashCounts};
 use cogrs::collector::crash::OnError;
+use cogrs::collector::desk::Report;
 use cogrs::collector::plan::Collector;
 use cogrs::error::Result;
 use cogrs::games::{Action, Game, Outcome};
@@ -73,14 +74,13 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
         i64::from_ne_bytes(bytes)
     };
     let mut games = std::collections::BTreeMap::new();
-    let (mut done, mut failed) = (0, Vec::new());
-    while let Some(count) = context.play(driver, done, std::mem::take(&mut failed), soon()).unwrap()
-    {
+    let mut report = Report::default();
+    while let Some(count) = context.play(driver, std::mem::take(&mut report), soon()).unwrap() {
         for row in 0..count {
             let (episode, seq, moves) = games.entry(read(GAME, row)).or_insert((-1, 0, 0));
             *moves += 1;
             if fails.contains(&read(GAME, row)) && *moves % 3 == 0 {
-                failed.push((row, "told to".into()));
+                report.failed.push((row, "told to".into()));
             } else if read(SEED, row) < 0 {
                 *seq += 1;
             } else {
@@ -92,7 +92,7 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
             memory.write(END, row, 0, &[u8::from(*seq == length - 1)]);
             memory.write(S, row, 0, &state.to_ne_bytes());
         }
-        done = count;
+        report.begun = count;
     }
 }
 
@@ -168,12 +168,15 @@ fn wrong_reports_are_refused() {
     assert!(make(&[]).is_err());
     assert!(make(&[None, None, None]).is_err());
     let context = make(&[None, None]).unwrap();
-    let play = |driver, done, failed| context.play(driver, done, failed, soon());
+    let play = |driver, begun, failed| {
+        context.play(driver, Report { begun, failed, ..Report::default() }, soon())
+    };
     assert_eq!(play(0, 0, vec![]).unwrap(), None, "not started");
     context.start().unwrap();
     assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("driver: expected"));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1));
-    assert!(play(0, 0, vec![]).unwrap_err().to_string().starts_with("done: expected all 1 moves"));
+    assert_eq!(play(0, 0, vec![]).unwrap(), Some(1), "what was not begun is given out again");
+    assert!(play(0, 2, vec![]).unwrap_err().to_string().starts_with("begun: expected at most 1"));
     assert!(play(0, 1, vec![(1, String::new())]).is_err());
 }
 
@@ -181,9 +184,9 @@ fn wrong_reports_are_refused() {
 fn an_end_that_is_none_is_the_game_s_failure() {
     let context = Context::outside(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
     context.start().unwrap();
-    assert_eq!(context.play(0, 0, vec![], soon()).unwrap(), Some(1));
+    assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
     context.desks()[0].memory().write(END, 0, 0, &[3]);
-    assert_eq!(context.play(0, 1, vec![], soon()).unwrap(), None);
+    assert_eq!(context.play(0, Report::done(1), soon()).unwrap(), None);
     let error = context.wait(None, None).unwrap_err().to_string();
     assert_eq!(error, "game 0: its driver reports an end 3");
     assert_eq!(context.failed_game(), Some(0));

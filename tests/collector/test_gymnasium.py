@@ -33,8 +33,13 @@ def played(
     return games
 
 
-def collected(games: cogrs.GCWrapper, act: Any, name: str, count: int) -> list[dict[str, Any]]:
-    """The first histories of a listener, each as a dict of arrays over time."""
+def collected(
+    games: cogrs.GCWrapper, act: Any, name: str, count: int, *, forever: bool = False
+) -> list[dict[str, Any]]:
+    """The first histories of a listener, each as a dict of arrays over time.
+
+    `forever` is for waits without a timeout, which make moves themselves.
+    """
     found: list[dict[str, Any]] = []
 
     def learn(batch: Any, _gpu: Any, _reply: Any) -> None:
@@ -45,7 +50,10 @@ def collected(games: cogrs.GCWrapper, act: Any, name: str, count: int) -> list[d
     games.reg_callback("actor", act)
     games.reg_callback(name, learn)
     while len(found) < count:
-        run(games)
+        if forever:
+            games.Run()
+        else:
+            run(games)
     return found
 
 

@@ -1,4 +1,12 @@
-"""Many games, or many callers, answered in batches."""
+"""Many games, or many callers, answered in batches.
+
+`VectorEnv` is imported when it is used, since it needs Gymnasium.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.batch import Batch
 from cogrs.collector.context import GameContext as AnyGameContext
@@ -9,6 +17,9 @@ from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions
 from cogrs.collector.tensor_spec import TensorSpec
 from cogrs.collector.wrapper import GCWrapper
+
+if TYPE_CHECKING:
+    from cogrs.collector.vector import VectorEnv as VectorEnv
 
 __all__ = [
     "BUILT_IN",
@@ -23,3 +34,9 @@ __all__ = [
     "Infos",
     "TensorSpec",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "VectorEnv":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("cogrs.collector.vector").VectorEnv

@@ -50,6 +50,8 @@ class GameContext(OfOneProcess):
 
     _game: str
     _options_type: ClassVar[type[Any]]
+    bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
+    """Bounds of what a state shows, and of `a`, by key, where they are narrower than the dtype."""
 
     def __init__(self, *args: Any) -> None:
         """Take options in any order."""
@@ -103,6 +105,12 @@ class GameContext(OfOneProcess):
 
     def started(self) -> None:
         """Do what a start takes beside that of the core."""
+
+    def take(
+        self, core: _core.CollectorContext, gid: int | None, timeout: float | None
+    ) -> _core.CollectorDelivery | None:
+        """Wait for a batch; see `CollectorContext.wait`."""
+        return core.wait(gid, timeout)
 
     def cause(self, game: int) -> BaseException | None:
         """What a game raised last, if that was an exception of Python's."""
@@ -281,7 +289,7 @@ class GameContext(OfOneProcess):
         """As `wait`, for what the infos would hold."""
         core = self._running()
         try:
-            delivery = core.wait(gid, timeout)
+            delivery = self.take(core, gid, timeout)
         except RuntimeError as error:
             game = core.failed_game()
             if game is None:
@@ -357,6 +365,30 @@ class GameContext(OfOneProcess):
             ValueError: These infos are those of a wait that timed out.
         """
         self._running().put_back(self._delivery(infos))
+
+    def stay(self, game: int) -> None:
+        """Have a game show its state again, once its batch is given back, instead of a step.
+
+        Raises:
+            ValueError: There is no such game.
+            RuntimeError: There are no batches yet.
+        """
+        self._running().stay(game)
+
+    def begin(self, game: int, seed: int | None = None) -> None:
+        """Have a game begin an episode, once its batch is given back, instead of a step.
+
+        What its listeners have not got of the one before is dropped.
+
+        Args:
+            game: Its number.
+            seed: Instead of `co.seed`, for this episode and those after it; 0 <= seed < 2**64.
+
+        Raises:
+            ValueError: There is no such game.
+            RuntimeError: There are no batches yet.
+        """
+        self._running().begin(game, seed)
 
     def Stop(self) -> None:  # noqa: N802
         """End everything: who waits gets an error, all threads are joined.

@@ -111,6 +111,8 @@ _FIXED = {
     "last_r": "float32",
     "last_terminal": "uint8",
     "last_truncated": "uint8",
+    "ended": "uint8",
+    "cut": "uint8",
 }
 _SHIFTED = ("r", "terminal", "truncated")
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")

@@ -20,7 +20,7 @@ const CHUNK_GAMES: usize = 256;
 
 /// A game that takes longer than this is left to the threads that have nothing else to do, one at a time:
 /// who waits for a batch would miss its timeout while it steps such a game.
-const SLOW: Duration = Duration::from_millis(1);
+pub(super) const SLOW: Duration = Duration::from_millis(1);
 
 /// What a collector has delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Board {
     blocking: bool,
     /// For each driver its games that are to move. None when games move here.
     pub(super) outside: Vec<VecDeque<u32>>,
+    /// Who waits for batches moves them meanwhile, instead of their driver.
+    pub(super) lent: bool,
     /// The games that failed.
     pub crashes: Crashes,
     /// Questions that games ask while they are moved.
@@ -95,6 +97,7 @@ impl Board {
             is_slow: vec![true; games],
             blocking,
             outside: Vec::new(),
+            lent: false,
             crashes: Crashes::new(OnError::Raise, games),
             queries: Queries::new(games, 0, 0),
             ready: VecDeque::new(),
@@ -307,9 +310,7 @@ impl Board {
 
     /// Decides what becomes of a game that failed. Returns whether the whole run fails with it.
     pub fn crash(&mut self, slot: u32, lost: &[u64]) -> bool {
-        for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
-            delivered.lost += lost;
-        }
+        self.count_lost(lost);
         self.crashes.decide(slot, Instant::now()) == Verdict::Fail
     }
 

@@ -66,6 +66,8 @@ pub struct Chunk {
     pub slot: u32,
     /// Games that failed, and what they said.
     pub crashes: Vec<(u32, String)>,
+    /// A game whose move was broken off, though nothing is wrong with it.
+    pub broken_off: Option<u32>,
     /// Whose desk [`Task::Report`] is about.
     pub driver: usize,
     /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.

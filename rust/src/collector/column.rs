@@ -35,13 +35,15 @@ pub struct Columns {
 }
 
 /// Parts that every record has, in front; their positions are those of [`Fixed`].
-const FIXED: [(&str, &str, usize); 7] = [
+const FIXED: [(&str, &str, usize); 9] = [
     ("id", "<i4", 4),
     ("tid", "<i4", 4),
     ("seq", "<i4", 4),
     ("last_r", "<f4", 4),
     ("last_terminal", "|u1", 1),
     ("last_truncated", "|u1", 1),
+    ("ended", "|u1", 1),
+    ("cut", "|u1", 1),
     // No key of a description can have this name.
     ("_episode", "<u4", 4),
 ];
@@ -74,6 +76,10 @@ pub enum Fixed {
     LastTerminal,
     /// The state before was the last of an episode cut short.
     LastTruncated,
+    /// The state is a terminal one.
+    Ended,
+    /// The state is the last of an episode cut short.
+    Cut,
     /// The episode, to tell frames of one from those of another.
     Episode,
 }

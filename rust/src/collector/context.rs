@@ -7,13 +7,13 @@ use std::time::Instant;
 pub use crate::collector::board::{Delivered, Taken};
 pub use crate::collector::crash::CrashCounts;
 pub use crate::collector::options::Options;
-pub use crate::collector::slot::Counts;
+pub use crate::collector::slot::{Counts, Detour};
 
 use crate::collector::batch::Batch;
 use crate::collector::board::Board;
 use crate::collector::chunk::{Chunk, Role};
 use crate::collector::crash::Crashes;
-use crate::collector::desk::{Desk, SharedFile};
+use crate::collector::desk::{Desk, SharedFile, Turn};
 use crate::collector::group::Group;
 use crate::collector::life::Life;
 use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
@@ -162,6 +162,19 @@ impl Context {
     /// # Errors
     /// [`Error::State`] when the context is not running, or whatever a game failed with.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Taken>> {
+        // Who waits here may have a timeout to keep.
+        self.take_moves_back(&mut lock(&self.shared.board));
+        let turn = self.turn(only, until, |_| None)?;
+        Ok(turn.and_then(|turn| if let Turn::Batch(taken) = turn { Some(taken) } else { None }))
+    }
+
+    /// As [`Self::wait`], but also for what `moves` finds for this thread to do.
+    pub(super) fn turn(
+        &self,
+        only: Option<usize>,
+        until: Option<Instant>,
+        moves: impl Fn(&mut Board) -> Option<usize>,
+    ) -> Result<Option<Turn>> {
         let shared = &*self.shared;
         let mut chunk = Chunk::default();
         let mut board = lock(&shared.board);
@@ -169,9 +182,12 @@ impl Context {
             board.life.check()?;
             if let Some(taken) = board.take(only) {
                 shared.call_threads(&board, None);
+                if board.calls_consumers() {
+                    shared.news.notify_one();
+                }
                 drop(board);
                 shared.clear_replies(taken);
-                return Ok(Some(taken));
+                return Ok(Some(Turn::Batch(taken)));
             }
             if board.expire() || board.wake_from_quiescence() || board.clear_out() {
                 // Games that begin again may be slow ones, which are not for this thread.
@@ -192,6 +208,8 @@ impl Context {
             }
             board = if board.pick(&mut chunk, Role::Consumer) {
                 shared.run(board, &mut chunk, Role::Consumer)
+            } else if let Some(count) = moves(&mut board) {
+                return Ok(Some(Turn::Moves(count)));
             } else {
                 shared.sleep(board, left)
             };
@@ -290,6 +308,20 @@ impl Context {
     /// How many games failed, and what became of them.
     pub fn crashes(&self) -> CrashCounts {
         lock(&self.shared.board).crashes.counts()
+    }
+
+    /// Has a game do something else than its next step. It is to wait for an answer that the caller has not given
+    /// yet, or not to have started.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when there is no such game.
+    pub fn divert(&self, game: usize, detour: Detour) -> Result<()> {
+        let games = self.shared.slots.len() / (self.shared.queries + 1);
+        if game >= games {
+            return Err(Error::value("game", format!("an integer in [0, {games})"), game));
+        }
+        lock(&self.shared.slots[game]).divert(detour);
+        Ok(())
     }
 
     /// Ends the run with an error, which whoever waits gets.

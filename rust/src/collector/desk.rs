@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{Batch, Layout};
-use crate::collector::board::Board;
+use crate::collector::board::{Board, SLOW, Taken};
 use crate::collector::chunk::{Chunk, Role, Task};
 use crate::collector::context::Context;
 use crate::collector::life::Life;
@@ -18,6 +19,9 @@ use crate::games::{Action, Game, GameSpec, Outcome};
 /// How long a driver moves games before it reports: what others wait for, and what handing over costs, are
 /// both small then.
 const CHUNK: Duration = Duration::from_millis(1);
+
+/// The same for who waits for a batch: all games wait for that, and longer would miss timeouts.
+const LONG_CHUNK: Duration = Duration::from_millis(10);
 
 /// Rows of a desk at most.
 const MOST_ROWS: usize = 256;
@@ -60,24 +64,30 @@ pub struct Desk {
 #[derive(Debug)]
 struct Hand {
     games: Vec<u32>,
+    /// The thread that moves them, if there are any.
+    owner: Option<ThreadId>,
     since: Instant,
     /// Nanoseconds that a move takes, smoothed.
     cost: f64,
-    chunk: Chunk,
 }
 
 impl Hand {
-    fn learn(&mut self) {
-        let each = self.since.elapsed().as_nanos() as f64 / self.games.len().max(1) as f64;
+    fn learn(&mut self, moves: usize) {
+        let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
     }
 
-    fn most(&self, rows: usize, queries: usize) -> usize {
+    /// Whether who waits for a batch would hardly miss its timeout while it makes a move.
+    fn is_quick(&self) -> bool {
+        self.cost > 0.0 && self.cost < SLOW.as_nanos() as f64
+    }
+
+    fn most(&self, chunk: Duration, rows: usize, queries: usize) -> usize {
         // A game that asks, and waits for answers, would keep others from their moves.
         if self.cost == 0.0 || queries > 0 {
             return 1;
         }
-        let fitting = CHUNK.as_nanos() as f64 / self.cost;
+        let fitting = chunk.as_nanos() as f64 / self.cost;
         (fitting as usize).clamp(1, rows)
     }
 }
@@ -95,8 +105,7 @@ impl Desk {
             None => Batch::several(layout, 1)?.remove(0),
             Some(file) => Batch::in_file(layout, file.descriptor, file.size)?,
         };
-        let hand =
-            Hand { games: Vec::new(), since: Instant::now(), cost: 0.0, chunk: Chunk::default() };
+        let hand = Hand { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
         Ok(Self { memory, hand: Mutex::new(hand) })
     }
 
@@ -136,25 +145,25 @@ impl Desk {
             terminated: end[0] == 1,
             truncated: end[0] == 2,
         };
-        Ok(Box::new(Report { memory: Arc::clone(&self.memory), row, outcome }))
+        Ok(Box::new(Reported { memory: Arc::clone(&self.memory), row, outcome }))
     }
 
     /// What makes games that were not moved yet, by their numbers.
     pub fn unmoved(&self) -> impl FnMut(usize) -> Box<dyn Game> + use<> {
         let memory = Arc::clone(&self.memory);
         let outcome = Outcome::default();
-        move |_| Box::new(Report { memory: Arc::clone(&memory), row: 0, outcome })
+        move |_| Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome })
     }
 }
 
-/// A game as its driver has reported it.
-struct Report {
+/// A game as its driver has left it.
+struct Reported {
     memory: Arc<Batch>,
     row: usize,
     outcome: Outcome,
 }
 
-impl Game for Report {
+impl Game for Reported {
     fn reset(&mut self, _seed: u64) {}
 
     fn step(&mut self, _action: Action<'_>) -> Result<Outcome> {
@@ -172,47 +181,27 @@ impl Context {
         &self.shared.desks
     }
 
-    /// Takes a driver's report about the first `done` rows of its desk, and waits for new moves: how many rows
-    /// have one. 0 when `until` comes first, none when the run is over. Does what else there is to do meanwhile.
-    ///
-    /// `failed` says which of the rows report nothing, because their games failed, and why.
+    /// Takes a driver's report about the moves it was given, and waits for new ones: how many rows of its desk have
+    /// one. 0 when `until` comes first, none when the run is over. Does what else there is to do meanwhile.
     ///
     /// # Errors
     /// [`Error::Value`] when it did not have so many moves, or there is no such driver.
-    pub fn play(
-        &self,
-        driver: usize,
-        done: usize,
-        failed: Vec<(usize, String)>,
-        until: Instant,
-    ) -> Result<Option<usize>> {
+    pub fn play(&self, driver: usize, report: Report, until: Instant) -> Result<Option<usize>> {
         let shared = &*self.shared;
-        let missing = || Error::value("driver", format!("one of {}", shared.desks.len()), driver);
-        let desk = shared.desks.get(driver).ok_or_else(missing)?;
-        let mut hand = lock(&desk.hand);
-        let hand = &mut *hand;
-        if done != hand.games.len() {
-            return Err(Error::value("done", format!("all {} moves", hand.games.len()), done));
-        }
-        hand.chunk.driver = driver;
-        let mut board = if done > 0 {
-            hand.learn();
-            lock(&shared.board).queries.set_hand(driver, &[]);
-            report(hand, failed)?;
-            shared.run(lock(&shared.board), &mut hand.chunk, Role::Worker)
-        } else {
-            lock(&shared.board)
-        };
+        let desk = self.desk(driver)?;
+        self.report(driver, report)?;
+        let mut chunk = Chunk::default();
+        let mut board = lock(&shared.board);
         loop {
             if board.life != Life::Running {
                 return Ok(None);
             }
-            if board.pick(&mut hand.chunk, Role::Worker) {
-                board = shared.run(board, &mut hand.chunk, Role::Worker);
+            if board.pick(&mut chunk, Role::Worker) {
+                board = shared.run(board, &mut chunk, Role::Worker);
                 continue;
             }
-            board.hand_out(driver, hand.most(desk.memory.rows(), shared.queries), &mut hand.games);
-            if !hand.games.is_empty() {
+            let count = if board.lent { 0 } else { self.hand_out(&mut board, driver) };
+            if count > 0 {
                 break;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -222,28 +211,159 @@ impl Context {
             board = shared.rest(board, Some(left));
         }
         drop(board);
+        Ok(Some(self.set_out(desk)))
+    }
+
+    /// Waits for a batch as [`Self::wait`] does, and while moves are quick, for moves of the only driver: this
+    /// thread makes them then, and so nothing is handed over between threads. [`Self::report`] tells of them.
+    ///
+    /// # Errors
+    /// As [`Self::wait`]; [`Error::Value`] when there is no driver.
+    pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Turn>> {
+        let shared = &*self.shared;
+        let desk = self.desk(0)?;
+        let mut board = lock(&shared.board);
+        if lock(&desk.hand).is_quick() {
+            board.lent = true;
+        } else {
+            self.take_moves_back(&mut board);
+        }
+        drop(board);
+        let turn = self.turn(only, until, |board| {
+            let count = if board.lent { self.hand_out(board, 0) } else { 0 };
+            (count > 0).then_some(count)
+        })?;
+        if matches!(turn, Some(Turn::Moves(_))) {
+            self.set_out(desk);
+        }
+        Ok(turn)
+    }
+
+    /// Takes a report about the moves that this thread was given, if it was given any. What it has not begun is
+    /// given out again.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when it did not have so many moves, or there is no such driver.
+    pub fn report(&self, driver: usize, report: Report) -> Result<()> {
+        let shared = &*self.shared;
+        let mut hand = lock(&self.desk(driver)?.hand);
+        let count = if hand.owner == Some(current().id()) { hand.games.len() } else { 0 };
+        if report.begun > count {
+            return Err(Error::value("begun", format!("at most {count} moves"), report.begun));
+        }
+        if let Some(&(row, _)) = report.failed.iter().find(|(row, _)| *row >= report.begun) {
+            return Err(Error::value("failed", format!("rows below {}", report.begun), row));
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        hand.learn(report.begun);
+        let rest = hand.games.split_off(report.begun);
+        let mut chunk = report.chunk(driver, &hand.games);
+        hand.games.clear();
+        hand.owner = None;
+        drop(hand);
+        let mut board = lock(&shared.board);
+        board.queries.set_hand(driver, &[]);
+        board.take_back(driver, rest);
+        drop(shared.run(board, &mut chunk, Role::Worker));
+        Ok(())
+    }
+
+    /// Has drivers make the moves again.
+    pub(super) fn take_moves_back(&self, board: &mut Board) {
+        if board.lent {
+            board.lent = false;
+            self.shared.call_threads(board, None);
+        }
+    }
+
+    /// Whether this thread has moves of the first driver that it has not told of.
+    pub fn is_moving(&self) -> bool {
+        self.shared.desks.first().is_some_and(|desk| lock(&desk.hand).owner == Some(current().id()))
+    }
+
+    fn desk(&self, driver: usize) -> Result<&Desk> {
+        let desks = &self.shared.desks;
+        let missing = || Error::value("driver", format!("one of {}", desks.len()), driver);
+        desks.get(driver).ok_or_else(missing)
+    }
+
+    /// Gives this thread moves, unless another has some: how many.
+    fn hand_out(&self, board: &mut Board, driver: usize) -> usize {
+        let shared = &*self.shared;
+        let desk = &shared.desks[driver];
+        let mut hand = lock(&desk.hand);
+        if hand.owner.is_some() {
+            return 0;
+        }
+        let chunk = if board.lent { LONG_CHUNK } else { CHUNK };
+        let most = hand.most(chunk, desk.memory.rows(), shared.queries);
+        board.hand_out(driver, most, &mut hand.games);
+        if !hand.games.is_empty() {
+            hand.owner = Some(current().id());
+        }
+        hand.games.len()
+    }
+
+    /// Writes the moves of this thread to the desk: how many.
+    fn set_out(&self, desk: &Desk) -> usize {
+        let shared = &*self.shared;
+        let mut hand = lock(&desk.hand);
         for (row, &game) in hand.games.iter().enumerate() {
             desk.write(&shared.plan, row, game, &mut lock(&shared.slots[game as usize]));
         }
         hand.since = Instant::now();
-        Ok(Some(hand.games.len()))
+        hand.games.len()
     }
 }
 
-/// Makes tasks of what a driver has done.
-fn report(hand: &mut Hand, failed: Vec<(usize, String)>) -> Result<()> {
-    let task = |(row, &slot)| Task::Report { slot, row };
-    hand.chunk.tasks.clear();
-    hand.chunk.tasks.extend(hand.games.iter().enumerate().map(task));
-    for (row, text) in failed {
-        let count = hand.games.len();
-        let missing = || Error::value("failed", format!("rows below {count}"), row);
-        let &slot = hand.games.get(row).ok_or_else(missing)?;
-        hand.chunk.tasks[row] = Task::Failed;
-        hand.chunk.crashes.push((slot, text));
+/// What there is to do for who waits for a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// A batch.
+    Batch(Taken),
+    /// So many moves, which lie on the desk.
+    Moves(usize),
+}
+
+/// What became of moves.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// How many were begun, from the first on.
+    pub begun: usize,
+    /// The last of them was broken off, and its game begins an episode: nobody knows its state.
+    pub broken_off: bool,
+    /// Rows of the desk that report nothing, because their games failed, and why.
+    pub failed: Vec<(usize, String)>,
+}
+
+impl Report {
+    /// That so many moves were made.
+    pub fn done(begun: usize) -> Self {
+        Self { begun, ..Self::default() }
     }
-    hand.games.clear();
-    Ok(())
+
+    /// Tasks that take in what became of these games.
+    fn chunk(self, driver: usize, games: &[u32]) -> Chunk {
+        let task = |(row, &slot)| Task::Report { slot, row };
+        let tasks = games.iter().enumerate().map(task).collect();
+        let mut chunk = Chunk { tasks, driver, ..Chunk::default() };
+        for (row, text) in self.failed {
+            if let Some(&slot) = games.get(row) {
+                chunk.tasks[row] = Task::Failed;
+                chunk.crashes.push((slot, text));
+            }
+        }
+        let last = games.iter().zip(chunk.tasks.iter_mut()).next_back();
+        if let Some((&slot, task)) = last.filter(|_| self.broken_off)
+            && matches!(task, Task::Report { .. })
+        {
+            *task = Task::Failed;
+            chunk.broken_off = Some(slot);
+        }
+        chunk
+    }
 }
 
 impl Board {
@@ -252,7 +372,7 @@ impl Board {
         !self.outside.is_empty()
     }
 
-    /// Whether drivers have games to move, and can.
+    /// Whether there are games to move, by drivers that can.
     pub fn has_moves(&self) -> bool {
         let can = |(driver, games): (usize, &VecDeque<u32>)| {
             !games.is_empty() && !self.queries.holds_up(driver)
@@ -269,12 +389,30 @@ impl Board {
         self.queries.set_hand(driver, hand);
     }
 
+    /// Takes moves back that were not begun.
+    fn take_back(&mut self, driver: usize, moves: Vec<u32>) {
+        self.running -= moves.len();
+        moves.into_iter().rev().for_each(|game| self.outside[driver].push_front(game));
+    }
+
+    /// Counts states that no history will show.
+    pub fn count_lost(&mut self, lost: &[u64]) {
+        for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
+            delivered.lost += lost;
+        }
+    }
+
     fn has_work(&self) -> bool {
         self.has_moves() || self.queries.has_answers() || self.helpers(None) > 0
     }
 
     /// Whether drivers are to be woken.
     pub fn calls_drivers(&self) -> bool {
-        self.has_drivers() && self.idle > 0 && self.has_work()
+        self.has_drivers() && !self.lent && self.idle > 0 && self.has_work()
+    }
+
+    /// Whether one of those who wait for batches is to move games.
+    pub fn calls_consumers(&self) -> bool {
+        self.lent && self.has_moves()
     }
 }

@@ -72,6 +72,9 @@ impl Shared {
         for (slot, text) in chunk.crashes.drain(..) {
             self.crash(slot, text);
         }
+        if let Some(slot) = chunk.broken_off.take() {
+            self.begin_anew(slot);
+        }
         let mut board = lock(&self.board);
         board.finish(chunk, start.elapsed());
         self.call_threads(&board, Some(role));
@@ -149,8 +152,7 @@ impl Shared {
 
     /// Has happen to a game that failed what the options say.
     fn crash(&self, slot: u32, text: String) {
-        let mut lost = vec![0; self.plan.routes.len()];
-        lock(&self.slots[slot as usize]).crash(&self.plan, &mut lost);
+        let lost = self.give_up(slot);
         let mut board = lock(&self.board);
         let fails = board.crash(slot, &lost);
         let error = Error::State(format!("game {slot}: {text}"));
@@ -159,6 +161,21 @@ impl Shared {
         if fails {
             self.fail(error);
         }
+    }
+
+    /// Has a game begin an episode, since its move was broken off.
+    fn begin_anew(&self, slot: u32) {
+        let lost = self.give_up(slot);
+        let mut board = lock(&self.board);
+        board.count_lost(&lost);
+        board.push(slot);
+    }
+
+    /// Gives up a game's episode: the states that each collector will not get.
+    fn give_up(&self, slot: u32) -> Vec<u64> {
+        let mut lost = vec![0; self.plan.routes.len()];
+        lock(&self.slots[slot as usize]).crash(&self.plan, &mut lost);
+        lost
     }
 
     /// A driver sleeps until there is work, or who has asked until there is an answer.
@@ -201,6 +218,8 @@ impl Shared {
     pub fn call_threads(&self, board: &Board, this: Option<Role>) {
         if board.calls_drivers() {
             self.work.notify_all();
+        }
+        if board.has_drivers() {
             return;
         }
         for _ in 0..board.helpers(this).min(board.idle) {
@@ -210,7 +229,7 @@ impl Shared {
 
     /// Wakes those who sleep until there is a batch, when there may be one.
     pub fn tell_consumers(&self, board: &Board) {
-        if board.consumers > 0 && board.is_news() {
+        if board.consumers > 0 && (board.calls_consumers() || board.is_news()) {
             self.news.notify_all();
         }
     }

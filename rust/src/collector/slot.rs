@@ -38,6 +38,15 @@ pub enum Move {
     Step,
 }
 
+/// What a game does once instead of its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detour {
+    /// Show its state again.
+    Stay,
+    /// Begin an episode, of which nothing before is told; with a seed, the first of those that the seed determines.
+    Begin(Option<u64>),
+}
+
 /// A game, its last states, and where it stands.
 pub struct Slot {
     game: Box<dyn Game>,
@@ -61,6 +70,7 @@ pub struct Slot {
     counts: Counts,
     /// A driver moves the game, and `game` is what it reported last.
     outside: bool,
+    detour: Option<Detour>,
 }
 
 /// What a game has done.
@@ -91,6 +101,7 @@ impl Slot {
             answered: 0,
             counts: Counts::default(),
             outside,
+            detour: None,
         }
     }
 
@@ -123,6 +134,14 @@ impl Slot {
     /// # Errors
     /// Those of the game.
     pub fn advance(&mut self, plan: &Plan) -> Result<Wish> {
+        match self.detour.take() {
+            Some(Detour::Stay) => {
+                self.answered = 0;
+                return Ok(Wish::Ask(plan.asked(self.game.player())));
+            }
+            Some(Detour::Begin(seed)) => self.begin_anew(seed),
+            None => {}
+        }
         if self.point == Point::Asking {
             self.point = Point::Telling;
             let due = self.due(plan);
@@ -179,10 +198,29 @@ impl Slot {
                 *lost += route.collector.undelivered(states);
             }
         }
+        self.begin_anew(None);
+    }
+
+    /// Has it do something else than its next step.
+    pub fn divert(&mut self, detour: Detour) {
+        match (self.point, detour) {
+            (Point::Fresh, Detour::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
+            (Point::Fresh, Detour::Stay) => {}
+            _ => self.detour = Some(detour),
+        }
+    }
+
+    /// As if there had been no state before the next.
+    fn begin_anew(&mut self, seed: Option<u64>) {
         self.histories.iter_mut().for_each(History::clear);
         self.carried.fill(Outcome::default());
         self.point = Point::Telling;
         self.over = true;
+        if let Some(seed) = seed {
+            self.seed = seed;
+            // The next is number 0.
+            self.episode = u32::MAX;
+        }
     }
 
     fn due(&self, plan: &Plan) -> u64 {
@@ -206,7 +244,7 @@ impl Slot {
     }
 
     fn next_episode(&self) -> u32 {
-        self.episode + u32::from(self.point != Point::Fresh)
+        self.episode.wrapping_add(u32::from(self.point != Point::Fresh))
     }
 
     fn next_seed(&self) -> u64 {
@@ -253,7 +291,9 @@ impl Slot {
         put(Fixed::Seq, &self.seq.to_ne_bytes());
         put(Fixed::Episode, &self.episode.to_ne_bytes());
         put(Fixed::LastReward, &outcome.reward.to_ne_bytes());
-        // The end of an episode is told by the first state after it, not by the last state itself.
+        put(Fixed::Ended, &[u8::from(self.over && outcome.terminated)]);
+        put(Fixed::Cut, &[u8::from(self.over && outcome.truncated)]);
+        // The other keys tell of the end of an episode in the first state after it.
         let mut rest = Outcome { reward: 0.0, ..outcome };
         if !self.over {
             put(Fixed::LastTerminal, &[u8::from(outcome.terminated)]);

@@ -6,7 +6,7 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::collector::context::{Context, CrashCounts, Options, Taken};
+use crate::collector::context::{Context, CrashCounts, Detour, Options, Taken};
 use crate::collector::plan::{Collector, Input, Reply};
 use crate::error::Error;
 use crate::games::Builtin;
@@ -119,6 +119,12 @@ impl CollectorDelivery {
     }
 }
 
+impl CollectorDelivery {
+    pub(super) fn new(owner: &Bound<'_, CollectorContext>, taken: Taken) -> Self {
+        Self { owner: owner.clone().unbind(), taken }
+    }
+}
+
 impl Drop for CollectorDelivery {
     fn drop(&mut self) {
         if let Ok(context) = self.owner.get().context() {
@@ -137,6 +143,15 @@ impl CollectorContext {
         self.birthplace.check("GameContext")?;
         let gone = || Error::State("this context is gone".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
+    }
+
+    /// # Errors
+    /// `IndexError` when there is no such collector.
+    pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
+        match gid.filter(|&gid| gid >= self.dtypes.len()) {
+            None => Ok(()),
+            Some(gid) => Err(Error::Index(format!("no collector {gid}")).into()),
+        }
     }
 
     /// The context, when the delivery is of this one.
@@ -225,11 +240,9 @@ impl CollectorContext {
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<CollectorDelivery>> {
         let context = slf.get().context()?;
-        if let Some(gid) = gid.filter(|&gid| gid >= slf.get().dtypes.len()) {
-            return Err(Error::Index(format!("no collector {gid}")).into());
-        }
+        slf.get().check_gid(gid)?;
         let taken = interruptible(slf.py(), until(timeout)?, |end| context.wait(gid, Some(end)))?;
-        Ok(taken.map(|taken| CollectorDelivery { owner: slf.clone().unbind(), taken }))
+        Ok(taken.map(|taken| CollectorDelivery::new(slf, taken)))
     }
 
     fn answer(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
@@ -302,6 +315,15 @@ impl CollectorContext {
         let CrashCounts { crashes, restarts, dropped } = context.crashes();
         let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
         Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
+    }
+
+    fn stay(&self, game: usize) -> PyResult<()> {
+        Ok(self.context()?.divert(game, Detour::Stay)?)
+    }
+
+    #[pyo3(signature = (game, seed=None))]
+    fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
+        Ok(self.context()?.divert(game, Detour::Begin(seed))?)
     }
 
     fn failed_game(&self) -> PyResult<Option<u32>> {

@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::collector::crash::OnError;
-use crate::collector::desk::SharedFile;
+use crate::collector::desk::{Report, SharedFile, Turn};
 use crate::error::Error;
 use crate::games::{Action, Game, GameSpec, Outcome};
-use crate::python::context::CollectorContext;
+use crate::python::context::{CollectorContext, CollectorDelivery};
 use crate::python::tensor::{TensorMemory, array, field};
-use crate::python::wait::until;
+use crate::python::wait::{interruptible, until};
 use crate::spec::FieldSpec;
 
 /// `cogrs.collector.description.Game`, and where the desks of its drivers lie.
@@ -120,19 +120,66 @@ impl CollectorContext {
         Ok((arrays, offsets))
     }
 
-    #[pyo3(signature = (driver, done, failed, timeout))]
+    #[pyo3(signature = (driver, begun, failed, timeout))]
     fn play(
         &self,
         py: Python<'_>,
         driver: usize,
-        done: usize,
+        begun: usize,
         failed: Vec<(usize, String)>,
         timeout: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
         let context = self.context()?;
         let end = until(Some(timeout))?;
         let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
-        Ok(py.detach(|| context.play(driver, done, failed, end))?)
+        let report = Report { begun, broken_off: false, failed };
+        Ok(py.detach(|| context.play(driver, report, end))?)
+    }
+
+    #[pyo3(signature = (gid, timeout, progress, failed))]
+    fn attend<'py>(
+        slf: &Bound<'py, Self>,
+        gid: Option<usize>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        progress: &Bound<'py, PyList>,
+        failed: Vec<(usize, String)>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, context) = (slf.py(), slf.get().context()?);
+        slf.get().check_gid(gid)?;
+        let end = until(timeout)?;
+        if context.is_moving() {
+            slf.get().report(py, progress, failed)?;
+        }
+        match interruptible(py, end, |end| context.attend(gid, Some(end)))? {
+            None => Ok(py.None().into_bound(py)),
+            Some(Turn::Moves(count)) => {
+                forget(progress)?;
+                Ok(count.into_pyobject(py)?.into_any())
+            }
+            Some(Turn::Batch(taken)) => {
+                let delivery = CollectorDelivery::new(slf, taken);
+                Ok(Bound::new(py, delivery)?.into_any())
+            }
+        }
+    }
+
+    fn is_moving(&self) -> PyResult<bool> {
+        Ok(self.context()?.is_moving())
+    }
+
+    fn report(
+        &self,
+        py: Python<'_>,
+        progress: &Bound<'_, PyList>,
+        failed: Vec<(usize, String)>,
+    ) -> PyResult<()> {
+        let context = self.context()?;
+        let (begun, ended): (usize, usize) =
+            (progress.get_item(0)?.extract()?, progress.get_item(1)?.extract()?);
+        // At once: whatever interrupts the caller now, this is not told twice.
+        forget(progress)?;
+        let report = Report { begun, broken_off: ended < begun, failed };
+        Ok(py.detach(|| context.report(0, report))?)
     }
 
     fn query<'py>(
@@ -160,6 +207,12 @@ impl CollectorContext {
         self.context()?.fail(Error::State(text));
         Ok(())
     }
+}
+
+/// No move was begun, and none ended.
+fn forget(progress: &Bound<'_, PyList>) -> PyResult<()> {
+    progress.set_item(0, 0)?;
+    progress.set_item(1, 0)
 }
 
 fn clone(

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cogrs import _core
-    from cogrs.collector.environments.stepper import Stepper
+    from cogrs.collector.environments.stepper import Failure, LocalStepper, Stepper
 
 PATIENCE = 0.5
 """Seconds after which a driver that has nothing to do looks whether its worker lives."""
 
 
 class Driver:
-    """A thread that does what a desk says.
+    """A thread that does what a desk says, or leaves that to the threads that wait for batches.
 
     Moves of many games cross to the core and back in one call. It holds neither the game context
     nor the wrapper, so that those can go.
@@ -36,6 +36,10 @@ class Driver:
         self._number = number
         self._stepper = stepper
         self._failed = failed
+        self._games = core.desk(number)[0][0]
+        # Held by the thread that moves games.
+        self._moving = threading.Lock()
+        self._mover = 0
         # Daemonic: an environment that hangs must not hold the program up.
         self._thread = threading.Thread(
             target=self._run, name=f"cogrs-environments-{number}", daemon=True
@@ -51,30 +55,92 @@ class Driver:
         except BaseException as error:
             self._core.fail(f"environments {self._number}: {type(error).__name__}: {error}")
         finally:
-            self._stepper.close()
+            with self._moving:
+                self._stepper.close()
 
     def _work(self) -> None:
-        games = self._core.desk(self._number)[0][0]
-        done = 0
+        begun = 0
         failed: list[tuple[int, str]] = []
-        while (count := self._core.play(self._number, done, failed, PATIENCE)) is not None:
-            done, failed = count, []
+        while (count := self._core.play(self._number, begun, failed, PATIENCE)) is not None:
+            begun, failed = count, []
             if count == 0:
                 self._stepper.check()
                 continue
-            for failure in self._stepper.move(count):
-                self._failed(int(games[failure.row]), failure.cause)
-                failed.append((failure.row, failure.text))
+            with self._moving:
+                failures = self._stepper.move(count)
+            failed = self._tell(failures)
+
+    def _tell(self, failures: Sequence[Failure]) -> list[tuple[int, str]]:
+        for failure in failures:
+            self._failed(int(self._games[failure.row]), failure.cause)
+        return [(failure.row, failure.text) for failure in failures]
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; whether it has come."""
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        """Wait for its end; whether it has come, or has to wait for the caller's."""
+        here = threading.get_ident()
+        if here in (self._thread.ident, self._mover):
+            return True
+        if self._thread.ident is not None:
             self._thread.join(max(timeout, 0.0))
-        return not self._thread.is_alive() or self._thread is threading.current_thread()
+        return not self._thread.is_alive()
+
+    def halt(self) -> None:
+        """Have it begin no more moves."""
+        self._stepper.halt()
 
     def describe(self) -> str:
         """What it is about, and what its thread is called."""
-        return f"{self._stepper.doing()} (thread {self._thread.name})"
+        mover = self._mover or self._thread.ident
+        names = [each.name for each in threading.enumerate() if each.ident == mover]
+        return f"{self._stepper.doing()} (thread {', '.join(names)})"
+
+
+class InlineDriver(Driver):
+    """A driver whose moves are made by threads that wait for batches, while they are quick."""
+
+    _stepper: LocalStepper
+
+    def wait(self, gid: int | None) -> _core.CollectorDelivery | None:
+        """As `CollectorContext.wait` without a timeout, and make moves meanwhile.
+
+        A KeyboardInterrupt breaks off the move that it comes into. That game begins an episode in a
+        new environment, and the others are where they were.
+
+        Raises:
+            RuntimeError: As that, or the caller is inside of an environment's own code.
+        """
+        if self._mover == threading.get_ident():
+            raise RuntimeError("an environment waited for batches inside of its own move")
+        stepper = self._stepper
+        failed: list[tuple[int, str]] = []
+        try:
+            while True:
+                turn = self._core.attend(gid, None, stepper.progress, failed)
+                if not isinstance(turn, int):
+                    return turn
+                self._make_moves(turn)
+                failed = self._tell(stepper.failures)
+        except BaseException:
+            self._recover()
+            raise
+
+    def _make_moves(self, count: int) -> None:
+        with self._moving:
+            self._mover = threading.get_ident()
+            try:
+                self._stepper.make_moves(count, inline=True)
+            finally:
+                self._mover = 0
+
+    def _recover(self) -> None:
+        """Tell of moves that this thread was given, if it has not done so."""
+        if not self._core.is_moving():
+            return
+        stepper = self._stepper
+        stepper.settle()
+        failures = stepper.failures if stepper.progress[0] else []
+        failed = self._tell(failures)
+        self._core.report(stepper.progress, failed)
 
 
 def join_all(drivers: Sequence[Driver], timeout: float, kill: Sequence[Callable[[], None]]) -> None:

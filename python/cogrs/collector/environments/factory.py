@@ -54,6 +54,18 @@ class Factory:
         """
         return self._function()(**self.options)
 
+    def make(self, game: int) -> Any:
+        """Make that of a game. Gymnasium's check of what environments return is for the first.
+
+        Raises:
+            ImportError: An id, and Gymnasium is not installed.
+        """
+        checked = {} if game == 0 or not self._is_id() else {"disable_env_checker": True}
+        return self._function()(**{**checked, **self.options})
+
+    def _is_id(self) -> bool:
+        return isinstance(self.source, str) and not _IMPORTABLE.fullmatch(self.source)
+
     def _function(self) -> Callable[..., Any]:
         if not isinstance(self.source, str):
             return self.source

@@ -146,6 +146,9 @@ class RemoteStepper:
             return [Failure(row, text, RemoteError(text)) for row in range(count)]
         return [Failure(row, text, RemoteError(trace)) for row, text, trace in answers]
 
+    def halt(self) -> None:
+        """See `Stepper`: a process is ended when it takes too long."""
+
     def check(self) -> None:
         """See `Stepper`."""
         if self._process.poll() is not None:

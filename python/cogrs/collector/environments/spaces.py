@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cogrs.collector import description
 from cogrs.collector.environments.factory import gymnasium_module
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MASK = "action_mask"
 """The key of what `info` says about actions that are allowed."""
@@ -62,6 +65,15 @@ class Spaces:
             keys.setdefault(MASK, (np.dtype(np.int8), (self.mask,)))
         action = (np.dtype(self.dtype), self.shape)
         return description.Game(keys, action, self.num_action, ("player",))
+
+    def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
+        """Rows whose action is no number of the space, and what to say of each."""
+        if not self.count:
+            return {}
+        end = self.start + self.count
+        wrong = np.flatnonzero((actions < self.start) | (actions >= end))
+        expected = f"a: expected an integer in [{self.start}, {end})"
+        return {row: f"{expected}, got {actions[row]}" for row in wrong.tolist()}
 
     def as_json(self) -> dict[str, Any]:
         """The same for another process."""

@@ -73,6 +73,9 @@ class Stepper(Protocol):
     def move(self, count: int) -> list[Failure]:
         """Do what the first rows of the desk say, and write there what came of it."""
 
+    def halt(self) -> None:
+        """Begin no more moves, as far as that is possible from another thread."""
+
     def check(self) -> None:
         """Raise what has gone wrong while there was nothing to do."""
 
@@ -84,7 +87,11 @@ class Stepper(Protocol):
 
 
 class Shower:
-    """Writes observations into rows of arrays."""
+    """Writes observations into rows of arrays: `show(row, observation, info)`.
+
+    That raises a ValueError for an observation of another shape than the space, or one that does
+    not fit its dtype, and a TypeError for one of another kind.
+    """
 
     def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:
         """Those keys that there are arrays for."""
@@ -95,25 +102,29 @@ class Shower:
         ]
         shown = {leaf.key for leaf in spaces.leaves}
         self._mask = keys.get(MASK) if MASK not in shown else None
+        plain = self._mask is None and [path for path, _ in self._leaves] == [()]
+        self.show = self._leaves[0][1] if plain else self._show
 
-    def show(self, row: int, shown: Any, info: Any) -> None:
-        """Write one.
-
-        Raises:
-            ValueError: It is of another shape than the space, or does not fit its dtype.
-            TypeError: It is of another kind.
-        """
+    def _show(self, row: int, shown: Any, info: Any) -> None:
         for path, write in self._leaves:
             value = shown
             for part in path:
                 value = value[part]
-            write(row, value)
+            write(row, value, info)
         if self._mask is not None:
             self._mask[row] = _mask(info, self._mask.shape[1:])
 
 
 class LocalStepper:
-    """Environments in this process, made when their first episode begins."""
+    """Environments in this process, made when their first episode begins.
+
+    One thread at a time moves them. What is here after each row is enough to go on when Ctrl-C
+    breaks off a move that is made `inline`, by the thread that waits for a batch.
+
+    Attributes:
+        progress: Rows begun and rows ended of the last move.
+        failures: Those of them that failed.
+    """
 
     def __init__(
         self, factory: Factory, spaces: Spaces, desk: Desk, asking: Asking | None = None
@@ -124,8 +135,15 @@ class LocalStepper:
         self._desk = desk
         self._asking = asking
         self._envs: dict[int, Any] = {}
-        self._about: tuple[str, int] | None = None
         self._show = Shower(spaces, desk.keys).show
+        self.progress = [0, 0]
+        self.failures: list[Failure] = []
+        self._games: list[int] = []
+        self._seeds: list[int] = []
+        self._rewards: list[float] = []
+        self._ends: list[int] = []
+        self._closing: int | None = None
+        self._halted = False
 
     def adopt(self, game: int, env: Any) -> None:
         """Use this environment as a game's first."""
@@ -135,79 +153,116 @@ class LocalStepper:
 
     def move(self, count: int) -> list[Failure]:
         """See `Stepper`."""
-        desk = self._desk
-        games, seeds = desk.games[:count].tolist(), desk.seeds[:count].tolist()
+        self.make_moves(count, inline=False)
+        return self.failures
+
+    def make_moves(self, count: int, *, inline: bool) -> None:
+        """Do what the first rows of the desk say; `progress` tells how far it came.
+
+        Args:
+            count: Rows.
+            inline: Whether a KeyboardInterrupt is the caller's, and no failure of a game.
+        """
+        desk, spaces, show, envs = self._desk, self._spaces, self._show, self._envs
+        progress = self.progress
+        progress[0] = progress[1] = 0
+        self.failures = []
+        games = self._games = desk.games[:count].tolist()
+        seeds = self._seeds = desk.seeds[:count].tolist()
+        rewards = self._rewards = [0.0] * count
+        ends = self._ends = [0] * count
         # Of their own: an environment may keep its action, and the desk is written again.
         actions = desk.actions[:count].copy()
-        listed = actions.tolist() if self._spaces.count else actions
-        rewards, ends = [0.0] * count, [0] * count
-        failures = []
+        illegal = spaces.illegal(actions)
+        # NumPy's own numbers: spaces of Gymnasium look at them faster than at Python's.
+        listed = list(actions)
         for row, game in enumerate(games):
+            if self._halted:
+                break
+            progress[0] = row + 1
             try:
-                if seeds[row] < 0:
-                    rewards[row], ends[row] = self._step(row, game, listed[row])
-                else:
+                if seeds[row] >= 0:
                     self._reset(row, game, seeds[row])
+                else:
+                    if row in illegal:
+                        raise ValueError(illegal[row])
+                    shown, reward, terminated, truncated, info = envs[game].step(listed[row])
+                    show(row, shown, info)
+                    rewards[row] = float(reward)
+                    if terminated or truncated:
+                        ends[row] = 1 if terminated else 2
             except BaseException as error:
-                failures.append(Failure(row, _line(error), error))
+                if inline and isinstance(error, KeyboardInterrupt):
+                    raise
+                self.failures.append(Failure(row, _line(error), error))
                 self._give_up(game)
-        desk.rewards[:count], desk.ends[:count] = rewards, ends
-        self._about = None
-        return failures
+            progress[1] = row + 1
+        self.settle()
 
-    def _step(self, row: int, game: int, action: Any) -> tuple[float, int]:
-        self._about = ("step", game)
-        spaces = self._spaces
-        if spaces.count and not 0 <= action - spaces.start < spaces.count:
-            end = spaces.start + spaces.count
-            raise ValueError(f"a: expected an integer in [{spaces.start}, {end}), got {action}")
-        shown, reward, terminated, truncated, info = self._envs[game].step(action)
-        self._show(row, shown, info)
-        return float(reward), 1 if terminated else 2 if truncated else 0
+    def settle(self) -> None:
+        """Write what came of the moves that were made; what was broken off is given up."""
+        begun, ended = self.progress
+        desk = self._desk
+        desk.rewards[:begun] = self._rewards[:begun]
+        desk.ends[:begun] = self._ends[:begun]
+        if ended < begun:
+            self._give_up(self._games[ended])
+
+    def halt(self) -> None:
+        """Begin no more moves."""
+        self._halted = True
 
     def _reset(self, row: int, game: int, seed: int) -> None:
-        self._about = ("reset", game)
         env = self._envs.get(game)
         if env is None:
-            env = self._factory()
+            env = self._factory.make(game)
             self.adopt(game, env)
         shown, info = env.reset(seed=seed)
         self._show(row, shown, info)
 
     def _give_up(self, game: int) -> None:
         """Make another for the game's next episode: after a failure nobody knows its state."""
-        self._about = ("close", game)
+        self._closing = game
         env = self._envs.pop(game, None)
-        if env is None:  # none could be made
-            return
-        try:
-            env.close()
-        except Exception:  # whatever the environment's own code raises; it is gone in any case
-            _logger.warning("close() of the environment of game %d failed", game, exc_info=True)
+        # None: it could not be made.
+        if env is not None:
+            try:
+                env.close()
+            except Exception:  # whatever its own code raises; it is gone in any case
+                _logger.warning("close() of the environment of game %d failed", game, exc_info=True)
+        self._closing = None
 
     def check(self) -> None:
         """See `Stepper`."""
 
     def doing(self) -> str:
         """See `Stepper`."""
-        about = self._about
-        return "nothing" if about is None else f"the {about[0]} of game {about[1]}"
+        if self._closing is not None:
+            return f"the close of game {self._closing}"
+        begun, ended = self.progress
+        if ended >= begun:
+            return "nothing"
+        kind = "step" if self._seeds[ended] < 0 else "reset"
+        return f"the {kind} of game {self._games[ended]}"
 
     def close(self) -> None:
         """See `Stepper`."""
         for game in list(self._envs):
             self._give_up(game)
-        self._about = None
 
 
-def _writer(key: str, array: Array) -> Callable[[int, Any], None]:
+def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:
     dtype, shape = array.dtype, array.shape[1:]
     numbers = (int, dtype.type) if shape == () and dtype.kind in "iu" else ()
+    ndarray = np.ndarray
 
-    def write(row: int, value: Any) -> None:
+    def write(row: int, value: Any, _info: Any) -> None:
         kind = type(value)
-        fits = kind is np.ndarray and value.dtype == dtype and value.shape == shape
-        array[row] = value if fits or kind in numbers else convert(key, value, dtype, shape)
+        if kind is ndarray:
+            fits = value.shape == shape and (value.dtype is dtype or value.dtype == dtype)
+        else:
+            fits = kind in numbers
+        array[row] = value if fits else convert(key, value, dtype, shape)
 
     return write
 

@@ -10,12 +10,15 @@ terminates; it is truncated after `max_episode_steps`. First angles and velociti
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+_END = (1.0, 1.0, 1.0, 1.0, 4 * math.pi, 9 * math.pi)
 
 
 @dataclass
@@ -34,3 +37,4 @@ class GameContext(context.GameContext):
 
     _game = "acrobot"
     _options_type = GameOptions
+    bounds = {"s": (tuple(-end for end in _END), _END)}  # noqa: RUF012

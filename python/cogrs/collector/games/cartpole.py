@@ -9,12 +9,15 @@ uniform in [-0.05, 0.05).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
+
+_END = (4.8, math.inf, 24 * 2 * math.pi / 360, math.inf)
 
 
 @dataclass
@@ -33,3 +36,4 @@ class GameContext(context.GameContext):
 
     _game = "cartpole"
     _options_type = GameOptions
+    bounds = {"s": (tuple(-end for end in _END), _END)}  # noqa: RUF012

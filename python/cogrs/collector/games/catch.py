@@ -33,3 +33,4 @@ class GameContext(context.GameContext):
 
     _game = "catch"
     _options_type = GameOptions
+    bounds = {"s": (0, 1)}  # noqa: RUF012

@@ -38,3 +38,4 @@ class GameContext(context.GameContext):
 
     _game = "connect_four"
     _options_type = GameOptions
+    bounds = {"s": (0, 1), "action_mask": (0, 1), "player": (0, 1)}  # noqa: RUF012

@@ -7,7 +7,8 @@ keys of their own, by their names (nested ones joined by dots). `a` is an int64 
 `env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the game and the episode determine.
 
 Environments are moved by threads, `co.num_threads` of them; 0 is one, for Python runs one thread at
-a time. With `processes` they live in so many processes, which run side by side.
+a time, and where all games wait for one batch and moves are quick, a `Run` without a timeout makes
+them itself. With `processes` they live in so many processes, which run side by side.
 
 With `co.max_num_threads` an environment that has a method `bind_query` is given a function to ask
 actors about states that it thinks of, `query(tid, observation)`, as a search does while `step` or
@@ -28,7 +29,7 @@ import numpy as np
 
 from cogrs import _core
 from cogrs.collector import context
-from cogrs.collector.environments.driver import Driver, join_all
+from cogrs.collector.environments.driver import Driver, InlineDriver, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.process import RemoteStepper
 from cogrs.collector.environments.query import Asking
@@ -98,7 +99,8 @@ class GameContext(context.GameContext):
         makers = [arg for arg in args if not isinstance(arg, known)]
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
-        self._factory = Factory(makers[0], kwargs)
+        maker = makers[0]
+        self._factory = maker if isinstance(maker, Factory) else Factory(maker, kwargs)
         self._game = self._factory.name
         given = {
             "processes": processes,
@@ -108,6 +110,7 @@ class GameContext(context.GameContext):
         self._given = {name: value for name, value in given.items() if value is not None}
         self._causes: dict[int, BaseException] = {}
         self._drivers: list[Driver] = []
+        self._inline: InlineDriver | None = None
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.end)
         super().__init__(*(arg for arg in args if isinstance(arg, known)))
@@ -186,11 +189,36 @@ class GameContext(context.GameContext):
             # The games of a driver: those that the core gives to it.
             mine = range(-(-number * games // count), -(-(number + 1) * games // count))
             stepper = self._stepper(number, mine, arrays, offsets)
-            self._drivers.append(Driver(self._core, number, stepper, self._causes.__setitem__))
+            self._drivers.append(self._driver(number, stepper))
         self._held.drivers, self._held.core = self._drivers, self._core
         self._held.first = None
         for driver in self._drivers:
             driver.start()
+
+    def _driver(self, number: int, stepper: Stepper) -> Driver:
+        assert self._core is not None
+        failed = self._causes.__setitem__
+        if not self._waits_for_all() or not isinstance(stepper, LocalStepper):
+            return Driver(self._core, number, stepper, failed)
+        self._inline = InlineDriver(self._core, number, stepper, failed)
+        return self._inline
+
+    def _waits_for_all(self) -> bool:
+        """Whether there is nothing to do at the same time: all games wait for one batch."""
+        co = self.co
+        assert co is not None
+        return not (self.options.processes or co.num_threads or co.max_num_threads) and any(
+            each.replies is not None and each.player is None and each.batch_size >= co.num_games
+            for each in self.collectors
+        )
+
+    def take(
+        self, core: _core.CollectorContext, gid: int | None, timeout: float | None
+    ) -> _core.CollectorDelivery | None:
+        """See `cogrs.collector.context.GameContext`."""
+        if self._inline is None or timeout is not None:
+            return core.wait(gid, timeout)
+        return self._inline.wait(gid)
 
     def _stepper(
         self, number: int, games: range, arrays: Sequence[Any], offsets: Sequence[int]
@@ -272,6 +300,8 @@ class _Held:
         if self.core is not None:
             self.core.stop()
         drivers, self.drivers = self.drivers, []
+        for driver in drivers:
+            driver.halt()
         kill: list[Callable[[], None]] = [stepper.kill for stepper in self.steppers]
         join_all(drivers, self.timeout, kill)
         for stepper in self.steppers:

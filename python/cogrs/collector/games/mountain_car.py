@@ -32,3 +32,4 @@ class GameContext(context.GameContext):
 
     _game = "mountain_car"
     _options_type = GameOptions
+    bounds = {"s": ((-1.2, -0.07), (0.6, 0.07))}  # noqa: RUF012

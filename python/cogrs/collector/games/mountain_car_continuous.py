@@ -33,3 +33,4 @@ class GameContext(context.GameContext):
 
     _game = "mountain_car_continuous"
     _options_type = GameOptions
+    bounds = {"s": ((-1.2, -0.07), (0.6, 0.07)), "a": (-1.0, 1.0)}  # noqa: RUF012

@@ -33,3 +33,4 @@ class GameContext(context.GameContext):
 
     _game = "pendulum"
     _options_type = GameOptions
+    bounds = {"s": ((-1.0, -1.0, -8.0), (1.0, 1.0, 8.0)), "a": (-2.0, 2.0)}  # noqa: RUF012
