@@ -12,6 +12,8 @@ TORCH ?=
 PEERS ?=
 # Processes among which the files of the tests are shared: most tests wait more than they compute.
 WORKERS ?= 2
+# What make wheel builds for, when that is not this machine, such as aarch64-unknown-linux-gnu; rustup target add it.
+TARGET ?=
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
@@ -115,8 +117,19 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 protos: $(VENV)/pip.stamp ## generate python/cogrs/api from protos
 	$(BIN)/python scripts/gen_protos.py
 
-wheel: setup ## build a wheel into dist, and use it from an empty environment
-	$(BIN)/maturin build --release --locked --out dist
+# A wheel for Linux is linked by zig against the oldest glibc that its tag names; elsewhere the system's linker does.
+ifeq ($(shell uname -s),Linux)
+WHEEL_FLAGS := --zig --compatibility manylinux2014
+endif
+
+$(VENV)/wheel.stamp: pyproject.toml | $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet --group wheel
+	@touch $@
+
+wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist into dist, and use the wheel from an empty environment
+	rm -f dist/cogrs-*
+	PATH='$(abspath $(BIN))':"$$PATH" $(BIN)/maturin build --release --locked --out dist $(WHEEL_FLAGS) $(if $(TARGET),--target $(TARGET))
+	$(BIN)/maturin sdist --out dist
 	$(BIN)/python scripts/check_wheel.py dist
 
 clean: ## remove everything that is made
