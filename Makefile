@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel clean
+.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -131,6 +131,16 @@ wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist into dist, and use the 
 	PATH='$(abspath $(BIN))':"$$PATH" $(BIN)/maturin build --release --locked --out dist $(WHEEL_FLAGS) $(if $(TARGET),--target $(TARGET))
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python scripts/check_wheel.py dist
+
+$(VENV)/docs.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+docs: setup $(VENV)/docs.stamp ## make a site of docs/ in dist/docs; a link that leads nowhere is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs dist/docs
+
+matrix: wheel ## test the wheel with the oldest and newest of what it requires, on each Python that is here
+	TORCH='$(TORCH)' $(BIN)/python scripts/matrix.py dist $(ARGS)
 
 clean: ## remove everything that is made
 	rm -rf target dist $(VENV) .venvs $(CORE)
