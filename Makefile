@@ -12,6 +12,8 @@ TORCH ?=
 PEERS ?=
 # Processes among which the files of the tests are shared: most tests wait more than they compute.
 WORKERS ?= 2
+# What make wheel builds for, when that is not this machine, such as aarch64-unknown-linux-gnu; rustup target add it.
+TARGET ?=
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
@@ -22,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel clean
+.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -115,9 +117,30 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 protos: $(VENV)/pip.stamp ## generate python/cogrs/api from protos
 	$(BIN)/python scripts/gen_protos.py
 
-wheel: setup ## build a wheel into dist, and use it from an empty environment
-	$(BIN)/maturin build --release --locked --out dist
+# A wheel for Linux is linked by zig against the oldest glibc that its tag names; elsewhere the system's linker does.
+ifeq ($(shell uname -s),Linux)
+WHEEL_FLAGS := --zig --compatibility manylinux2014
+endif
+
+$(VENV)/wheel.stamp: pyproject.toml | $(VENV)/dev.stamp
+	$(BIN)/python -m pip install --quiet --group wheel
+	@touch $@
+
+wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist into dist, and use the wheel from an empty environment
+	rm -f dist/cogrs-*
+	PATH='$(abspath $(BIN))':"$$PATH" $(BIN)/maturin build --release --locked --out dist $(WHEEL_FLAGS) $(if $(TARGET),--target $(TARGET))
+	$(BIN)/maturin sdist --out dist
 	$(BIN)/python scripts/check_wheel.py dist
+
+$(VENV)/docs.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+docs: setup $(VENV)/docs.stamp ## make a site of docs/ in dist/docs; a link that leads nowhere is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs dist/docs
+
+matrix: wheel ## test the wheel with the oldest and newest of what it requires, on each Python that is here
+	TORCH='$(TORCH)' $(BIN)/python scripts/matrix.py dist $(ARGS)
 
 clean: ## remove everything that is made
 	rm -rf target dist $(VENV) .venvs $(CORE)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,17 +136,39 @@ def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None)
     """
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = None if tls is None else tls.credentials()
-    reason: object = "is the port taken?"
-    try:
+    bound = 0
+    with suppress(RuntimeError):  # of which all that gRPC says is that it failed
         if credentials is None:
             bound = server.add_insecure_port(where)
         else:
             bound = server.add_secure_port(where, credentials)
-    except RuntimeError as error:
-        bound, reason = 0, error
     if not bound:
-        raise OSError(f"cannot listen at {where}: {reason}")
+        number, reason = _why_nobody_listens(host, port)
+        failure = OSError(f"cannot listen at {where}: {reason}")
+        failure.errno = number
+        raise failure
     return bound
+
+
+def _why_nobody_listens(host: str, port: int) -> tuple[int, str]:
+    """Return the number of the system's error for an address, and what to do about it."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        hints = {
+            errno.EADDRINUSE: "the port is taken: give another one, or 0 for a free one",
+            errno.EADDRNOTAVAIL: "this machine has no such address",
+            errno.EACCES: "ports below 1024 need privileges: give another one",
+        }
+        number = error.errno or errno.EINVAL
+        return number, hints.get(number, error.strerror or str(error))
+    return errno.EADDRINUSE, "gRPC could not bind it: was the port taken a moment ago?"
 
 
 def open_channel(

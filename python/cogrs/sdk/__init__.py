@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         read_array_message,
     )
     from cogrs.sdk.pettingzoo import PettingZooEnvironment
+    from cogrs.sdk.remote_call import RemoteCallError, UnreachableError
     from cogrs.sdk.space import SpaceCodec
     from cogrs.sdk.tick import step_of_reward
     from cogrs.sdk.trial import (
@@ -85,6 +86,7 @@ _HOMES = {
     "PreTrialHook": "hook",
     "ReceivedMessage": "trial",
     "ReceivedReward": "trial",
+    "RemoteCallError": "remote_call",
     "Reward": "trial",
     "Sample": "datalog",
     "SpaceCodec": "space",
@@ -92,6 +94,7 @@ _HOMES = {
     "Trial": "trial",
     "TrialController": "controller",
     "TrialState": "controller",
+    "UnreachableError": "remote_call",
     "Update": "environment",
     "array_message": "payload",
     "local_agents": "endpoint",
@@ -143,6 +146,7 @@ __all__ = [
     "PreTrialHook",
     "ReceivedMessage",
     "ReceivedReward",
+    "RemoteCallError",
     "Reward",
     "Sample",
     "SpaceCodec",
@@ -150,6 +154,7 @@ __all__ = [
     "Trial",
     "TrialController",
     "TrialState",
+    "UnreachableError",
     "Update",
     "array_message",
     "local_agents",

@@ -18,6 +18,7 @@ from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import Action
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
 from cogrs.sdk.payload import CodecBook, encoded
+from cogrs.sdk.remote_call import calling
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import (
@@ -62,8 +63,8 @@ class ClientActor:
                     if isinstance(event, cogrs.sdk.Observation):
                         await session.act(0)
 
-    Any number of actors may share it. Calls raise `grpc.aio.AioRpcError`, whose `code()` and
-    `details()` say what was wrong.
+    Any number of actors may share it. Calls raise `RemoteCallError`, a `grpc.aio.AioRpcError`
+    whose `code()` and `details()` say what was wrong, or `UnreachableError`.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class ClientActor:
         self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
         self.stub = ClientActorStub(self._channel)
         self.codecs = CodecBook(codec)
+        self.endpoint = endpoint
         self.heartbeat = heartbeat
         self.reconnect = reconnect
 
@@ -123,7 +125,8 @@ class ClientActor:
             request.actor_name = name
         else:
             request.actor_class = actor_class
-        reply = await self.stub.JoinTrial(request)
+        with calling(self.endpoint):
+            reply = await self.stub.JoinTrial(request)
         trial = Trial(
             reply.trial_id,
             actors_of(reply.actors_in_trial),
@@ -190,12 +193,13 @@ class ClientSession(ActorSession):
         """Return the next event.
 
         Raises:
-            grpc.aio.AioRpcError: The connection is lost, or the orchestrator gave this actor up.
+            RemoteCallError: The connection is lost, or the orchestrator gave this actor up.
         """
         while not self._events:
             if self._left or self.final is not None:
                 raise StopAsyncIteration
-            await self._receive()
+            with calling(self._client.endpoint):
+                await self._receive()
         event = self._events.popleft()
         if isinstance(event, Observation):
             self._owes = True
@@ -230,12 +234,14 @@ class ClientSession(ActorSession):
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors, at once."""
         request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
-        await self._client.stub.SendReward(request, metadata=self._metadata)
+        with calling(self._client.endpoint):
+            await self._client.stub.SendReward(request, metadata=self._metadata)
 
     async def send_message(self, message: Message) -> None:
         """Send user data to actors, or the environment, at once."""
         request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
-        await self._client.stub.SendMessage(request, metadata=self._metadata)
+        with calling(self._client.endpoint):
+            await self._client.stub.SendMessage(request, metadata=self._metadata)
 
     async def leave(self) -> None:
         """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`."""
@@ -380,7 +386,8 @@ def play(
 
     Raises:
         TimeoutError: The trial was not over in time. The actor has left.
-        grpc.aio.AioRpcError: The orchestrator cannot be reached, or refuses.
+        UnreachableError: Nobody answers there.
+        RemoteCallError: The orchestrator refuses.
     """
 
     async def run() -> Final | None:
@@ -390,4 +397,4 @@ def play(
     try:
         return asyncio.run(run())
     except TimeoutError as error:
-        raise TimeoutError(f"the trial was not over within {timeout:g} s") from error
+        raise TimeoutError(f"{endpoint}: the trial was not over within {timeout:g} s") from error

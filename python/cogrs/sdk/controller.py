@@ -13,6 +13,7 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
 from cogrs.tls import is_loopback, open_channel
 
@@ -50,7 +51,8 @@ class StartedTrial:
 class TrialController:
     """Talks to an orchestrator. Close it, or use it as an async context manager.
 
-    All calls raise `grpc.aio.AioRpcError`, whose `code()` and `details()` say what was wrong.
+    All calls raise `RemoteCallError`, a `grpc.aio.AioRpcError` whose `code()` and `details()` say
+    what was wrong, and where nobody answers `UnreachableError`, which is a ConnectionError too.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class TrialController:
         self._channel = open_channel(target, CHANNEL_OPTIONS, tls)
         self._stub = TrialLifecycleStub(self._channel)
         self._user_id = user_id
+        self._endpoint = endpoint
 
     async def start_trial(self, config: bytes | None = None) -> StartedTrial:
         """Start a trial; its components start after this returns.
@@ -88,12 +91,14 @@ class TrialController:
                 orchestrator's.
         """
         request = _start_request(config, self._user_id)
-        return _started(await self._stub.StartTrial(request, metadata=self._who))
+        with calling(self._endpoint):
+            return _started(await self._stub.StartTrial(request, metadata=self._who))
 
     async def terminate_trial(self, trial_id: str) -> None:
         """Ask for the end of a trial, without waiting for it."""
         request = pb.TerminateTrialRequest()
-        await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
+        with calling(self._endpoint):
+            await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
     async def wait_ended(self, trial_id: str) -> None:
         """Wait until a trial has ended; not at all if it has already.
@@ -104,21 +109,22 @@ class TrialController:
         """
         watch = self._stub.WatchTrials(_ENDED, metadata=self._who)
         try:
-            # From here on no end is missed: it was before this, or is told.
-            await watch.initial_metadata()
-            if await self._is_over(trial_id):
-                return
-            async for entry in watch:
-                if entry.trial_id == trial_id:
+            with calling(self._endpoint):
+                # From here on no end is missed: it was before this, or is told.
+                await watch.initial_metadata()
+                if await self._is_over(trial_id):
                     return
-            raise _broken(trial_id)
+                async for entry in watch:
+                    if entry.trial_id == trial_id:
+                        return
+            raise _broken(self._endpoint, trial_id)
         finally:
             watch.cancel()
 
     async def _is_over(self, trial_id: str) -> bool:
         try:
             return await self.trial_state(trial_id) is TrialState.ENDED
-        except grpc.aio.AioRpcError as error:
+        except RemoteCallError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return True
             raise
@@ -126,12 +132,14 @@ class TrialController:
     async def trial_state(self, trial_id: str) -> TrialState:
         """Return a trial's state."""
         metadata = self._who + _of(trial_id)
-        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=metadata)
+        with calling(self._endpoint):
+            reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=metadata)
         return TrialState(reply.trial[0].state)
 
     async def trials(self) -> dict[str, TrialState]:
         """Return the states of all trials that are listed."""
-        reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=self._who)
+        with calling(self._endpoint):
+            reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=self._who)
         return {info.trial_id: TrialState(info.state) for info in reply.trial}
 
     async def watch_trials(
@@ -147,14 +155,16 @@ class TrialController:
             metadata=self._who,
         )
         try:
-            async for entry in call:
-                yield entry.trial_id, TrialState(entry.state)
+            with calling(self._endpoint):
+                async for entry in call:
+                    yield entry.trial_id, TrialState(entry.state)
         finally:
             call.cancel()
 
     async def versions(self) -> dict[str, str]:
         """Return the versions of the orchestrator and what it is made of."""
-        reply = await self._stub.Version(common_pb2.VersionRequest(), metadata=self._who)
+        with calling(self._endpoint):
+            reply = await self._stub.Version(common_pb2.VersionRequest(), metadata=self._who)
         return {each.name: each.version for each in reply.versions}
 
     async def close(self) -> None:
@@ -198,7 +208,8 @@ def run_trial(
         ValueError: As `TrialController`.
         OSError: As `TrialController`.
         TimeoutError: It did not end in time. It was asked to end.
-        grpc.RpcError: The orchestrator cannot be reached, or refuses.
+        UnreachableError: Nobody answers there.
+        RemoteCallError: The orchestrator refuses.
     """
     until = None if timeout is None else time.monotonic() + timeout
     who = _shown(address_of(endpoint), token, tls)
@@ -208,19 +219,20 @@ def run_trial(
         watch = stub.WatchTrials(_ENDED, timeout=timeout, metadata=who)
         trial = None
         try:
-            watch.initial_metadata()
-            request = _start_request(config, user_id)
-            trial = _started(stub.StartTrial(request, timeout=timeout, metadata=who))
-            if any(entry.trial_id == trial.id for entry in watch):
-                return trial
-            raise _broken(trial.id)
-        except grpc.RpcError as error:
+            with calling(endpoint):
+                watch.initial_metadata()
+                request = _start_request(config, user_id)
+                trial = _started(stub.StartTrial(request, timeout=timeout, metadata=who))
+                if any(entry.trial_id == trial.id for entry in watch):
+                    return trial
+            raise _broken(endpoint, trial.id)
+        except RemoteCallError as error:
             if until is None or time.monotonic() < until:
                 raise
             if trial is None:
                 raise TimeoutError(f"{endpoint} did not answer within {timeout:g} s") from error
             stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=who + _of(trial.id))
-            raise TimeoutError(_late(trial.id, timeout)) from error
+            raise TimeoutError(f"{endpoint}: {_late(trial.id, timeout)}") from error
         finally:
             watch.cancel()
 
@@ -263,5 +275,5 @@ def _late(trial_id: str, timeout: float | None) -> str:
     return f"trial {trial_id} did not end within {timeout:g} s"
 
 
-def _broken(trial_id: str) -> ConnectionError:
-    return ConnectionError(f"trial {trial_id}: the orchestrator stopped telling of trials")
+def _broken(endpoint: str, trial_id: str) -> ConnectionError:
+    return ConnectionError(f"trial {trial_id}: {endpoint} stopped telling of trials")

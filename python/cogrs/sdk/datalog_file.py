@@ -13,6 +13,7 @@ import numpy as np
 from google.protobuf import json_format
 
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.optional import imported
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.datalog_row import Packed, rows_of, samples_of
 from cogrs.sdk.trial import Actor
@@ -87,7 +88,12 @@ class ParquetSink(DatalogSink):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Write to a folder, which is made if it is not there."""
+        """Write to a folder, which is made if it is not there.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        self._parquet = _pyarrow("pyarrow.parquet")
         self._folder = Path(folder)
         self._writer: Any = None
         self._rows: list[Row] = []
@@ -97,11 +103,9 @@ class ParquetSink(DatalogSink):
         """Make the file.
 
         Raises:
-            ImportError: pyarrow is not there.
             OSError: It cannot be made, or is there already.
             ValueError: The trial's id makes no name for a file.
         """
-        parquet = _pyarrow("pyarrow.parquet")
         self._trial = trial
         self._path = _path(self._folder, trial.id, ".parquet")
         if self._path.exists():
@@ -109,7 +113,7 @@ class ParquetSink(DatalogSink):
         metadata = {_TRIAL: trial.id.encode(), _PARAMS: trial.params.SerializeToString()}
         self._schema = _schema().with_metadata(metadata)
         self._aside = self._path.with_name(f"{self._path.name}.part")
-        self._writer = parquet.ParquetWriter(self._aside, self._schema)
+        self._writer = self._parquet.ParquetWriter(self._aside, self._schema)
 
     def sample(self, sample: Sample) -> None:
         """Keep its rows, and write what has come together."""
@@ -298,9 +302,4 @@ def _schema() -> Any:
 
 
 def _pyarrow(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError("pyarrow is not installed: pip install 'cogrs[parquet]'") from error
+    return imported(name, "Parquet files need pyarrow", "'cogrs[parquet]'")

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from cogrs.optional import imported
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
 from cogrs.sdk.space import carried, fitting
@@ -73,11 +74,11 @@ class GymnasiumEnvironment(Environment):
 
         Raises:
             TypeError: Options for `gymnasium.make`, but no id.
+            ImportError: An id, and Gymnasium is not installed.
         """
         own = {name: options.pop(name) for name in ("action_mask", "frames_to") if name in options}
         if isinstance(env, str):
-            import gymnasium
-
+            gymnasium = imported("gymnasium", "ids of environments need Gymnasium", "gymnasium")
             make: Callable[[], Any] = partial(gymnasium.make, env, **options)
         elif options:
             raise TypeError(f"options: expected those of {cls.__name__}, got {', '.join(options)}")

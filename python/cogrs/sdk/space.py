@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.optional import imported
 from cogrs.sdk.payload import ArrayCodec, Decoded
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
 
 
 def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
-    from gymnasium import spaces
-
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     parts: Any = getattr(space, "spaces", None)
     if isinstance(space, spaces.Dict) and isinstance(value, Mapping) and set(value) == set(parts):
         return {name: _as_of(part, value[name]) for name, part in parts.items()}

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cogrs.optional import imported
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -112,15 +114,7 @@ def gymnasium_module() -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    try:
-        return importlib.import_module("gymnasium")
-    except ModuleNotFoundError as error:
-        if error.name != "gymnasium":
-            raise
-        raise ImportError(
-            "games in Python need Gymnasium, which is not installed: pip install gymnasium",
-            name="gymnasium",
-        ) from error
+    return imported("gymnasium", "games in Python need Gymnasium", "gymnasium")
 
 
 def _imported(where: str) -> Callable[..., Any]:

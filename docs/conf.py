@@ -1,0 +1,102 @@
+"""How Sphinx makes a site of these pages: `make docs`."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+import cogrs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sphinx.application import Sphinx
+
+project = "cogrs"
+author = "the authors of cogrs"
+version = release = cogrs.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"cogrs {release}"
+exclude_patterns = ["conf.py"]
+pygments_style = "friendly"
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+
+# Types of the same name stand in the docstrings of several parts.
+suppress_warnings = ["ref.python"]
+autodoc_member_order = "groupwise"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+# Frameworks whose modules are documented without being there.
+autodoc_mock_imports = ["torch"]
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Fields", "params_style")]
+
+# The pages are read in the repository too, where they lead to files that are no pages here.
+_PAGES = {
+    "../README.md": "index.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../ARCHITECTURE.md": "architecture.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../python/cogrs/_core.pyi": "reference/replay.md",
+    "../examples": "examples.md",
+    "../examples/distributed": "distributed.md",
+    "../examples/distributed/README.md": "distributed.md",
+}
+_FROM_ROOT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "python/cogrs/_core.pyi": "reference/replay.md",
+    "examples/": "examples.md",
+    "LICENSE": "../LICENSE",
+}
+# Docstrings have code in backticks, as Markdown has it, and so have some fences.
+_CODE = re.compile(r"(?<![`:])`([^`]+)`(?!`)")
+_STAR = re.compile(r"(?<=[ (,])\*(?=\w)")
+_FENCE = re.compile(r"^(\s*)```python\n(.*?)\n\1```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
+
+
+def _lead_to_pages(_app: Sphinx, _name: str, source: list[str]) -> None:
+    source[0] = _LINK.sub(lambda link: _PAGES.get(link[1], link[1]), source[0])
+
+
+def _lead_from_there(_app: Sphinx, file: Path, _name: str, source: list[str]) -> None:
+    folder = file.parent.as_posix()
+
+    def page(link: re.Match[str]) -> str:
+        if folder != "..":  # its own pages lead to files beside them
+            path = posixpath.normpath(f"{folder}/{link[1]}")
+            return path.removeprefix("../docs/")
+        return _FROM_ROOT.get(link[1], link[1].removeprefix("docs/"))
+
+    source[0] = _LINK.sub(page, source[0])
+
+
+def _write_as_rst(
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: object, lines: list[str]
+) -> None:
+    def indented(fence: re.Match[str]) -> str:
+        body = "\n".join(f"    {line}" if line else "" for line in fence[2].split("\n"))
+        return f"{fence[1]}::\n\n{body}"
+
+    # A star of shapes, as in (k, *action), is no emphasis.
+    text = _STAR.sub(r"\\*", "\n".join(lines))
+    # A span may be followed by a letter, as in `list`s, which reST wants an escape for.
+    text = _CODE.sub(r"``\1``\\ ", text)
+    lines[:] = _FENCE.sub(indented, text).split("\n")
+
+
+def setup(app: Sphinx) -> None:
+    """Have links that are for the repository lead to pages, and read docstrings as they are."""
+    app.connect("autodoc-process-docstring", _write_as_rst, priority=400)
+    app.connect("source-read", _lead_to_pages)
+    app.connect("include-read", _lead_from_there)

@@ -1,0 +1,73 @@
+"""Calls of an orchestrator that fail: gRPC's errors, with one line for whoever reads them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RemoteCallError(grpc.aio.AioRpcError):
+    """A call that was refused or failed: gRPC's error, whose text is one line.
+
+    `code()` and `details()` say what was wrong.
+    """
+
+    def __init__(self, endpoint: str, error: grpc.aio.AioRpcError | grpc.Call) -> None:
+        """Take an error of gRPC over.
+
+        Args:
+            endpoint: Who was called.
+            error: As gRPC raised it.
+        """
+        details = " ".join((error.details() or "").split())
+        super().__init__(
+            error.code(),
+            grpc.aio.Metadata(),
+            grpc.aio.Metadata(),
+            details=details,
+        )
+        self.endpoint = endpoint
+
+    def __str__(self) -> str:
+        """Return who was called, the status and why, in a line."""
+        return f"{self.endpoint}: {self.code().name}: {self.details()}"
+
+    def __repr__(self) -> str:
+        """Return the same with the name of the class."""
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class UnreachableError(RemoteCallError, ConnectionError):
+    """Nobody answers there."""
+
+    def __str__(self) -> str:
+        """Return what was looked for, where, and what to look at."""
+        return (
+            f"no orchestrator answers at {self.endpoint}: is it started, and is this its port, "
+            f"with TLS or without as here? {self.details()}"
+        )
+
+
+@contextmanager
+def calling(endpoint: str) -> Iterator[None]:
+    """Raise errors of gRPC inside as `RemoteCallError`, or `UnreachableError`."""
+    try:
+        yield
+    except RemoteCallError:
+        raise
+    except grpc.RpcError as error:
+        if not isinstance(error, grpc.aio.AioRpcError | grpc.Call):
+            raise  # of no call that was made
+        kind = UnreachableError if _never_reached(error) else RemoteCallError
+        raise kind(endpoint, error) from error
+
+
+def _never_reached(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
+    # Orchestrators say UNAVAILABLE too, of a hook that is away and when they stop.
+    unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
+    return unavailable and "failed to connect" in (error.details() or "").lower()
