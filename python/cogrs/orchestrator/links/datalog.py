@@ -50,7 +50,7 @@ class LogLink:
         self._component = component
         self._settings = settings
         self._bond = bond
-        self._requests: Outlet[LogExporterSampleRequest] = Outlet()
+        self._requests: Outlet[LogExporterSampleRequest] = Outlet(bond.lane)
         self._waiting = 0
         self._waiting_bytes = 0
         self._sender: asyncio.Task[None] | None = None
