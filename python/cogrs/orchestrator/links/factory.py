@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,8 +110,14 @@ class LinkFactory:
         component, _ = self._reach(text, endpoint, RemoteHook)
         return HookLink(text, component, self._settings.hook_timeout)
 
-    async def close(self) -> None:
-        """Cancel what is under way, and close all channels."""
+    async def close(self, grace: float = 0.0) -> None:
+        """Cancel what is under way, and close all channels.
+
+        Args:
+            grace: Seconds for data logs to take what was told of trials that are over.
+        """
+        if grace and self.logs.closing:
+            await asyncio.wait(self.logs.closing, timeout=grace)
         await self._tasks.close()
         await self._channels.close()
 
