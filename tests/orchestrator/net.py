@@ -218,6 +218,7 @@ class Net:
         self._port = port
         self._tls = tls
         self.config: dict[str, Any] = {}
+        self.interceptors: list[grpc.aio.ServerInterceptor] = []
         self.environment = EnvironmentService()
         self.agents = AgentService()
         self.hook = HookService()
@@ -225,7 +226,7 @@ class Net:
 
     async def __aenter__(self) -> Self:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self.server = grpc.aio.server(options=options)
+        self.server = grpc.aio.server(interceptors=self.interceptors, options=options)
         environment_pb2_grpc.add_EnvironmentEndpointServicer_to_server(
             self.environment, self.server
         )

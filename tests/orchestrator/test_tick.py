@@ -174,6 +174,38 @@ def test_several_replies_to_one_request_each_make_a_tick() -> None:
     assert list(request.action_set.actions) == [b"for 2", b"for 2"]
 
 
+def test_an_action_answers_the_latest_observation_whichever_it_was_meant_for() -> None:
+    world = World(agents=2).run()
+    world.act()
+    world.step(1)
+    world.act(a0=b"for 1")
+    world.step(2)  # unasked: what a0 said is discarded, and a1 has not heard of it yet
+    world.act(a1=b"for 1")
+    assert world.trial.awaited() == ["agent"]
+    world.act(a0=b"for 2")
+    (_, request) = world.environment.of("act")[-1]
+    assert list(request.action_set.actions) == [b"for 2", b"for 1"]
+    world.act(a1=b"for 2")  # the environment has its turn
+    world.step(3)
+    world.act(a1=b"for 3")
+    world.act(a0=b"for 3")
+    (_, request) = world.environment.of("act")[-1]
+    assert list(request.action_set.actions) == [b"for 3", b"for 3"]
+    assert world.trial.counts == {"extra actions": 1}
+
+
+def test_an_action_that_comes_after_two_ticks_counts_for_the_second() -> None:
+    world = World(agents=1).run()
+    world.step(1)
+    world.step(2)
+    world.act(a0=b"for 0")
+    world.step(3)
+    world.act(a0=b"for 1")
+    sent = [list(request.action_set.actions) for _, request in world.environment.of("act")]
+    assert sent == [[b"for 0"], [b"for 1"]]
+    assert ticks(world) == [0, 1, 2, 3]
+
+
 def test_replies_before_all_have_joined_wait_for_them() -> None:
     world = World(agents=1, clients=1).run()
     world.step(1)

@@ -6,10 +6,11 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cogrs.api.agent_pb2 import AgentActionReply
+from cogrs.api.agent_pb2 import AgentActionReply, AgentObservationRequest
 from cogrs.api.common_pb2 import (
     Action,
     ActorParams,
+    ActorPeriodData,
     EnvironmentParams,
     Message,
     ObservationData,
@@ -105,6 +106,13 @@ class Recorder:
         return [call[0] for call in self.calls]
 
 
+class AgentRecorder(Recorder):
+    """Writes down observations as what they are: data of a tick."""
+
+    def observe(self, request: AgentObservationRequest) -> None:
+        self.deliver(ActorPeriodData(observations=[request.observation]))
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(item) for item in value]
@@ -132,7 +140,7 @@ class Links:
         return self.environments[trial_id]
 
     def agent(self, trial_id: str, name: str, endpoint: Any, events: Any) -> Any:
-        self.agents[trial_id, name] = Recorder(events)
+        self.agents[trial_id, name] = AgentRecorder(events)
         return self.agents[trial_id, name]
 
     def log(self, trial_id: str) -> Any:

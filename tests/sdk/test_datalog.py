@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from cogrs import orchestrator, sdk
 from cogrs.api.any import pack
 from cogrs.api.common_pb2 import Message, RewardSource, TrialParams
+from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.sdk.datalog_row import Packed
 from tests.orchestrator.net import on_loop
 from tests.sdk.net import Counting, Echo, calls, until
@@ -331,3 +333,89 @@ def test_arrays_that_json_cannot_hold_are_bytes() -> None:
 
     for array in (np.float32([np.nan]), np.complex64([1j])):
         assert "data" in _packed_to_json(Packed(array.dtype.str, array.shape, array.tobytes()))
+
+
+class Slow(sdk.DatalogSink):
+    """Takes a sample when it is told to, on whatever thread it is called."""
+
+    blocks = True
+
+    def __init__(self, told: list[Any], go: threading.Semaphore) -> None:
+        self.told, self.go = told, go
+
+    def start(self, trial: sdk.LoggedTrial) -> None:
+        self._tell("start")
+
+    def sample(self, sample: sdk.Sample) -> None:
+        assert self.go.acquire(timeout=30)
+        self._tell(sample.tick)
+
+    def end(self) -> None:
+        self._tell("end")
+
+    def lost(self) -> None:
+        self._tell("lost")
+
+    def _tell(self, what: Any) -> None:
+        self.told.append((what, threading.current_thread() is threading.main_thread()))
+
+
+@pytest.mark.parametrize("local", [False, True])
+@on_loop
+async def test_a_log_that_blocks_does_so_on_a_thread(local: bool) -> None:
+    told: list[Any] = []
+    go = threading.Semaphore(0)
+    async with logged(lambda: Slow(told, go), local=local) as (controller, _):
+        await played(controller, 1)  # whatever the log does
+        assert told == [("start", False)]
+        go.release(6)
+        await until(lambda: len(told) == 8)
+    whole = ["start", *range(6), "end"]
+    assert told == [(what, False) for what in whole]
+
+
+@on_loop
+async def test_what_fails_on_the_thread_of_a_log_is_told(caplog: Any, tmp_path: Path) -> None:
+    async with logged(lambda: sdk.JsonLinesSink(tmp_path)) as (controller, server):
+        (trial_id,) = await played(controller, 1)
+        path = tmp_path / f"{trial_id}.jsonl"
+        await until(path.exists)
+        (tmp_path / "taken").write_text("")
+    async with logged(lambda: sdk.ParquetSink(tmp_path / "taken")) as (controller, server):
+        await played(controller, 1)
+        await until(lambda: server.stats().log_lost > 0)
+    assert "NotADirectoryError" in caplog.text or "FileExistsError" in caplog.text
+
+
+@on_loop
+async def test_a_log_that_is_cancelled_on_its_thread_is_lost_after_what_it_did() -> None:
+    told: list[Any] = []
+    go = threading.Semaphore(0)
+    host = sdk.local_datalog(lambda: Slow(told, go))
+
+    async def requests() -> AsyncIterator[Any]:
+        yield LogExporterSampleRequest(trial_params=TrialParams())
+        for _ in range(3):
+            yield LogExporterSampleRequest(sample=DatalogSample())
+
+    logging = asyncio.ensure_future(host.on_log_sample("t", requests()))
+    await until(lambda: bool(told))
+    await asyncio.sleep(0.05)
+    logging.cancel()
+    await asyncio.wait({logging})
+    assert [what for what, _ in told] == ["start"]
+    go.release(3)
+    await until(lambda: len(told) == 3)
+    assert [what for what, _ in told] == ["start", None, "lost"]
+
+
+@on_loop
+async def test_a_log_gets_the_rest_when_the_orchestrator_stops() -> None:
+    told: list[Any] = []
+    go = threading.Semaphore(0)
+    async with logged(lambda: Slow(told, go), local=True) as (controller, _):
+        await played(controller, 1)
+        later = threading.Timer(0.3, go.release, (6,))
+        later.start()
+    later.join()
+    assert [what for what, _ in told] == ["start", *range(6), "end"]

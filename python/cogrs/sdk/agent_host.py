@@ -23,7 +23,14 @@ from cogrs.sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Mapping,
+        Sequence,
+    )
 
     from cogrs.sdk.payload import CodecBook, Codecs
 
@@ -142,7 +149,8 @@ class _Session(Session[Agent]):
         self._trial = trial
         self._book = book
         self._codecs: Codecs
-        self._acting: asyncio.Future[Any] | None = None
+        self._acting: asyncio.Task[Any] | None = None
+        self._interrupted = False
         self._ending = False
 
     async def start(self, make: Callable[[], Agent]) -> None:
@@ -159,14 +167,18 @@ class _Session(Session[Agent]):
             if self._ending:
                 return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
-            return self._reply(await self._interruptible(agent.act(observation)))
+            action = agent.act(observation)
+            if not inspect.isawaitable(action):
+                return self._reply(action)
+            try:
+                action = await self._interruptible(action)
+            except asyncio.CancelledError:
+                if self._ending:
+                    return None
+                raise
+            return self._reply(action)
 
-        try:
-            return await self.call("act", act)
-        except asyncio.CancelledError:
-            if self._ending:
-                return None
-            raise
+        return await self.call("act", act)
 
     async def reward(self, message: common_pb2.Reward) -> None:
         async def reward(agent: Agent) -> None:
@@ -188,17 +200,18 @@ class _Session(Session[Agent]):
 
         self._ending = True
         if self._acting is not None:
-            self._acting.cancel()
+            self._interrupted = self._acting.cancel()
         await self.last(end)
 
-    async def _interruptible(self, action: Any) -> Any:
-        if not inspect.isawaitable(action):
-            return action
-        self._acting = asyncio.ensure_future(action)
+    async def _interruptible(self, action: Awaitable[Any]) -> Any:
+        """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""
+        task = self._acting = asyncio.current_task()
         try:
-            return await self._acting
+            return await action
         finally:
             self._acting = None
+            if self._interrupted and task is not None:
+                task.uncancel()
 
     def _reply(self, action: Any) -> pb.AgentActionReply:
         done = action if isinstance(action, Action) else Action(action)

@@ -55,9 +55,15 @@ class Sample:
 class DatalogSink:
     """The log of one trial. Override what is needed; each method may be plain, or `async`.
 
-    Plain methods run on the event loop: what takes long blocks everything else of the process, and
-    belongs into an `async` method. An exception stops this trial's log, and never the trial.
+    The next sample is taken when the method that has one returned, and its trial goes on meanwhile:
+    the orchestrator keeps `Settings.log_backlog` samples for a log that is slow, and stops it when
+    there are more. An exception stops this trial's log, and never the trial.
     """
+
+    blocks = False
+    """Whether plain methods may take long, as those that write files do: they are called on a
+    thread then, that all such logs of a server share, in their order. Otherwise they run on the
+    event loop, where nothing else of the process goes on meanwhile."""
 
     def start(self, trial: LoggedTrial) -> Any:
         """Begin."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
@@ -14,6 +16,7 @@ from cogrs.sdk.wire import received_message, received_observation, received_rewa
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from concurrent.futures import Executor
 
     from cogrs.sdk.payload import CodecBook
     from cogrs.sdk.trial import Observation
@@ -26,6 +29,8 @@ class DatalogHost:
         """Make a log by this factory for each trial."""
         self._make = make
         self._codecs = codecs
+        # One thread, so that what was begun before a cancellation is over before what follows.
+        self._thread = ThreadPoolExecutor(1, "cogrs-datalog")
         self.sessions: Sessions[_Session] = Sessions(0.0)
 
     async def on_log_sample(
@@ -36,7 +41,7 @@ class DatalogHost:
         Raises:
             CallError: Trial that is here already, samples before parameters, failure of the user's.
         """
-        session = _Session(trial_id, self._codecs)
+        session = _Session(trial_id, self._codecs, self._thread)
         self.sessions.add((trial_id,), session)
         try:
             async for request in requests:
@@ -53,13 +58,15 @@ class DatalogHost:
     async def close(self, grace: float = 1.0) -> None:
         """Lose the logs of all trials that are under way."""
         await self.sessions.close(grace)
+        self._thread.shutdown(wait=False)
 
 
 class _Session(Session[DatalogSink]):
     """The log of a trial."""
 
-    def __init__(self, trial_id: str, book: CodecBook) -> None:
+    def __init__(self, trial_id: str, book: CodecBook, thread: Executor) -> None:
         super().__init__(f"trial {trial_id}: data log")
+        self._thread = thread
         self._trial_id = trial_id
         self._book = book
         self._actors: tuple[Actor, ...] = ()
@@ -69,21 +76,27 @@ class _Session(Session[DatalogSink]):
         trial = LoggedTrial(self._trial_id, self._actors, params)
 
         async def start(sink: DatalogSink) -> None:
-            await settled(sink.start(trial))
+            await self.tell(sink.start, trial)
 
         await self.make(make, start)
 
     async def sample(self, message: pb.DatalogSample) -> None:
         async def sample(sink: DatalogSink) -> None:
-            await settled(sink.sample(self._sample(message)))
+            await self.tell(sink.sample, self._sample(message))
 
         await self.call("sample", sample)
 
     async def end(self) -> None:
         async def end(sink: DatalogSink) -> None:
-            await settled(sink.end())
+            await self.tell(sink.end)
 
         await self.last(end)
+
+    async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
+        if self._user is None or not self._user.blocks:
+            return await super().tell(method, *args)
+        loop = asyncio.get_running_loop()
+        return await settled(await loop.run_in_executor(self._thread, method, *args))
 
     def _sample(self, message: pb.DatalogSample) -> Sample:
         told = message.HasField("observations")

@@ -88,9 +88,13 @@ class Session(Generic[User]):
                 return
             self._over = True
             try:
-                await settled(self._user.lost())
+                await self.tell(self._user.lost)
             except Exception:
                 _logger.exception("%s: lost failed", self.who)
+
+    async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call a method of the object, wherever such are called, and wait for what comes of it."""
+        return await settled(method(*args))
 
     def finish(self) -> None:
         """Take the end as reached; nothing is called any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ Fields:
 """
 
 
+@lru_cache(4096)
 def trial_number(trial_id: str) -> int:
     """Return the number that stands for a trial in stored steps, 0 <= number < 2**64."""
     digest = hashlib.blake2b(trial_id.encode(), digest_size=8).digest()

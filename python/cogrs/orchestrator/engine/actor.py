@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.api.agent_pb2 import AgentStartRequest
+from cogrs.api.agent_pb2 import AgentObservationRequest, AgentStartRequest
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.environment import Life
+from cogrs.orchestrator.engine.observation import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         ActorPeriodData,
         Message,
         Observation,
+        ObservationData,
         Reward,
         TrialActor,
     )
@@ -104,6 +106,10 @@ class Actor(ABC):
     def deliver(self, period: ActorPeriodData) -> None:
         """Take the data of a tick, and owe an action."""
 
+    @abstractmethod
+    def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
+        """Take the data of a tick of which an observation is all, and owe an action."""
+
     def settle(self) -> None:
         """Owe no action any more."""
         if self.options.response_timeout:
@@ -180,6 +186,13 @@ class ServiceActor(Actor):
         """Send the data of a tick."""
         self._await_action()
         self._port.deliver(period)
+
+    def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
+        """Send an observation."""
+        self._await_action()
+        request = AgentObservationRequest()
+        fill(request.observation, tick_id, timestamp, data)
+        self._port.observe(request)
 
     def finish(self, period: ActorPeriodData) -> None:
         """Call OnEnd, since nothing else frees an agent's session; but only if there is one."""

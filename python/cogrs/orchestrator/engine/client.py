@@ -15,9 +15,10 @@ from cogrs.orchestrator.engine.errors import (
     LateError,
     PreconditionError,
 )
+from cogrs.orchestrator.engine.observation import fill
 
 if TYPE_CHECKING:
-    from cogrs.api.common_pb2 import ActorParams, TrialActor
+    from cogrs.api.common_pb2 import ActorParams, ObservationData, TrialActor
     from cogrs.api.orchestrator_pb2 import TrialActionRequest
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.errors import OrchestratorError
@@ -92,6 +93,12 @@ class ClientActor(Actor):
         self._send(TrialActionReply(data=period))
         if len(self._outbox) > self._settings.client_backlog:
             self._hang_up(ExhaustedError(self._say(f"{len(self._outbox)} ticks wait to be read")))
+
+    def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
+        """Queue an observation; an action is owed from now on."""
+        period = ActorPeriodData()
+        fill(period.observations.add(), tick_id, timestamp, data)
+        self.deliver(period)
 
     def leave(self, reason: str) -> None:
         """Be gone; a client may come back all the same."""

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from cogrs.api.common_pb2 import ActorPeriodData
+    from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
     from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
+    from cogrs.orchestrator.engine.actor import Actor
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
     """Return what is wrong with a set for so many actors, or None."""
-    mapped, there = observations.actors_map, len(observations.observations)
+    mapped, there = list(observations.actors_map), len(observations.observations)
     if len(mapped) != actors:
         return f"actors_map: expected {actors} entries, got {len(mapped)}"
     if mapped and (min(mapped) < 0 or max(mapped) >= there):
@@ -31,18 +32,52 @@ def find_fault_of_step(reply: EnvActionReply, actors: int) -> str | None:
     return find_fault(reply.observation_set, actors)
 
 
+def taken_apart(observations: ObservationSet) -> list[ObservationData]:
+    """Return what each actor is shown, in the order of actors."""
+    shown = observations.observations
+    return [shown[index] for index in observations.actors_map]
+
+
+def fill(
+    observation: Observation, tick_id: int, timestamp: int, data: ObservationData
+) -> Observation:
+    """Return an observation that was empty. Less work than one made of its fields at once."""
+    observation.tick_id = tick_id
+    observation.timestamp = timestamp
+    observation.data.CopyFrom(data)
+    return observation
+
+
 def add_observations(periods: Iterable[ActorPeriodData], observations: ObservationSet) -> None:
     """Add to what each actor is sent, in the order of actors, its observation, untouched."""
     tick_id, timestamp = observations.tick_id, observations.timestamp
-    shown, mapped = observations.observations, observations.actors_map
-    for period, index in zip(periods, mapped, strict=True):
-        period.observations.add(tick_id=tick_id, timestamp=timestamp, data=shown[index])
+    for period, data in zip(periods, taken_apart(observations), strict=True):
+        fill(period.observations.add(), tick_id, timestamp, data)
+
+
+def deliver(
+    actors: Iterable[Actor], observations: ObservationSet, periods: Sequence[ActorPeriodData]
+) -> None:
+    """Send a set to the actors that are there.
+
+    Args:
+        actors: All.
+        observations: What each is shown.
+        periods: What else is due to each; empty if nothing is to anybody.
+    """
+    if periods:
+        add_observations(periods, observations)
+        for actor, period in zip(actors, periods, strict=True):
+            if not actor.gone:
+                actor.deliver(period)
+        return
+    tick_id, timestamp = observations.tick_id, observations.timestamp
+    for actor, data in zip(actors, taken_apart(observations), strict=True):
+        if not actor.gone:
+            actor.observe(tick_id, timestamp, data)
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:
     """Return the observation of the actor with this index, untouched."""
-    return Observation(
-        tick_id=observations.tick_id,
-        timestamp=observations.timestamp,
-        data=observations.observations[observations.actors_map[index]],
-    )
+    data = observations.observations[observations.actors_map[index]]
+    return fill(Observation(), observations.tick_id, observations.timestamp, data)

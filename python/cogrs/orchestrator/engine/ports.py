@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cogrs.api.agent_pb2 import AgentActionReply, AgentStartRequest
+    from cogrs.api.agent_pb2 import AgentActionReply, AgentObservationRequest, AgentStartRequest
     from cogrs.api.common_pb2 import ActorPeriodData, Message, TrialParams
     from cogrs.api.datalog_pb2 import DatalogSample
     from cogrs.api.environment_pb2 import (
@@ -67,6 +67,9 @@ class AgentPort(Protocol):
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
+
+    def observe(self, request: AgentObservationRequest) -> None:
+        """Send an observation; what `deliver` does when that is all."""
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""

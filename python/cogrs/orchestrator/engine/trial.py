@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cogrs.api.environment_pb2 import ActionSet, EnvActionRequest, ObservationSet
+from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
 from cogrs.orchestrator.engine.client import ClientActor
@@ -184,8 +184,10 @@ class Trial:
             self.end(reason)
 
     def _register(self, reply: EnvActionReply) -> None:
-        self._post.add_rewards(ENVIRONMENT, reply.rewards)
-        self._post.add_messages(ENVIRONMENT, reply.messages)
+        rewards, messages = reply.rewards, reply.messages
+        if rewards or messages:
+            self._post.add_rewards(ENVIRONMENT, rewards)
+            self._post.add_messages(ENVIRONMENT, messages)
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
@@ -194,14 +196,11 @@ class Trial:
             self._figures.tick(now - self._dispatched)
         self._dispatched = now
         self._stamp(observations)
-        periods = self._periods(final=False)
-        self._journal.turn(observations, periods)
         self._phase = Phase.ACTORS
         self._gathering.open()
-        observation.add_observations(periods, observations)
-        for actor, period in zip(self.actors, periods, strict=True):
-            if not actor.gone:
-                actor.deliver(period)
+        periods = [] if self._post.is_empty else self._periods(final=False)
+        self._journal.turn(observations, periods)
+        observation.deliver(self.actors, observations, periods)
         self._stand_in()
 
     def _stamp(self, observations: ObservationSet, *, final: bool = False) -> None:
@@ -272,10 +271,9 @@ class Trial:
         actions = self._gathering.close() if self.actors else []
         messages = self._post.environment_messages(max(self._tick, 0))
         self._journal.answer(actions, messages)
-        snapshot, self._snapshot = self._snapshot, False
-        request = EnvActionRequest(
-            action_set=ActionSet(actions=actions), reply_with_snapshot=snapshot
-        )
+        request = EnvActionRequest()
+        request.action_set.actions.extend(actions)
+        request.reply_with_snapshot, self._snapshot = self._snapshot, False
         return messages, request
 
     # What actors do besides.

@@ -48,10 +48,14 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
-        if self._courier.idle and not period.rewards and not period.messages:
-            self._show(period)
+        self._courier.do(partial(self._deliver, period))
+
+    def observe(self, request: AgentObservationRequest) -> None:
+        """Send an observation; what `deliver` does when that is all."""
+        if self._courier.idle:
+            self._requests.put(request)
         else:
-            self._courier.do(partial(self._deliver, period))
+            self._courier.do(partial(self._observe, request))
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
@@ -78,11 +82,11 @@ class AgentLink(Link[AgentObservationRequest]):
         if period.messages:
             messages = AgentMessageRequest(messages=period.messages)
             await self._tell("OnMessage", self._component.on_message(*self._whom, messages))
-        self._show(period)
-
-    def _show(self, period: ActorPeriodData) -> None:
         for observation in period.observations:
             self._requests.put(AgentObservationRequest(observation=observation))
+
+    async def _observe(self, request: AgentObservationRequest) -> None:
+        self._requests.put(request)
 
     async def _end(self, period: ActorPeriodData) -> None:
         request = AgentEndRequest(final_data=period)

@@ -30,6 +30,8 @@ class LogTally:
         """Bytes of these."""
         self.lost = 0
         """Samples that were not sent."""
+        self.closing: set[asyncio.Task[None]] = set()
+        """Waits for logs of trials that are over to take the rest."""
 
 
 class LogLink:
@@ -50,7 +52,7 @@ class LogLink:
         self._component = component
         self._settings = settings
         self._bond = bond
-        self._requests: Outlet[LogExporterSampleRequest] = Outlet()
+        self._requests: Outlet[LogExporterSampleRequest] = Outlet(bond.lane)
         self._waiting = 0
         self._waiting_bytes = 0
         self._sender: asyncio.Task[None] | None = None
@@ -73,7 +75,9 @@ class LogLink:
     def close(self) -> None:
         """End the stream, and give the log a while to take the rest."""
         self._requests.close()
-        self._bond.tasks.spawn(self._close())
+        task = self._bond.tasks.spawn(self._close())
+        self._tally.closing.add(task)
+        task.add_done_callback(self._tally.closing.discard)
 
     def _put(self, request: LogExporterSampleRequest) -> None:
         size = request.ByteSize()
@@ -124,14 +128,15 @@ class LogLink:
         try:
             if self._sender is not None:
                 await asyncio.wait({self._sender}, timeout=self._settings.call_timeout or None)
-                self._sender.cancel()
-            if self._lost_some():
-                what = "trial %s: its data log did not get %d samples"
-                self._log.warning(what, self._trial_id, self.lost)
         finally:
+            self._give_up()
             self._bond.release()
 
-    def _lost_some(self) -> bool:
-        if self._sender is not None and self._waiting and not self._stopped:
-            self._stop(f"not taken within {self._settings.call_timeout:g} s")
-        return bool(self.lost)
+    def _give_up(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+        if self._waiting:
+            self._stop("it did not take the rest in time")
+        if self.lost:
+            what = "trial %s: its data log did not get %d samples"
+            self._log.warning(what, self._trial_id, self.lost)

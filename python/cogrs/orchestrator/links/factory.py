@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,19 +84,19 @@ class LinkFactory:
         self, trial_id: str, endpoint: Endpoint, events: EnvironmentEvents
     ) -> EnvironmentLink:
         """Return a port to an environment."""
-        component, bond = self._reach(endpoint, RemoteEnvironment)
+        component, bond = self._reach(trial_id, endpoint, RemoteEnvironment)
         return EnvironmentLink(trial_id, component, events, bond)
 
     def agent(self, trial_id: str, name: str, endpoint: Endpoint, events: AgentEvents) -> AgentLink:
         """Return a port to an agent."""
-        component, bond = self._reach(endpoint, RemoteAgent)
+        component, bond = self._reach(trial_id, endpoint, RemoteAgent)
         return AgentLink(trial_id, name, component, events, bond)
 
     def log(self, trial_id: str) -> LogLink | None:
         """Return a port to the data log, if there is one."""
         if self._log is None:
             return None
-        component, bond = self._reach(self._log, RemoteLog)
+        component, bond = self._reach(trial_id, self._log, RemoteLog)
         return LogLink(trial_id, component, self._settings, bond, self.logs)
 
     def hook(self, text: str) -> HookLink:
@@ -106,20 +107,29 @@ class LinkFactory:
         """
         endpoint = parse_endpoint("pre-trial hook", text)
         self.check("pre-trial hook", endpoint)
-        component, _ = self._reach(endpoint, RemoteHook)
+        component, _ = self._reach(text, endpoint, RemoteHook)
         return HookLink(text, component, self._settings.hook_timeout)
 
-    async def close(self) -> None:
-        """Cancel what is under way, and close all channels."""
+    async def close(self, grace: float = 0.0) -> None:
+        """Cancel what is under way, and close all channels.
+
+        Args:
+            grace: Seconds for data logs to take what was told of trials that are over.
+        """
+        if grace and self.logs.closing:
+            await asyncio.wait(self.logs.closing, timeout=grace)
         await self._tasks.close()
         await self._channels.close()
 
-    def _reach(self, endpoint: Endpoint, remote: Callable[[grpc.aio.Channel], T]) -> tuple[T, Bond]:
+    def _reach(
+        self, trial_id: str, endpoint: Endpoint, remote: Callable[[grpc.aio.Channel], T]
+    ) -> tuple[T, Bond]:
+        lane = self._tasks.turns.lane(trial_id)
         timeout = self._settings.call_timeout
         if endpoint.kind is Kind.LOCAL:
             # A local component has the methods of the remote one, or fails when it is called.
             component: T = self._local[endpoint.target]
-            return component, Bond(self._tasks, timeout, _nothing)
+            return component, Bond(self._tasks, lane, timeout, _nothing)
         channel = self._channels.take(endpoint.target)
         release = partial(self._channels.give_back, endpoint.target)
-        return remote(channel), Bond(self._tasks, timeout, release)
+        return remote(channel), Bond(self._tasks, lane, timeout, release)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from cogrs.orchestrator.links.tasks import Tasks
+    from cogrs.orchestrator.links.turns import Lane
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -23,6 +24,8 @@ class Bond(NamedTuple):
 
     tasks: Tasks
     """For the background."""
+    lane: Lane
+    """Whose turns those of the link are among."""
     call_timeout: float
     """Seconds for calls that tell something."""
     release: Callable[[], None]
@@ -45,8 +48,8 @@ class Link(Generic[Request]):
         self._log = trial_logger(trial_id)
         self._bond = bond
         self._crashed = crashed
-        self._courier = Courier(bond.tasks, crashed)
-        self._requests: Outlet[Request] = Outlet()
+        self._courier = Courier(bond.tasks, bond.lane, crashed)
+        self._requests: Outlet[Request] = Outlet(bond.lane)
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 

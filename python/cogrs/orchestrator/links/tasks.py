@@ -7,8 +7,12 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from cogrs.orchestrator.links.turns import Gate, Turns
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    from cogrs.orchestrator.links.turns import Lane
 
 _logger = logging.getLogger("cogrs.orchestrator")
 
@@ -19,7 +23,8 @@ class Tasks:
     """Background tasks of one server."""
 
     def __init__(self) -> None:
-        """Have none."""
+        """Have none; for the loop that runs now."""
+        self.turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(
@@ -58,27 +63,22 @@ class Outlet(Generic[T]):
     An `asyncio.Queue` does more, for which a tick would pay several times.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lane: Lane) -> None:
         """Be empty and open."""
         self._items: deque[T] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._gate = Gate(lane)
         self.closed = False
 
     def put(self, item: T) -> None:
         """Add an item; dropped when closed."""
         if not self.closed:
             self._items.append(item)
-            self._wake()
+            self._gate.open()
 
     def close(self) -> None:
         """End when all items are taken out."""
         self.closed = True
-        self._wake()
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._gate.open()
 
     def __aiter__(self) -> Self:
         """Return the items, once, until closed; for one reader."""
@@ -89,17 +89,16 @@ class Outlet(Generic[T]):
         while not self._items:
             if self.closed:
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            await self._gate
         return self._items.popleft()
 
 
 class Courier:
     """Does jobs for one component, one after the other."""
 
-    def __init__(self, tasks: Tasks, crashed: Callable[[str], None]) -> None:
+    def __init__(self, tasks: Tasks, lane: Lane, crashed: Callable[[str], None]) -> None:
         """Wait for the first job."""
-        self._jobs: Outlet[Callable[[], Awaitable[None]]] = Outlet()
+        self._jobs: Outlet[Callable[[], Awaitable[None]]] = Outlet(lane)
         self._left = 0
         self.task = tasks.spawn(self._run(), crashed)
 

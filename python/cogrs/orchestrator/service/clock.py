@@ -18,8 +18,8 @@ class LoopClock:
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Return the loop's time."""
-        return self._loop.time()
+        """Return seconds that never go backwards; some loops' own time stands still for a round."""
+        return time.monotonic()
 
     def wall_ns(self) -> int:
         """Return nanoseconds since the Unix epoch."""

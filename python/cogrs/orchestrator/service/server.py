@@ -153,7 +153,7 @@ class Server:
         self._orchestrator.finish_stop()
         for server in self._servers:
             await server.stop(farewell)
-        await self._links.close()
+        await self._links.close(farewell)
         self._stopped.set()
 
     async def _wait_idle(self, seconds: float) -> None:

@@ -1,0 +1,213 @@
+"""Tasks that take turns without a round of the event loop for each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cogrs.orchestrator.links.tasks import Outlet
+from cogrs.orchestrator.links.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+
+def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 3)),
+        st.tuples(st.just("yield"), st.just(0)),
+        st.tuples(st.just("cancel"), st.integers(0, 3)),
+        st.tuples(st.just("close"), st.integers(0, 3)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_everything_that_is_put_in_is_taken_out_in_order(script: list[tuple[str, int]]) -> None:
+    async def main() -> None:
+        turns = Turns()
+        lanes = [turns.lane(name) for name in "aabb"]
+        outlets = [Outlet[int](lane) for lane in lanes]
+        got: list[list[int]] = [[] for _ in outlets]
+        put: list[list[int]] = [[] for _ in outlets]
+
+        async def read(k: int) -> None:
+            async for item in outlets[k]:
+                got[k].append(item)
+
+        tasks = [asyncio.ensure_future(read(k)) for k in range(len(outlets))]
+        for number, (what, k) in enumerate(script):
+            if what == "put" and not outlets[k].closed:
+                outlets[k].put(number)
+                put[k].append(number)
+            elif what == "close":
+                outlets[k].close()
+            elif what == "yield":
+                await asyncio.sleep(0)
+            elif what == "cancel":
+                tasks[k].cancel()
+                await asyncio.wait({tasks[k]})
+                tasks[k] = asyncio.ensure_future(read(k))
+        for outlet in outlets:
+            outlet.close()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*tasks)
+        assert got == put
+
+    asyncio.run(main())
+
+
+@on_a_loop
+async def test_a_task_goes_on_as_itself_and_in_its_own_context() -> None:
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+    outlet = Outlet[int](Turns().lane("trial"))
+
+    async def read() -> list[Any]:
+        who.set("reader")
+        async with asyncio.timeout(30):
+            return [(item, who.get(), asyncio.current_task() is task) async for item in outlet]
+
+    task = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    outlet.put(1)
+    await asyncio.sleep(0)
+    outlet.put(2)
+    outlet.close()
+    assert await task == [(1, "reader", True), (2, "reader", True)]
+    with pytest.raises(LookupError):
+        who.get()
+
+
+@on_a_loop
+async def test_nobody_goes_on_within_a_put() -> None:
+    outlet = Outlet[int](Turns().lane("trial"))
+    task = asyncio.ensure_future(anext(outlet))
+    await asyncio.sleep(0)
+    outlet.put(1)
+    assert not task.done()
+    assert await task == 1
+
+
+@on_a_loop
+async def test_a_wait_with_a_limit_leaves_what_comes_later() -> None:
+    outlet = Outlet[int](Turns().lane("trial"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(outlet), 0.01)
+    outlet.put(1)
+    assert await asyncio.wait_for(anext(outlet), 30) == 1
+
+
+@on_a_loop
+async def test_a_cancelled_task_leaves_what_was_put_in_before() -> None:
+    outlet = Outlet[int](Turns().lane("trial"))
+    task = asyncio.ensure_future(anext(outlet))
+    await asyncio.sleep(0)
+    outlet.put(1)
+    task.cancel("enough")
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        await task
+    assert await anext(outlet) == 1
+
+
+@on_a_loop
+async def test_tasks_that_are_always_busy_let_everybody_else_go_on() -> None:
+    turns = Turns()
+    counts = dict.fromkeys("abc", 0)
+
+    async def play(name: str) -> None:
+        there, back = Outlet[int](turns.lane(name)), Outlet[int](turns.lane(name))
+
+        async def answer() -> None:
+            async for item in there:
+                back.put(item + 1)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(answer())
+            there.put(0)
+            async for item in back:
+                counts[name] = item
+                there.put(item)
+
+    players = [asyncio.ensure_future(play(name)) for name in counts]
+    async with asyncio.timeout(30):
+        for _ in iter(lambda: min(counts.values()) >= 1000, True):
+            await asyncio.sleep(0.001)
+    for player in players:
+        player.cancel()
+    await asyncio.wait(players)
+    assert all(player.cancelled() for player in players)
+
+
+@on_a_loop
+async def test_a_task_that_fails_does_not_stop_the_others() -> None:
+    turns = Turns()
+    first, second = Outlet[int](turns.lane("a")), Outlet[int](turns.lane("a"))
+
+    async def fail() -> None:
+        await anext(first)
+        raise RuntimeError("boom")
+
+    failing, fine = asyncio.ensure_future(fail()), asyncio.ensure_future(anext(second))
+    await asyncio.sleep(0)
+    first.put(1)
+    second.put(2)
+    assert await asyncio.wait_for(fine, 30) == 2
+    with pytest.raises(RuntimeError, match="boom"):
+        await failing
+
+
+@on_a_loop
+async def test_an_interrupt_in_a_task_reaches_the_loop_and_the_others_go_on() -> None:
+    turns = Turns()
+    outlets = [Outlet[int](turns.lane(name)) for name in "aab"]
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
+
+    async def stop(stream: AsyncIterator[int]) -> None:
+        await anext(stream)
+        raise SystemExit(3)
+
+    stopping = asyncio.ensure_future(stop(outlets[0]))
+    others = [asyncio.ensure_future(anext(outlet)) for outlet in outlets[1:]]
+    await asyncio.sleep(0)
+    turns.loop.call_soon = _Refusing(turns.loop.call_soon, turns)  # type: ignore[method-assign]
+    for outlet in outlets:
+        outlet.put(1)
+    assert await asyncio.wait_for(asyncio.gather(*others), 30) == [1, 1]
+    with pytest.raises(SystemExit):
+        await stopping
+
+
+class _Refusing:
+    """Makes calls of the loop that let nothing out, as `run_forever` is left otherwise."""
+
+    def __init__(self, call_soon: Any, turns: Turns) -> None:
+        self._call_soon = call_soon
+        self._run = turns._run
+
+    def __call__(self, callback: Any, *args: Any, **options: Any) -> Any:
+        if callback != self._run:
+            return self._call_soon(callback, *args, **options)
+
+        def run() -> None:
+            try:
+                callback(*args)
+            except SystemExit:
+                return
+
+        return self._call_soon(run, **options)
