@@ -106,7 +106,7 @@ class GameContext(OfOneProcess):
     def started(self) -> None:
         """Do what a start takes beside that of the core."""
 
-    def take(
+    def move_and_wait(
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
     ) -> _core.CollectorDelivery | None:
         """Wait for a batch; see `CollectorContext.wait`."""
@@ -289,7 +289,7 @@ class GameContext(OfOneProcess):
         """As `wait`, for what the infos would hold."""
         core = self._running()
         try:
-            delivery = self.take(core, gid, timeout)
+            delivery = self.move_and_wait(core, gid, timeout)
         except RuntimeError as error:
             game = core.failed_game()
             if game is None:

@@ -212,7 +212,7 @@ class GameContext(context.GameContext):
             for each in self.collectors
         )
 
-    def take(
+    def move_and_wait(
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
     ) -> _core.CollectorDelivery | None:
         """See `cogrs.collector.context.GameContext`."""
