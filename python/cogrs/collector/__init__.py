@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.batch import Batch
 from cogrs.collector.context import GameContext as AnyGameContext
-from cogrs.collector.context import GameError
+from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN, GAMES, GameContext
 from cogrs.collector.group import Group
 from cogrs.collector.infos import Infos

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cogrs import _core
 from cogrs.collector import description, tensors
 from cogrs.collector.batch import Batch, Reply
+from cogrs.collector.game_error import GameError
 from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions, OfOneProcess, integer
 from cogrs.collector.tensor_spec import TensorSpec
@@ -28,30 +29,17 @@ class GameOptions:
     max_episode_steps: int = 500
 
 
-class GameError(RuntimeError):
-    """A game failed. What it raised, if that was an exception of Python's, is the `__cause__`.
-
-    Attributes:
-        game: Its number.
-    """
-
-    def __init__(self, text: str, game: int) -> None:
-        """Of this game."""
-        super().__init__(text)
-        self.game = game
-
-
 class GameContext(OfOneProcess):
     """Games and the batches that are made of them; `GCWrapper` is the convenient way to use one.
 
-    `GameContext(options)`, `GameContext(co)` and `GameContext(co, options)` make one; GCWrapper
-    gives it a `co` where it has none. Collectors are added before Start, nothing is afterwards.
+    `GameContext(options)`, `(co)` and `(co, options)` make one; GCWrapper gives it a `co` where it
+    has none. Collectors are added before Start, nothing is afterwards.
     """
 
     _game: str
     _options_type: ClassVar[type[Any]]
+    # Of what a state shows, and of `a`, by key, where they are narrower than those of the dtype.
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
-    """Bounds of what a state shows, and of `a`, by key, where they are narrower than the dtype."""
 
     def __init__(self, *args: Any) -> None:
         """Take options in any order."""
@@ -98,10 +86,8 @@ class GameContext(OfOneProcess):
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
         """Make the games and their batches, with the options that all games have."""
-        limit = self.options.max_episode_steps
-        return _core.CollectorContext(
-            self._game, self.collectors, max_episode_steps=limit, **options
-        )
+        limit = {"max_episode_steps": self.options.max_episode_steps}
+        return _core.CollectorContext(self._game, self.collectors, **limit, **options)
 
     def started(self) -> None:
         """Do what a start takes beside that of the core."""
@@ -148,7 +134,7 @@ class GameContext(OfOneProcess):
         """Add descriptions of batches.
 
         Returns:
-            The number (gid) of each collector.
+            The number (gid) of each.
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
@@ -369,9 +355,7 @@ class GameContext(OfOneProcess):
     def stay(self, game: int) -> None:
         """Have a game show its state again, once its batch is given back, instead of a step.
 
-        Raises:
-            ValueError: There is no such game.
-            RuntimeError: There are no batches yet.
+        Raises as `begin` does.
         """
         self._running().stay(game)
 
@@ -382,7 +366,7 @@ class GameContext(OfOneProcess):
 
         Args:
             game: Its number.
-            seed: Instead of `co.seed`, for this episode and those after it; 0 <= seed < 2**64.
+            seed: Instead of `co.seed` from this episode on, in [0, 2**64).
 
         Raises:
             ValueError: There is no such game.
