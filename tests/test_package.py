@@ -79,6 +79,32 @@ for use in (lambda: cogrs.{name}, lambda: __import__("cogrs.{name}")):
     assert done.stdout.count(f"pip install {name}") == 2
 
 
+# They become statuses of calls, causes of others, and lines of the demo's.
+NEVER_SEEN = {"OrchestratorError", "RemoteError", "CallError", "FailedError"}
+
+
+def test_exceptions_are_of_the_kinds_that_python_has():
+    bases = {
+        node.name: {ast.unparse(base) for base in node.bases}
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert "GameError" in bases
+    assert {name for name, of in bases.items() if "Exception" in of} <= NEVER_SEEN
+
+
+def test_nothing_raises_an_exception_of_no_kind():
+    vague = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            raised = node.exc if isinstance(node, ast.Raise) else None
+            name = raised.func if isinstance(raised, ast.Call) else raised
+            if isinstance(name, ast.Name) and name.id in {"Exception", "BaseException"}:
+                vague.append(f"{path}:{node.lineno}")
+    assert vague == []
+
+
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         cogrs.no_such_name  # noqa: B018

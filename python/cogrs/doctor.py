@@ -68,7 +68,7 @@ def _extension() -> Iterator[Finding]:
     try:
         from cogrs import _core
     except ImportError as error:
-        hint = "install the wheel of this Python and machine, or build it: pip install . with Rust"
+        hint = "pip install --force-reinstall cogrs: a wheel of this Python and machine, or by Rust"
         yield Finding("wrong", "cogrs", str(error), hint)
         return
     yield Finding("ok", "cogrs", f"{_core.__version__} in {os.path.dirname(_core.__file__)}")
@@ -192,9 +192,11 @@ def _curve() -> str:
 
 
 def _limits() -> Iterator[Finding]:
-    yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}")
+    if sys.platform != "linux":
+        return  # elsewhere these are other ones
     import resource
 
+    yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = f"{soft} at a time"
     if soft < _MOST_PARALLEL_FILES:

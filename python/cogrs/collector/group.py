@@ -180,7 +180,7 @@ class _Call:
 
     def wait(self, seconds: float) -> Arrays:
         if not self._opens.acquire(timeout=seconds):
-            raise TimeoutError(f"no answer within {seconds} s")
+            raise TimeoutError(f"ask: no answer within {seconds:g} s: does a thread call run()?")
         if self._answer is None:
             raise RuntimeError(_CLOSED)
         return self._answer

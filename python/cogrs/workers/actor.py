@@ -135,7 +135,7 @@ class ActorWorker:
             inputs["recurrent"] = self.recurrent if recurrent is None else recurrent
         decision = await self._group.ask_async(inputs)
         if not decision["decided"]:
-            raise RuntimeError("the policy failed") from self._failure
+            raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
         return decision
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
@@ -197,7 +197,7 @@ class ActorWorker:
             RuntimeError: It has failed, once at least; its last exception is the cause.
         """
         if self._failure is not None:
-            raise RuntimeError("the policy failed") from self._failure
+            raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
 
     def close(self) -> None:
         """Stop the policy, and push what is left. Again: nothing."""

@@ -27,7 +27,7 @@ _GRACE = 0.2
 """Seconds that a worker has to close its environments before it is killed."""
 
 
-class RemoteError(Exception):
+class RemoteError(RuntimeError):
     """What an environment in another process raised: its traceback, as text."""
 
 
