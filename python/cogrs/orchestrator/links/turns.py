@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from contextvars import Context
 
 SLICE = 0.001
-"""Seconds of turns after which it is another lane's turn, after the event loop's."""
+"""Seconds of turns of one lane after which it is another's."""
+
+ROUND = 0.005
+"""Seconds of turns of all lanes after which the event loop does other things.
+
+Trials whose steps are dear ask their policy together then, as they come to it in one round."""
 
 
 class Turns:
@@ -46,12 +51,12 @@ class Turns:
 
     def _run(self) -> None:
         due = self._due
-        until = time.perf_counter() + SLICE
+        until = time.perf_counter() + ROUND
         try:
-            while due and time.perf_counter() < until:
+            while due and (now := time.perf_counter()) < until:
                 lane = due.popleft()
                 try:
-                    lane.run(until)
+                    lane.run(now + SLICE)
                 finally:
                     if lane.due:
                         due.append(lane)
