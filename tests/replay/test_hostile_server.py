@@ -88,7 +88,7 @@ def test_announcements_without_end_leave_one_question() -> None:
         asked: set[bytes] = set()
 
         def one_question() -> bool:
-            while socket.poll(100):
+            while socket.poll(1000):
                 event = socket.recv()
                 (asked.add if event[:1] == b"\1" else asked.remove)(event[1:])
             return len(asked) == 1

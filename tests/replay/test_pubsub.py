@@ -237,8 +237,10 @@ def test_last_message_is_there_when_nobody_listened_and_no_worker_ran() -> None:
 @pytest.mark.parametrize("repetition", range(20))
 def test_subscriber_that_is_there_before_one_message_gets_it(repetition: int) -> None:
     with made() as server, server.start(), connected(server, None) as client:
-        wait = listening(client, "t", last=repetition % 2 == 0)
-        time.sleep(0.1)
+        last = repetition % 2 == 0
+        wait = listening(client, "t", last=last)
+        if not last:
+            server.wait_subscribers("t", 1, timeout=SLACK)
         server.pub_bytes("t", "m")
         assert wait.result() == b"m"
 

@@ -352,7 +352,7 @@ def test_caches_stay_whole_while_settings_change() -> None:
 def test_close_while_everybody_is_busy() -> None:
     for _ in range(2):
         server = started(1, cache_size=8)
-        clients = [connected(server, timeout=0.1) for _ in range(2)]
+        clients = [connected(server, timeout=1) for _ in range(2)]
         for client in clients:
             build.add_uniform(client.rem, 20)
 
