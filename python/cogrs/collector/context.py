@@ -86,8 +86,10 @@ class GameContext(OfOneProcess):
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
         """Make the games and their batches, with the options that all games have."""
-        limit = {"max_episode_steps": self.options.max_episode_steps}
-        return _core.CollectorContext(self._game, self.collectors, **limit, **options)
+        limit = self.options.max_episode_steps
+        return _core.CollectorContext(
+            self._game, self.collectors, max_episode_steps=limit, **options
+        )
 
     def started(self) -> None:
         """Do what a start takes beside that of the core."""
@@ -134,7 +136,7 @@ class GameContext(OfOneProcess):
         """Add descriptions of batches.
 
         Returns:
-            The number (gid) of each.
+            The number (gid) of each collector.
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
