@@ -140,6 +140,20 @@ async def test_who_leaves_may_return_and_sees_the_present() -> None:
     assert len(named(told[trial], "step")) == 5
 
 
+@pytest.mark.parametrize("thought", [0.0, 0.003, 0.3])
+@on_loop
+async def test_an_action_that_comes_after_the_end_does_not_hide_it(thought: float) -> None:
+    async with game(calls()) as (_, controller, where), sdk.ClientActor(where) as client:
+        trial = (await controller.start_trial()).id
+        async with await client.join(trial, name="c0") as session:
+            first = await anext(session)
+            assert isinstance(first, sdk.Observation)
+            await controller.terminate_trial(trial)
+            await asyncio.sleep(thought)
+            await session.act(first.value)
+            assert [type(event) async for event in session] == [sdk.Final]
+
+
 async def until_joined(client: sdk.ClientActor, play: Any, trial: str) -> Any:
     """Play as soon as the orchestrator has noticed that the place is free."""
     while True:

@@ -19,6 +19,7 @@ from cogrs.sdk.agent import Action
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
 from cogrs.sdk.payload import CodecBook, encoded
 from cogrs.sdk.remote_call import calling
+from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import (
@@ -41,9 +42,6 @@ _HEARTBEAT = 10.0
 
 _RETRY = 0.2
 """Seconds between two attempts to return."""
-
-_BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""How a stream ends whose connection is lost."""
 
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
 """How a return is refused while nobody answers, or the old stream is still taken for alive."""
@@ -186,7 +184,7 @@ class ClientSession(ActorSession):
         self._events: deque[ActorEvent] = deque()
         self._owes = False
         self._left = False
-        self._stream: Any = client.stub.ActionStream(metadata=self._metadata)
+        self._stream = self._open()
         self._beating = asyncio.ensure_future(self._beat())
 
     async def __anext__(self) -> ActorEvent:
@@ -223,13 +221,7 @@ class ClientSession(ActorSession):
             await self.send_message(message)
         self._owes = False
         action = common_pb2.Action(content=content)
-        try:
-            await self._stream.write(pb.TrialActionRequest(action=action))
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # a stream that is over says so, and why, when it is read next
-        except asyncio.CancelledError:
-            if _is_cancelled():
-                raise
+        await self._stream.write(pb.TrialActionRequest(action=action))
 
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors, at once."""
@@ -247,7 +239,7 @@ class ClientSession(ActorSession):
         """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`."""
         self._left = True
         self._beating.cancel()
-        self._stream.cancel()
+        await self._stream.close()
         await asyncio.wait({self._beating})
 
     async def __aenter__(self) -> Self:
@@ -258,24 +250,23 @@ class ClientSession(ActorSession):
         """Leave."""
         await self.leave()
 
+    def _open(self) -> ReplyStream:
+        return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))
+
     async def _receive(self) -> None:
         try:
             reply = await self._stream.read()
         except grpc.aio.AioRpcError as error:
-            if error.code() not in _BROKEN or not self._client.reconnect:
+            if self._left:
+                return
+            if not self._client.reconnect or not is_broken(error):
                 raise
-        except asyncio.CancelledError:
-            # gRPC raises it for a stream that is cancelled, too, here or at the other end.
-            if _is_cancelled():
-                raise
+            await self._return()
         else:
-            if reply is grpc.aio.EOF:
+            if reply is None:
                 self._left = True
             else:
                 self._take(reply)
-            return
-        if not self._left:
-            await self._return()
 
     async def _return(self) -> None:
         """Join again, and open a new stream: it begins with the latest observation."""
@@ -291,7 +282,7 @@ class ClientSession(ActorSession):
                 if error.code() not in _NOT_YET or loop.time() >= until:
                     raise
             await asyncio.sleep(_RETRY)
-        self._stream = self._client.stub.ActionStream(metadata=self._metadata)
+        self._stream = self._open()
 
     def _take(self, reply: pb.TrialActionReply) -> None:
         codec, name = self._codecs.observation, self.trial.name
@@ -313,11 +304,6 @@ class ClientSession(ActorSession):
                 await self._client.stub.Heartbeat(
                     pb.TrialHeartbeatRequest(), metadata=self._metadata
                 )
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _play(session: ClientSession, function: Callable[[Observation], Any]) -> None:

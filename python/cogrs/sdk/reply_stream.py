@@ -1,0 +1,108 @@
+"""What the orchestrator sends to a client actor, read as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+if TYPE_CHECKING:
+    from cogrs.api import orchestrator_pb2 as pb
+
+_AHEAD = 64
+"""Replies that are read before anybody asks for them."""
+
+_BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""How a stream ends whose connection is lost."""
+
+
+class ReplyStream:
+    """One call of ActionStream.
+
+    It is read ahead: when a trial ends while somebody thinks, what is written then fails, and
+    gRPC for asyncio drops what has come and was not read, final data included, and the status
+    (https://github.com/grpc/grpc/issues/36066).
+    """
+
+    def __init__(self, call: Any) -> None:
+        """Read from now on.
+
+        Args:
+            call: As the stub returns it.
+        """
+        self._call = call
+        self._replies: deque[pb.TrialActionReply] = deque()
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._over = False
+        self._error: Exception | None = None
+        self._reader = asyncio.ensure_future(self._read())
+
+    async def read(self) -> pb.TrialActionReply | None:
+        """Return the next reply; None when the stream is over.
+
+        Raises:
+            AioRpcError: It ended with an error; see `is_broken`.
+        """
+        while not self._replies:
+            if self._error is not None:
+                raise self._error
+            if self._over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        self._room.set()
+        return self._replies.popleft()
+
+    async def write(self, request: pb.TrialActionRequest) -> None:
+        """Send something; dropped when the stream is over, as it says when it is read next."""
+        if self._over:
+            return
+        try:
+            await self._call.write(request)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return
+
+    async def close(self) -> None:
+        """Cancel the call."""
+        self._call.cancel()
+        self._reader.cancel()
+        await asyncio.wait({self._reader})
+
+    async def _read(self) -> None:
+        try:
+            while (reply := await self._call.read()) is not grpc.aio.EOF:
+                self._replies.append(reply)
+                self._news.set()
+                while len(self._replies) == _AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+        except Exception as error:
+            self._error = error
+        except asyncio.CancelledError:
+            # gRPC raises it for a call that is cancelled, too, here or at the other end.
+            if is_cancelled():
+                raise
+            nothing = grpc.aio.Metadata()
+            self._error = grpc.aio.AioRpcError(
+                grpc.StatusCode.CANCELLED, nothing, nothing, details="the stream was cancelled"
+            )
+        finally:
+            self._over = True
+            self._news.set()
+
+
+def is_broken(error: grpc.aio.AioRpcError) -> bool:
+    """Return whether an error tells nothing of the trial, which may go on."""
+    lost = "execute_batch" in (error.debug_error_string() or "")
+    return error.code() in _BROKEN or (error.code() is grpc.StatusCode.INTERNAL and lost)
+
+
+def is_cancelled() -> bool:
+    """Return whether somebody cancels the task that runs, rather than gRPC its call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
