@@ -6,6 +6,7 @@ import asyncio
 import random
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,32 @@ async def nothing_is_left() -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(left)
+
+
+def test_a_crowd_of_agents_that_all_start_at_once() -> None:
+    """Servers cancel calls at random when more than 1,000 wait; nobody may be among them."""
+
+    @on_loop
+    async def play() -> None:
+        async with Net(agents=AGENTS, max_steps=2) as net:
+            trials = await asyncio.gather(*(net.start() for _ in range(25)))
+            for trial_id in trials:
+                assert "max_steps: 2" in await net.end_of(trial_id)
+                ends = [len(net.agents.of(trial_id, f"a{k}", "end")) for k in range(AGENTS)]
+                assert ends == [1] * AGENTS
+
+    play()
+
+
+def test_a_crowd_of_clients_that_all_call_at_once() -> None:
+    @on_loop
+    async def play() -> None:
+        async with Net(agents=0, clients=1) as net:
+            calls = [net.lifecycle.GetTrialInfo(api.TrialInfoRequest()) for _ in range(3_000)]
+            replies = await asyncio.gather(*calls)
+            assert len(replies) == 3_000
+
+    play()
 
 
 def test_ends_of_both_sides_that_fall_together() -> None:
@@ -265,6 +292,21 @@ async def code_of(
     except grpc.aio.AioRpcError as error:
         return error.code().name
     return "OK"
+
+
+def code_of_action_stream(port: int, requests: list[bytes], metadata: Any) -> str:
+    """The status of a stream, which is cancelled when it is open.
+
+    The blocking client tells it; the other one says INTERNAL when a write fails at the end.
+    """
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        open_stream: Any = channel.stream_stream("/cogment.ClientActor/ActionStream")
+        call = open_stream(iter(requests), metadata=metadata)
+        over = threading.Event()
+        if call.add_callback(over.set) and not over.wait(0.05):
+            call.cancel()
+            return "OK"
+        return str(call.code().name)
 
 
 async def code_of_stream(call: Any) -> str:

@@ -33,8 +33,8 @@ async def test_channels_that_nobody_uses_any_more_are_closed() -> None:
         channels.give_back(f"host:{number}")
     await asyncio.sleep(0)
     assert channels.take("used:1") is used
-    assert len(channels._channels) == 65
-    assert "host:36" not in channels._channels
-    assert "host:37" in channels._channels
+    assert len(channels._routes) == 65
+    assert "host:36" not in channels._routes
+    assert "host:37" in channels._routes
     await channels.close()
     await tasks.close()

@@ -67,6 +67,9 @@ _SERVER_OPTIONS: Final = (
     *CHANNEL_OPTIONS,
     # Two servers may not share a port, as Linux would let them.
     ("grpc.so_reuseport", 0),
+    # A crowd that calls at once waits; by default calls beyond 1,000 are cancelled at random.
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 200_000),
     # An orchestrator whose machine is gone closes no connection; streams end when it is missed.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),

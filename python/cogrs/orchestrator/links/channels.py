@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc.aio
+
+from cogrs.orchestrator.links.entrance import Entrance
 
 if TYPE_CHECKING:
     from cogrs.orchestrator.links.tasks import Tasks
@@ -29,6 +31,14 @@ def channel_options(max_message: int) -> list[tuple[str, int]]:
     ]
 
 
+class Route(NamedTuple):
+    """The way to one endpoint."""
+
+    channel: grpc.aio.Channel
+    entrance: Entrance
+    """Where all calls on the channel wait."""
+
+
 class Channels:
     """Opens channels, and closes what has not been used for longest."""
 
@@ -51,16 +61,16 @@ class Channels:
             self._options += tls.options()
         self._tasks = tasks
         self._users: dict[str, int] = {}
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._routes: dict[str, Route] = {}
 
-    def take(self, target: str) -> grpc.aio.Channel:
-        """Return the channel to `host:port`; give it back."""
-        channel = self._channels.pop(target, None)
-        if channel is None:
-            channel = self._open(target)
-        self._channels[target] = channel  # the last one used is the last one of the dict
+    def take(self, target: str) -> Route:
+        """Return the route to `host:port`; give it back."""
+        route = self._routes.pop(target, None)
+        if route is None:
+            route = Route(self._open(target), Entrance())
+        self._routes[target] = route  # the last one used is the last one of the dict
         self._users[target] = self._users.get(target, 0) + 1
-        return channel
+        return route
 
     def _open(self, target: str) -> grpc.aio.Channel:
         if self._credentials is None:
@@ -68,15 +78,15 @@ class Channels:
         return grpc.aio.secure_channel(target, self._credentials, options=self._options)
 
     def give_back(self, target: str) -> None:
-        """Use a channel no more."""
+        """Use a route no more."""
         self._users[target] -= 1
-        idle = [known for known in self._channels if not self._users[known]]
+        idle = [known for known in self._routes if not self._users[known]]
         for known in idle[:-_MOST_IDLE]:
             del self._users[known]
-            self._tasks.spawn(self._channels.pop(known).close())
+            self._tasks.spawn(self._routes.pop(known).channel.close())
 
     async def close(self) -> None:
         """Close all."""
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels.clear()
+        for route in self._routes.values():
+            await route.channel.close()
+        self._routes.clear()

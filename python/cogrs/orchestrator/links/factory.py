@@ -20,10 +20,9 @@ from cogrs.orchestrator.links.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import grpc.aio
-
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.links.channels import Route
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")
@@ -122,7 +121,7 @@ class LinkFactory:
         await self._channels.close()
 
     def _reach(
-        self, trial_id: str, endpoint: Endpoint, remote: Callable[[grpc.aio.Channel], T]
+        self, trial_id: str, endpoint: Endpoint, remote: Callable[[Route], T]
     ) -> tuple[T, Bond]:
         lane = self._tasks.turns.lane(trial_id)
         timeout = self._settings.call_timeout
@@ -130,6 +129,6 @@ class LinkFactory:
             # A local component has the methods of the remote one, or fails when it is called.
             component: T = self._local[endpoint.target]
             return component, Bond(self._tasks, lane, timeout, _nothing)
-        channel = self._channels.take(endpoint.target)
+        route = self._channels.take(endpoint.target)
         release = partial(self._channels.give_back, endpoint.target)
-        return remote(channel), Bond(self._tasks, lane, timeout, release)
+        return remote(route), Bond(self._tasks, lane, timeout, release)

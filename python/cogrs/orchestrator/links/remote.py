@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import grpc
@@ -11,9 +12,10 @@ from cogrs.api.agent_pb2_grpc import AgentEndpointStub
 from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
+from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 
     from cogrs.api.agent_pb2 import (
         AgentActionReply,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
         EnvStartRequest,
     )
     from cogrs.api.hooks_pb2 import PreTrialContext
+    from cogrs.orchestrator.links.channels import Route
+    from cogrs.orchestrator.links.entrance import Entrance
 
 T = TypeVar("T")
 
@@ -48,30 +52,59 @@ class RemoteError(Exception):
         """Tell status and details."""
         self.status = error.code().name
         self.details = error.details() or ""
+        if "execute_batch" in (error.debug_error_string() or ""):
+            # What gRPC for asyncio says when the other side ends a stream that is written to.
+            self.details = "the stream ended, for a reason that was lost"
         super().__init__(f"{self.status}: {self.details}" if self.details else self.status)
 
 
-async def _answer(call: Awaitable[T]) -> T:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise RemoteError(error) from error
+class _Calls:
+    """Makes calls to one endpoint."""
+
+    def __init__(self, route: Route) -> None:
+        self._entrance = route.entrance
+
+    async def answer(self, call: Callable[[], Awaitable[T]], taken: float = TAKEN) -> T:
+        """Make a call with one answer."""
+        place = await self._entrance.enter(taken)
+        try:
+            return await call()
+        except grpc.aio.AioRpcError as error:
+            raise RemoteError(error) from error
+        finally:
+            place.leave()
+
+    def answers(self, call: Callable[[], AsyncIterable[T]]) -> AsyncIterator[T]:
+        """Make a call with a stream of answers, when the first one is asked for."""
+        return _Answers(self._entrance, call)
 
 
 class _Answers(Generic[T]):
     """What comes on a stream. One generator less than a generator would make it."""
 
-    def __init__(self, call: AsyncIterable[T]) -> None:
-        self._answers = aiter(call)
+    def __init__(self, entrance: Entrance, call: Callable[[], AsyncIterable[T]]) -> None:
+        self._entrance = entrance
+        self._call = call
+        self._answers: AsyncIterator[T] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
         try:
+            if self._answers is None:
+                return await self._first()
             return await anext(self._answers)
         except grpc.aio.AioRpcError as error:
             raise RemoteError(error) from error
+
+    async def _first(self) -> T:
+        place = await self._entrance.enter()
+        try:
+            self._answers = aiter(self._call())
+            return await anext(self._answers)
+        finally:
+            place.leave()
 
 
 def _metadata(trial_id: str, actor_name: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -80,92 +113,113 @@ def _metadata(trial_id: str, actor_name: str | None = None) -> tuple[tuple[str, 
 
 
 class RemoteEnvironment:
-    """An `EnvironmentComponent` on a channel."""
+    """An `EnvironmentComponent` by gRPC."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        """Call through this channel."""
-        self._stub = EnvironmentEndpointStub(channel)
+    def __init__(self, route: Route) -> None:
+        """Call by this route."""
+        self._calls = _Calls(route)
+        self._stub = EnvironmentEndpointStub(route.channel)
 
     async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
         """Call OnStart."""
-        return await _answer(self._stub.OnStart(request, metadata=_metadata(trial_id)))
+        return await self._calls.answer(
+            partial(self._stub.OnStart, request, metadata=_metadata(trial_id))
+        )
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
     ) -> AsyncIterator[EnvActionReply]:
         """Open the stream of OnAction."""
-        return _Answers(self._stub.OnAction(requests, metadata=_metadata(trial_id)))
+        return self._calls.answers(
+            partial(self._stub.OnAction, requests, metadata=_metadata(trial_id))
+        )
 
     async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
         """Call OnMessage."""
-        return await _answer(self._stub.OnMessage(request, metadata=_metadata(trial_id)))
+        return await self._calls.answer(
+            partial(self._stub.OnMessage, request, metadata=_metadata(trial_id))
+        )
 
     async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
         """Call OnEnd."""
-        return await _answer(self._stub.OnEnd(request, metadata=_metadata(trial_id)))
+        return await self._calls.answer(
+            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id))
+        )
 
 
 class RemoteAgent:
-    """An `AgentComponent` on a channel."""
+    """An `AgentComponent` by gRPC."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        """Call through this channel."""
-        self._stub = AgentEndpointStub(channel)
+    def __init__(self, route: Route) -> None:
+        """Call by this route."""
+        self._calls = _Calls(route)
+        self._stub = AgentEndpointStub(route.channel)
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: AgentStartRequest
     ) -> AgentStartReply:
         """Call OnStart."""
-        return await _answer(self._stub.OnStart(request, metadata=_metadata(trial_id, actor_name)))
+        return await self._calls.answer(
+            partial(self._stub.OnStart, request, metadata=_metadata(trial_id, actor_name))
+        )
 
     def on_observation(
         self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
     ) -> AsyncIterator[AgentActionReply]:
         """Open the stream of OnObservation."""
         metadata = _metadata(trial_id, actor_name)
-        return _Answers(self._stub.OnObservation(requests, metadata=metadata))
+        return self._calls.answers(partial(self._stub.OnObservation, requests, metadata=metadata))
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: AgentRewardRequest
     ) -> AgentRewardReply:
         """Call OnReward."""
-        return await _answer(self._stub.OnReward(request, metadata=_metadata(trial_id, actor_name)))
+        return await self._calls.answer(
+            partial(self._stub.OnReward, request, metadata=_metadata(trial_id, actor_name))
+        )
 
     async def on_message(
         self, trial_id: str, actor_name: str, request: AgentMessageRequest
     ) -> AgentMessageReply:
         """Call OnMessage."""
         metadata = _metadata(trial_id, actor_name)
-        return await _answer(self._stub.OnMessage(request, metadata=metadata))
+        return await self._calls.answer(partial(self._stub.OnMessage, request, metadata=metadata))
 
     async def on_end(
         self, trial_id: str, actor_name: str, request: AgentEndRequest
     ) -> AgentEndReply:
         """Call OnEnd."""
-        return await _answer(self._stub.OnEnd(request, metadata=_metadata(trial_id, actor_name)))
+        return await self._calls.answer(
+            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id, actor_name))
+        )
 
 
 class RemoteHook:
-    """A `HookComponent` on a channel."""
+    """A `HookComponent` by gRPC."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        """Call through this channel."""
-        self._stub = TrialHooksStub(channel)
+    def __init__(self, route: Route) -> None:
+        """Call by this route."""
+        self._calls = _Calls(route)
+        self._stub = TrialHooksStub(route.channel)
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Call OnPreTrial."""
-        return await _answer(self._stub.OnPreTrial(context, metadata=_metadata(trial_id)))
+        return await self._calls.answer(
+            partial(self._stub.OnPreTrial, context, metadata=_metadata(trial_id))
+        )
 
 
 class RemoteLog:
-    """A `LogComponent` on a channel."""
+    """A `LogComponent` by gRPC."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        """Call through this channel."""
-        self._stub = LogExporterStub(channel)
+    def __init__(self, route: Route) -> None:
+        """Call by this route."""
+        self._calls = _Calls(route)
+        self._stub = LogExporterStub(route.channel)
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
     ) -> LogExporterSampleReply:
         """Call OnLogSample."""
-        return await _answer(self._stub.OnLogSample(requests, metadata=_metadata(trial_id)))
+        call = partial(self._stub.OnLogSample, requests, metadata=_metadata(trial_id))
+        return await self._calls.answer(call, LOG_TAKEN)

@@ -53,6 +53,9 @@ def server_options(max_message: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", max_message),
         # A port that is taken is an error, and not shared with whoever has it.
         ("grpc.so_reuseport", 0),
+        # A crowd that calls at once waits; by default calls beyond 1,000 are cancelled at random.
+        ("grpc.server.max_pending_requests", 100_000),
+        ("grpc.server.max_pending_requests_hard_limit", 200_000),
         # Clients may ping often, with or without calls, to keep proxies from hanging up.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
