@@ -162,7 +162,7 @@ def test_what_is_no_context_and_no_options_is_named() -> None:
 def test_buffers_are_as_many_as_are_of_use_and_arrays_are_made_when_looked_at() -> None:
     games = wrapper({"actor": actor(1), "learner": ({"s": "", "_batchsize": 1}, None)}, 100_000)
     assert {len(batches) for batches in games.inputs} == {256}
-    assert not games.GC._arrays
+    assert not games.GC._arenas
     assert [len(batch) for batch in games.inputs[0][-2:]] == [1, 1]
     with pytest.raises(IndexError):
         games.inputs[0][256]

@@ -57,11 +57,6 @@ class Batch(list["Arrays"]):
     callback returns. `copy()` gives a batch to keep.
     """
 
-    @classmethod
-    def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
-        """The first rows of all arrays, in views of their own."""
-        return cls([{key: array[:rows] for key, array in each.items()} for each in arrays])
-
     def copy(self) -> Batch:
         """The same values in memory of their own."""
         return Batch({key: _copied(array) for key, array in each.items()} for each in self)
@@ -74,11 +69,6 @@ def _copied(array: Any) -> Any:
 class Reply(Batch):
     """A batch of arrays that are written in place, and cannot be replaced by others."""
 
-    @classmethod
-    def of(cls, arrays: Sequence[Arrays], rows: int) -> Self:
-        """The first rows of all arrays, in views of their own."""
-        return cls([Fields({key: array[:rows] for key, array in each.items()}) for each in arrays])
-
     def __setitem__(self, at: Any, value: Any) -> None:
         """Only what `reply[0] |= {...}` does: put back what is there, which was written to."""
         if self[at] is not value:
@@ -86,6 +76,45 @@ class Reply(Batch):
 
     __delitem__ = __iadd__ = __imul__ = _refuse
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+
+class Arena:
+    """The arrays of one of the batches that a collector fills in turn.
+
+    Each delivery gets views of its own: what is done to their form does not stay.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Arrays], replies: Sequence[Arrays] | None, rows: int
+    ) -> None:
+        """Arrays, or tensors, of so many rows."""
+        self._rows = rows
+        self._inputs = [_whole(each) for each in inputs]
+        self._replies = None if replies is None else [_whole(each) for each in replies]
+
+    def views(self, rows: int) -> tuple[Batch, Reply | None]:
+        """The first rows of the inputs, and of the replies if there are any."""
+        whole = rows == self._rows
+        inputs = [_views(each, None if whole else rows) for each in self._inputs]
+        if self._replies is None:
+            return Batch(inputs), None
+        replies = [Fields(_views(each, None if whole else rows)) for each in self._replies]
+        return Batch(inputs), Reply(replies)
+
+
+def _whole(arrays: Arrays) -> list[tuple[str, Callable[[], Any]]]:
+    # A method of the array that makes a view costs half of what indexing does.
+    return [
+        (key, array.view if isinstance(array, np.ndarray) else array.detach)
+        for key, array in arrays.items()
+    ]
+
+
+def _views(arrays: list[tuple[str, Callable[[], Any]]], rows: int | None) -> Arrays:
+    views = {}
+    for key, view in arrays:
+        views[key] = view() if rows is None else view()[:rows]
+    return views
 
 
 class Buffers(Sequence[Batch]):

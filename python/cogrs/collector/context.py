@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
 from cogrs.collector import description, tensors
-from cogrs.collector.batch import Batch, Reply
+from cogrs.collector.batch import Arena
 from cogrs.collector.game_error import GameError
 from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions, OfOneProcess, integer
@@ -18,7 +18,7 @@ from cogrs.collector.tensor_spec import TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cogrs.collector.batch import Arrays
+    from cogrs.collector.batch import Batch, Reply
     from cogrs.collector.description import Collector, Description, Value
 
 
@@ -66,7 +66,7 @@ class GameContext(OfOneProcess):
         self._descriptions: dict[str, Description] = {}
         self._core: _core.CollectorContext | None = None
         self._stopped = False
-        self._arrays: dict[tuple[int, int], tuple[list[Arrays], list[Arrays] | None]] = {}
+        self._arenas: dict[tuple[int, int], Arena] = {}
         self.use_numpy = True
 
     # What differs from game to game.
@@ -307,17 +307,17 @@ class GameContext(OfOneProcess):
 
     def buffer(self, gid: int, buffer: int, rows: int) -> tuple[Batch, Reply | None]:
         """The first rows of one of the batches that a collector fills in turn."""
-        arrays = self._arrays.get((gid, buffer))
-        if arrays is None:
-            arrays = self._running().batch(gid, buffer)
-            if not self.use_numpy:
-                given, replied = arrays
-                made = None if replied is None else tensors.as_tensors(replied)
-                arrays = (tensors.as_tensors(given), made)
-            self._arrays[gid, buffer] = arrays
-        # The arrays that are kept are never handed out: what is done to their form would stay.
-        inputs, replies = arrays
-        return Batch.of(inputs, rows), None if replies is None else Reply.of(replies, rows)
+        arena = self._arenas.get((gid, buffer))
+        if arena is None:
+            arena = self._arenas[gid, buffer] = self._arena(gid, buffer)
+        return arena.views(rows)
+
+    def _arena(self, gid: int, buffer: int) -> Arena:
+        inputs, replies = self._running().batch(gid, buffer)
+        if not self.use_numpy:
+            inputs = tensors.as_tensors(inputs)
+            replies = None if replies is None else tensors.as_tensors(replies)
+        return Arena(inputs, replies, self.collectors[gid].batch_size)
 
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""

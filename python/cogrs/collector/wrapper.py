@@ -31,13 +31,23 @@ if TYPE_CHECKING:
 _NO_BATCH = Infos()
 
 
-class _Here(threading.local):
+class _Doing:
     """What a thread is doing."""
 
-    infos: Infos | None = None
-    """What the batch of its last Run was, or the one in its callback's hands."""
-    depth = 0
-    """Runs that are going on, one within the other."""
+    __slots__ = ("depth", "infos")
+
+    def __init__(self) -> None:
+        self.infos: Infos | None = None
+        """What the batch of its last Run was, or the one in its callback's hands."""
+        self.depth = 0
+        """Runs that are going on, one within the other."""
+
+
+class _Here(threading.local):
+    """Where a thread finds what it is doing."""
+
+    def __init__(self) -> None:
+        self.doing = _Doing()
 
 
 class GCWrapper(OfOneProcess):
@@ -159,7 +169,7 @@ class GCWrapper(OfOneProcess):
     @property
     def infos(self) -> Infos | None:
         """What the batch of this thread's last Run was; in a callback, what its batch is."""
-        return self._here.infos
+        return self._here.doing.infos
 
     def setup_gpu(self, gpu: int | None) -> None:
         """Choose the device of `input_batch_gpu`, from the next Run on; None is `input_batch`.
@@ -254,7 +264,7 @@ class GCWrapper(OfOneProcess):
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:
-        here = self._here
+        here = self._here.doing
         outer, nested = here.infos, here.depth > 0
         delivery = None
         here.depth += 1
