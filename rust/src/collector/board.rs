@@ -9,7 +9,6 @@ use crate::collector::group::Group;
 use crate::collector::life::Life;
 use crate::collector::query::Queries;
 use crate::collector::slot::Wish;
-use crate::error::Result;
 
 /// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
 /// than a few of those is not worth it.
@@ -43,17 +42,17 @@ pub struct Board {
     /// A group for each collector.
     pub groups: Vec<Group<u32>>,
     /// Which of them hold a game until its batch is given back: those that answer, and others that ask for it.
-    holding: u64,
+    pub(super) holding: u64,
     /// For each game, what it waits for: answers not given, or rows not written.
-    ends: Vec<u32>,
+    pub(super) ends: Vec<u32>,
     /// Work, but for that with slow games.
-    queue: VecDeque<Task>,
+    pub(super) queue: VecDeque<Task>,
     /// Slow games that are to go on.
-    slow: VecDeque<u32>,
+    pub(super) slow: VecDeque<u32>,
     /// Which games are slow, as far as is known: a game is taken for slow until it has been timed.
-    is_slow: Vec<bool>,
+    pub(super) is_slow: Vec<bool>,
     /// All games are to be taken for slow.
-    blocking: bool,
+    pub(super) blocking: bool,
     /// For each driver its games that are to move. None when games move here.
     pub(super) outside: Vec<VecDeque<u32>>,
     /// Who waits for batches moves them meanwhile, instead of their driver.
@@ -62,7 +61,7 @@ pub struct Board {
     pub crashes: Crashes,
     /// Questions that games ask while they are moved.
     pub queries: Queries,
-    ready: VecDeque<(usize, usize)>,
+    pub(super) ready: VecDeque<(usize, usize)>,
     /// Batches are delivered in the order in which their rows were given away, whichever is written first.
     pub in_turn: bool,
     /// Then: the groups of those that are being written, in that order.
@@ -70,7 +69,7 @@ pub struct Board {
     /// Tasks in the hands of threads.
     pub(super) running: usize,
     /// Nanoseconds that a task of a quick game takes, smoothed.
-    cost: f64,
+    pub(super) cost: f64,
     /// What was used for the work of an answer, and is used again: its vectors have grown.
     pub spare: Chunk,
     /// Threads that sleep until there is work.
@@ -211,7 +210,7 @@ impl Board {
     }
 
     /// Has rows written that somebody waited for.
-    fn grant(&mut self, group: usize) {
+    pub(super) fn grant(&mut self, group: usize) {
         let queue = &mut self.queue;
         let mut write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
         self.groups[group].grants(&mut write);
@@ -219,7 +218,7 @@ impl Board {
     }
 
     /// Remembers whose turn it is after a group has given rows away.
-    fn note(&mut self, group: usize) {
+    pub(super) fn note(&mut self, group: usize) {
         if self.in_turn {
             let sealed = self.groups[group].sealed();
             self.turns.extend(std::iter::repeat_n(group, sealed));
@@ -243,69 +242,11 @@ impl Board {
     }
 
     /// One thing less that a game waits for.
-    fn end(&mut self, slot: u32) {
+    pub(super) fn end(&mut self, slot: u32) {
         self.ends[slot as usize] -= 1;
         if self.ends[slot as usize] == 0 {
             self.go_on(slot);
         }
-    }
-
-    /// The batch that has been ready longest, of one group or of any.
-    pub fn take(&mut self, only: Option<usize>) -> Option<Taken> {
-        let at = self.ready.iter().position(|&(group, _)| only.is_none_or(|only| only == group))?;
-        let (group, buffer) = self.ready.remove(at)?;
-        let (rows, serial) = self.groups[group].take(buffer);
-        Some(Taken { group, buffer, rows, serial })
-    }
-
-    /// Takes back a batch that is to be delivered again, before all others.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
-    pub fn put_back(&mut self, taken: Taken) -> Result<()> {
-        self.groups[taken.group].put_back(taken.buffer, taken.serial)?;
-        self.ready.push_front((taken.group, taken.buffer));
-        Ok(())
-    }
-
-    /// Makes tasks of an answered batch, when it holds games that are quick and its answers are little work: then
-    /// they are best taken and gone on with at once. Returns whether it did.
-    pub fn answer_at_once(&mut self, chunk: &mut Chunk, taken: Taken, owners: &[u32]) -> bool {
-        let holds = self.holding >> taken.group & 1 == 1;
-        let quick = !self.blocking && !self.has_drivers() && owners.len() <= self.chunk_size();
-        if !holds || !quick || owners.iter().any(|&slot| self.is_slow[slot as usize]) {
-            return false;
-        }
-        chunk.tasks.clear();
-        chunk.tasks.extend(owners.iter().enumerate().map(|(row, &slot)| {
-            let ends = &mut self.ends[slot as usize];
-            *ends -= 1;
-            Task::Answer { slot, row, goes_on: *ends == 0 }
-        }));
-        self.running += chunk.tasks.len();
-        true
-    }
-
-    /// Lets the games of an answered batch go on, and others have its rows.
-    pub fn release(&mut self, taken: Taken, owners: Vec<u32>) {
-        if self.holding >> taken.group & 1 == 1 {
-            for &slot in &owners {
-                self.end(slot);
-            }
-        }
-        self.free(taken, owners);
-    }
-
-    /// Lets others have the rows of a batch.
-    fn free(&mut self, taken: Taken, owners: Vec<u32>) {
-        let group = &mut self.groups[taken.group];
-        let full = group.batch_size();
-        group.release(taken.buffer, owners);
-        self.grant(taken.group);
-        let delivered = &mut self.delivered[taken.group];
-        delivered.batches += 1;
-        delivered.rows += taken.rows as u64;
-        delivered.short += u64::from(taken.rows < full);
     }
 
     /// Decides what becomes of a game that failed. Returns whether the whole run fails with it.
@@ -314,51 +255,8 @@ impl Board {
         self.crashes.decide(slot, Instant::now()) == Verdict::Fail
     }
 
-    /// Whether all games were dropped, and what they left was delivered but for batches that are not full.
-    pub fn is_over(&self) -> bool {
-        let left = self.is_busy() || self.groups.iter().any(|group| group.out() > 0);
-        self.crashes.live() == 0 && !left && self.ready.is_empty()
-    }
-
-    /// When all games were dropped, sends out short what listeners have got of them. Returns whether anything
-    /// changed.
-    pub fn clear_out(&mut self) -> bool {
-        let over = self.is_over();
-        let open = (0..self.groups.len()).find(|&group| over && self.groups[group].is_open());
-        if let Some(group) = open {
-            self.shorten(group);
-        }
-        open.is_some()
-    }
-
-    /// Sends out short what has waited its time, and has games begin again that have rested theirs. Returns
-    /// whether anything changed.
-    pub fn expire(&mut self) -> bool {
-        let mut changed = false;
-        while let Some(slot) = self.crashes.rested(Instant::now) {
-            self.push(slot);
-            changed = true;
-        }
-        for group in 0..self.groups.len() {
-            let deadline = self.groups[group].deadline();
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.shorten(group);
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    fn shorten(&mut self, group: usize) {
-        let queue = &mut self.queue;
-        let write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
-        self.groups[group].shorten(write);
-        self.note(group);
-        self.make_ready(group);
-    }
-
     /// Has batches delivered whose rows, of this group, were written.
-    fn make_ready(&mut self, group: usize) {
+    pub(super) fn make_ready(&mut self, group: usize) {
         if self.in_turn {
             return self.make_ready_in_turn();
         }
@@ -374,55 +272,6 @@ impl Board {
             self.turns.pop_front();
             self.ready.push_back((group, buffer));
         }
-    }
-
-    /// When the next batch is to go out short, or the next game to begin again.
-    pub fn deadline(&self) -> Option<Instant> {
-        let rest = self.crashes.next_rested();
-        self.groups.iter().filter_map(Group::deadline).chain(rest).min()
-    }
-
-    /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
-    /// whether anything changed.
-    pub fn wake_from_quiescence(&mut self) -> bool {
-        if !self.is_quiescent() {
-            return false;
-        }
-        let open = bits(self.holding).filter_map(|at| Some((self.groups[at].since()?, at)));
-        let oldest = open.min();
-        if let Some((_, group)) = oldest {
-            self.shorten(group);
-        }
-        oldest.is_some()
-    }
-
-    /// Whether nothing will happen but by a batch that is not complete.
-    fn is_quiescent(&self) -> bool {
-        !self.is_busy()
-            && self.ready.is_empty()
-            && !self.groups.iter().enumerate().any(|(at, group)| self.will_wake(at, group))
-    }
-
-    /// Whether games move, or are about to.
-    fn is_busy(&self) -> bool {
-        // A driver whose game waits for an answer does nothing until that comes.
-        let moves = self.outside.iter().enumerate();
-        let moves = moves.filter(|(driver, _)| !self.queries.holds_up(*driver));
-        let moves = moves.map(|(_, games)| games.len()).sum::<usize>();
-        let waiting = self.queue.is_empty() && self.slow.is_empty() && moves == 0;
-        self.running > self.queries.held_up() || !waiting
-    }
-
-    /// Whether a batch that is out will let a game go on when it comes back.
-    fn will_wake(&self, at: usize, group: &Group<u32>) -> bool {
-        let holds = self.holding >> at & 1 == 1;
-        group.holds_up() || (holds && group.out() > 0)
-    }
-
-    /// Whether whoever sleeps until a batch is there should look again.
-    pub fn is_news(&self) -> bool {
-        let changed = self.deadline() != self.alarm;
-        !self.ready.is_empty() || changed || self.is_quiescent() || self.is_over()
     }
 }
 
@@ -440,7 +289,7 @@ pub struct Taken {
 }
 
 /// The positions of the bits that are set.
-fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let next = (set != 0).then(|| set.trailing_zeros() as usize);
         set &= set.wrapping_sub(1);

@@ -3,6 +3,7 @@
 //! [`group::Group`] knows whose each row is, [`batch::Batch`] holds the bytes. A [`context::Context`] fills
 //! groups from games of its own, an [`exchange::Exchange`] one from whoever asks.
 
+mod answering;
 pub mod batch;
 mod board;
 mod chunk;
@@ -17,5 +18,6 @@ mod life;
 pub mod options;
 pub mod plan;
 mod query;
+mod quiescence;
 mod shared;
 mod slot;
