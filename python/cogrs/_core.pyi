@@ -1025,6 +1025,8 @@ class CollectorGroup:
             RuntimeError: The group is closed.
             ValueError: The timeout is negative or no number.
         """
+    def hurry(self) -> None:
+        """Have the rows that wait go out short, unless another one comes before `wait`."""
     def put_back(self, delivery: GroupDelivery) -> None:
         """Have a batch delivered again, before all others.
 

@@ -48,6 +48,34 @@ fn wait(desk: &Desk) -> Asked {
 }
 
 #[test]
+fn rows_go_out_short_when_nobody_else_will_ask_soon() {
+    let desk = desk(4, 2, None);
+    let first = ask(&desk, 1);
+    desk.hurry();
+    let second = ask(&desk, 2);
+    // Somebody asked after all.
+    assert!(desk.wait(Some(Instant::now())).unwrap().is_none());
+    desk.hurry();
+    let asked = wait(&desk);
+    assert_eq!(asked.rows, 2);
+    // It was about these rows.
+    answer(&desk, asked, |number| number + 1);
+    assert_eq!([first, second].map(|answers| answers.recv().unwrap()), [2, 3]);
+    let third = ask(&desk, 3);
+    assert!(desk.wait(Some(Instant::now())).unwrap().is_none());
+    let waiting = {
+        let desk = Arc::clone(&desk);
+        thread::spawn(move || wait(&desk))
+    };
+    while !waiting.is_finished() {
+        desk.hurry();
+        thread::yield_now();
+    }
+    answer(&desk, waiting.join().unwrap(), |number| number + 1);
+    assert_eq!(third.recv().unwrap(), 4);
+}
+
+#[test]
 fn everybody_gets_its_own_answer() {
     // Towards the end there are too few for a full batch.
     let desk = desk(4, 2, Some(Duration::from_millis(1)));

@@ -100,6 +100,19 @@ def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
     assert sizes == [3, 3, 1]
 
 
+def test_a_short_batch_goes_out_when_nobody_else_will_ask() -> None:
+    asked = group(4)
+    answers: list[Any] = []
+    asker = threading.Thread(target=lambda: answers.append(asked.ask(question(1), LIMIT)))
+    asker.start()
+    until = time.monotonic() + LIMIT
+    while not asked.run(policy, timeout=0):
+        asked.hurry()
+        assert time.monotonic() < until
+    asker.join(LIMIT)
+    check(1, answers[0])
+
+
 def test_without_a_timeout_a_short_batch_waits() -> None:
     with group(2) as asked:
         with pytest.raises(TimeoutError, match=r"0\.05"):

@@ -137,6 +137,13 @@ class Group(OfOneProcess):
             raise
         return delivery.rows
 
+    def hurry(self) -> None:
+        """Say that nobody else will ask soon, so the rows that wait need not wait for more.
+
+        They go out short as soon as `run` waits, unless another row comes before that.
+        """
+        self._core.hurry()
+
     def _views(self, buffer: int, rows: int) -> tuple[Arrays, Arrays]:
         arrays = self._arrays.get(buffer)
         if arrays is None:

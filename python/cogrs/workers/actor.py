@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from cogrs.collector import Group
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
+from cogrs.workers.lull import Lull
 from cogrs.workers.player import Player
 from cogrs.workers.step import STEP_INFO
 
@@ -64,7 +67,7 @@ class ActorWorker:
         *,
         recurrent: npt.ArrayLike | None = None,
         batch_size: int = 64,
-        timeout_ms: float = 1.0,
+        timeout_ms: float = 5.0,
         samples_per_step: float = 4.0,
         on_episode: Callable[[int, float], None] | None = None,
     ) -> None:
@@ -77,7 +80,8 @@ class ActorWorker:
             recurrent: What the policy is given of a trial at its first state, such as zeros for a
                 recurrent net; of any dtype and shape. Each actor of each trial has its own.
             batch_size: States at most that the policy sees at once.
-            timeout_ms: Milliseconds that the first of them waits at most.
+            timeout_ms: Milliseconds that the first of them waits at most. None waits longer than
+                it takes until nobody else is about to ask.
             samples_per_step: Samples pushed for each step stored.
             on_episode: Called with steps and sum of rewards of each closed episode.
 
@@ -99,6 +103,7 @@ class ActorWorker:
         """Rewards that reached no step: it was evicted, or never was."""
         self._players: dict[tuple[str, str], Player] = {}
         self._group = _group(self._memory, batch_size, timeout_ms, self.recurrent)
+        self._lulls: WeakKeyDictionary[asyncio.AbstractEventLoop, Lull] = WeakKeyDictionary()
         self._failure: Exception | None = None
         self._changed = threading.Condition()
         self._unpushed = 0
@@ -133,10 +138,18 @@ class ActorWorker:
         inputs = {"state": state}
         if self.recurrent is not None:
             inputs["recurrent"] = self.recurrent if recurrent is None else recurrent
+        self._lull().asked()
         decision = await self._group.ask_async(inputs)
         if not decision["decided"]:
             raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
         return decision
+
+    def _lull(self) -> Lull:
+        loop = asyncio.get_running_loop()
+        lull = self._lulls.get(loop)
+        if lull is None:
+            lull = self._lulls[loop] = Lull(loop, self._group.hurry)
+        return lull
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
         """Reward an actor of a trial that may be over; while it runs, its own rewards do the same.

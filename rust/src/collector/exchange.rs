@@ -34,10 +34,18 @@ struct Desk<O> {
     /// Threads that sleep until there is a batch, and the deadline by which they will wake by themselves.
     sleepers: usize,
     alarm: Option<Instant>,
+    /// Nobody else will ask soon.
+    lull: bool,
     closed: bool,
 }
 
 impl<O> Desk<O> {
+    /// Whether the batch that is being filled is to go out as it is.
+    fn is_due(&self, now: Instant) -> bool {
+        let waits = self.group.deadline().is_some_and(|deadline| deadline <= now);
+        waits || (self.lull && self.group.is_open())
+    }
+
     fn make_ready(&mut self) {
         while let Some(buffer) = self.group.next_ready() {
             self.ready.push_back(buffer);
@@ -82,7 +90,8 @@ impl<O> Exchange<O> {
         let batches = Batch::several(layout, buffers)?;
         let group = Group::new(Rules { batch_size, buffers, timeout, order: None });
         let (ready, late) = (VecDeque::new(), VecDeque::new());
-        let desk = Desk { group, ready, late, sleepers: 0, alarm: None, closed: false };
+        let desk =
+            Desk { group, ready, late, sleepers: 0, alarm: None, lull: false, closed: false };
         let replies = replies.len();
         Ok(Self { batches, inputs, replies, desk: Mutex::new(desk), news: Condvar::new() })
     }
@@ -101,6 +110,7 @@ impl<O> Exchange<O> {
         if desk.closed {
             return Err((owner, closed()));
         }
+        desk.lull = false;
         if !desk.group.gives_at_once() {
             match kept(inputs) {
                 Ok(bytes) => desk.late.push_back(bytes),
@@ -145,7 +155,8 @@ impl<O> Exchange<O> {
             }
             let now = Instant::now();
             let deadline = desk.group.deadline();
-            if deadline.is_some_and(|deadline| deadline <= now) {
+            if desk.is_due(now) {
+                desk.lull = false;
                 desk.group.shorten(|_, _| {});
                 desk.make_ready();
                 continue;
@@ -173,6 +184,15 @@ impl<O> Exchange<O> {
         };
         desk.sleepers -= 1;
         desk
+    }
+
+    /// Has the rows that wait go out as soon as somebody waits for a batch, unless another row comes before.
+    pub fn hurry(&self) {
+        let mut desk = self.desk();
+        desk.lull = true;
+        if desk.sleepers > 0 && desk.group.is_open() {
+            self.news.notify_one();
+        }
     }
 
     /// Takes back a batch that could not be dealt with; it is delivered again, before all others.

@@ -196,6 +196,11 @@ impl CollectorGroup {
         Ok(asked.map(|asked| GroupDelivery { owner: slf.clone().unbind(), asked }))
     }
 
+    fn hurry(&self) -> PyResult<()> {
+        self.exchange()?.hurry();
+        Ok(())
+    }
+
     fn put_back(&self, delivery: &GroupDelivery) -> PyResult<()> {
         Ok(self.exchange()?.put_back(delivery.asked)?)
     }
