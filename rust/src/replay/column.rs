@@ -50,11 +50,13 @@ impl<T: Pod> Column<T> {
 /// memory, above all in a virtual machine.
 const HUGE: usize = 2 << 20;
 
-/// How much of a column of `size` bytes to put on huge pages: all, unless the last of them would be mostly
-/// empty; that one is then left out.
+/// How much of a column of `size` bytes to put on huge pages: the whole ones, and one more for the end where
+/// that is much of the column and little of the page is left empty.
 fn huge_span(size: usize) -> Option<usize> {
     let rounded = size.checked_next_multiple_of(HUGE)?;
-    Some(if rounded - size <= size / 8 { rounded } else { rounded - HUGE })
+    let wasted = rounded - size;
+    let counts = rounded <= 16 * HUGE && wasted <= size / 8;
+    Some(if wasted == 0 || counts { rounded } else { rounded - HUGE })
 }
 
 /// A kernel that has none, or that is told not to, is as good as one that does.
@@ -122,4 +124,20 @@ pub fn check_allocatable(bytes: usize) -> Result<()> {
     let mut probe: Vec<u8> = Vec::new();
     let reserved = probe.try_reserve_exact(bytes);
     reserved.map_err(|error| Error::Memory(format!("cannot allocate {bytes} bytes: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_leave_little_memory_unused() {
+        let span = |size| huge_span(size).unwrap_or_default();
+        assert_eq!([0, 4096, HUGE, HUGE + 1].map(span), [0, 0, HUGE, HUGE]);
+        // Of a few pages, one more counts.
+        assert_eq!(span(7 * HUGE + HUGE / 2), 8 * HUGE);
+        // Of many, it does not.
+        assert_eq!([168 * HUGE, 168 * HUGE + HUGE / 2].map(span), [168 * HUGE; 2]);
+        assert_eq!(huge_span(usize::MAX), None);
+    }
 }
