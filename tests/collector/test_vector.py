@@ -270,13 +270,21 @@ def test_wrappers_of_vectors_work() -> None:
         (lambda envs: envs.step(np.zeros(3, int)), ValueError, r"actions: expected int64 \(2,\)"),
         (lambda envs: envs.step(np.zeros((2, 1), int)), ValueError, r"actions: expected int64"),
         (lambda envs: envs.step([0.5, 0.5]), TypeError, "actions: cannot convert float64"),
-        (lambda envs: envs.step(np.array([0, 2])), ValueError, r"\[0, 2\), got 2 for environment 1"),
+        (
+            lambda envs: envs.step(np.array([0, 2])),
+            ValueError,
+            r"\[0, 2\), got 2 for environment 1",
+        ),
         (lambda envs: envs.step(np.array([-1, 0])), ValueError, "got -1 for environment 0"),
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
         (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer, got float"),
         (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 of them, got 1"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected reset_mask alone"),
-        (lambda envs: envs.reset(options=3), TypeError, "options: expected a dict or None, got int"),
+        (
+            lambda envs: envs.reset(options=3),
+            TypeError,
+            "options: expected a dict or None, got int",
+        ),
         (
             lambda envs: envs.reset(options={"reset_mask": [True, False]}),
             TypeError,
