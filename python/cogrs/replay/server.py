@@ -293,6 +293,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             mode: 'w', 'a' or 'x', as of `open`.
 
         Raises:
+            TypeError: `logfile_path` is no path.
             ValueError: Another mode.
             OSError: The file cannot be opened.
         """
