@@ -238,9 +238,9 @@ def test_what_is_no_path_is_a_type_error(given):
 
 
 def test_paths_are_text_or_bytes_or_path_objects(path):
-    for given in (path, str(path), os.fsencode(path)):
-        filled().save(given)
-        assert len(ReplayMemory.load(given)) == len(filled())
+    for form in (path, str(path), os.fsencode(path)):
+        filled().save(form)
+        assert len(ReplayMemory.load(form)) == len(filled())
 
 
 def test_missing_file_is_an_os_error(path):

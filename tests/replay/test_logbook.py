@@ -145,7 +145,10 @@ def test_file_that_is_there_is_not_created(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [5, None, ["log"]], ids=repr)
 def test_what_is_no_path_is_refused_by_name(path: Any) -> None:
-    with network.made() as server, pytest.raises(TypeError, match="^logfile_path: expected a path"):
+    with (
+        network.made() as server,
+        pytest.raises(TypeError, match=r"^logfile_path: expected a path"),
+    ):
         server.set_logfile(path, "w")
 
 

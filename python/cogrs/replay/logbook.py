@@ -52,7 +52,7 @@ class Logbook:
         self._early_size = 0
         self._due = time.monotonic() + _PERIOD
 
-    def open(self, path: str | os.PathLike[str], mode: str) -> None:
+    def open(self, path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write to another file from now on.
 
         Raises:
