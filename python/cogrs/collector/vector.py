@@ -190,9 +190,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         given = convert("actions", actions, np.dtype(dtype), expected)
         self._ready()
         assert self._infos is not None
-        shown, reply = context.batch(self._infos)
+        batch, reply = context.batch(self._infos)
         assert reply is not None
-        self._check_numbers(given, shown[0])
+        self._check_numbers(given, batch[0])
         reply[0]["a"][...] = given.reshape((self.num_envs, *shape))
         self._go_on()
         shown = self._shown()
