@@ -457,7 +457,7 @@ class ReplayMemory(ReplayWriter):
         Raises:
             IndexError: There is no such closed episode.
         """
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the draws to a file.
 
         The entries are streamed, and the file appears whole or not at all. Open episodes are left
@@ -465,9 +465,12 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             OSError: The file cannot be written.
+            TypeError: `path` is none.
         """
     @staticmethod
-    def load(path: str | os.PathLike[str], *, allow_overcommit: bool = False) -> ReplayMemory:
+    def load(
+        path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
+    ) -> ReplayMemory:
         """Make a memory from a file that `save` wrote, to go on where that stood.
 
         Ids and uuid are those of the saved memory. The sequence of draws goes on too, unless the
@@ -476,6 +479,7 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             OSError: The file cannot be read.
+            TypeError: `path` is none.
             ValueError: It is no such file, of another version, or damaged; the text says which.
             MemoryError: As the constructor.
         """

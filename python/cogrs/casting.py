@@ -8,6 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 
+def refuse_mask(name: str, value: object) -> None:
+    """Refuse masked values: NumPy would take what lies below the mask.
+
+    Raises:
+        TypeError: Some are masked; the text names `name`.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(f"{name}: expected values without a mask, got a masked array")
+
+
 def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
     """Refuse what 'same_kind' lets through and yet changes the value beyond rounding.
 
@@ -17,7 +27,9 @@ def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> N
     if made.dtype.kind in "iuSU":
         lost = made != given
     elif made.dtype.kind in "mM":
-        lost = (made.astype(given.dtype) != given) & ~np.isnat(given)
+        lost = made.astype(given.dtype) != given
+        if given.dtype.kind in "mM":
+            lost &= ~np.isnat(given)
     elif made.dtype.kind in "fc":
         lost = np.isfinite(given) & ~np.isfinite(made)
     else:
@@ -25,3 +37,11 @@ def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> N
     if np.any(lost):
         first = given[lost].flat[0]
         raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: short, also where Python refuses to print so many digits."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."

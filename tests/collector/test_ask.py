@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ({"s": np.zeros(3), "id": np.float32(1)}, TypeError, "id: cannot convert float32"),
         ({"s": np.zeros(3), "id": float("nan")}, ValueError, "id: nan does not fit"),
         ({"s": [1e300, 0, 0], "id": 1}, ValueError, "s: expected values that fit float32"),
+        ({"s": np.ma.masked_equal([1, 2, 3], 2), "id": 1}, TypeError, "s: .*without a mask"),
         ({"s": [[1], [2, 3]], "id": 1}, ValueError, "s: expected float32"),
         ({1: 2}, ValueError, "inputs: expected"),
         ("s", TypeError, "inputs: expected a mapping, got str"),

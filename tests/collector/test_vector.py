@@ -270,11 +270,21 @@ def test_wrappers_of_vectors_work() -> None:
         (lambda envs: envs.step(np.zeros(3, int)), ValueError, r"actions: expected int64 \(2,\)"),
         (lambda envs: envs.step(np.zeros((2, 1), int)), ValueError, r"actions: expected int64"),
         (lambda envs: envs.step([0.5, 0.5]), TypeError, "actions: cannot convert float64"),
-        (lambda envs: envs.step(np.array([0, 2])), GameError, "game 1: .*0 .left. or 1 .right."),
+        (
+            lambda envs: envs.step(np.array([0, 2])),
+            ValueError,
+            r"\[0, 2\), got 2 for environment 1",
+        ),
+        (lambda envs: envs.step(np.array([-1, 0])), ValueError, "got -1 for environment 0"),
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
         (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer, got float"),
         (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 of them, got 1"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected reset_mask alone"),
+        (
+            lambda envs: envs.reset(options=3),
+            TypeError,
+            "options: expected a dict or None, got int",
+        ),
         (
             lambda envs: envs.reset(options={"reset_mask": [True, False]}),
             TypeError,
@@ -293,10 +303,26 @@ def test_what_is_no_call_is_refused_and_changes_nothing(call: Any, kind: Any, wo
     twin.reset()
     with pytest.raises(kind, match=words):
         call(envs)
-    if kind is not GameError:
-        same(envs.step(np.array([0, 1])), twin.step(np.array([0, 1])))
+    same(envs.step(np.array([0, 1])), twin.step(np.array([0, 1])))
     envs.close()
     twin.close()
+
+
+@pytest.mark.parametrize("env", ["catch", lambda: Free(length=3)], ids=["built-in", "python"])
+def test_numbers_that_are_no_actions_are_refused_but_where_they_are_ignored(env: Any) -> None:
+    envs = VectorEnv(env, 2, seed=1)
+    envs.reset()
+    ended = np.zeros(2, bool)
+    ends = 0
+    for _ in range(30):
+        if not ended[1]:
+            with pytest.raises(ValueError, match="got 99 for environment 1"):
+                envs.step([0, 99])
+        _, _, terminated, truncated, _ = envs.step(np.where(ended, -7, 0))
+        ended = terminated | truncated
+        ends += ended.sum()
+    assert ends > 1
+    envs.close()
 
 
 def test_the_order_of_calls_is_looked_after() -> None:

@@ -230,6 +230,19 @@ def test_saving_into_no_folder_is_an_os_error(path):
     assert caught.value.strerror.startswith("No such file or directory")
 
 
+@pytest.mark.parametrize("given", [5, None, ["memory.rm"]], ids=str)
+def test_what_is_no_path_is_a_type_error(given):
+    for call in (memory().save, ReplayMemory.load):
+        with pytest.raises(TypeError, match="path: expected a path, got"):
+            call(given)
+
+
+def test_paths_are_text_or_bytes_or_path_objects(path):
+    for form in (path, str(path), os.fsencode(path)):
+        filled().save(form)
+        assert len(ReplayMemory.load(form)) == len(filled())
+
+
 def test_missing_file_is_an_os_error(path):
     with pytest.raises(FileNotFoundError, match=str(path)) as caught:
         ReplayMemory.load(path)

@@ -1,6 +1,7 @@
 """What endpoints, modes and counts are refused, and how."""
 
 import errno
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,29 @@ def test_ipc_carries_everything(tmp_path: Path) -> None:
     at = [f"ipc://{tmp_path}/{name}" for name in ("pub", "rep", "pull")]
     with network.made(1, pub_endpoint=at[0]).start(*at[1:]) as server:
         assert list(network.endpoints(server)) == at
+        server.pub_bytes("t", "message")
+        with network.connected(server) as client:
+            build.add_uniform(client.rem, 5)
+            assert client.push_cache() == 0
+            assert len(server.get_batch(3, wait=network.SLACK).weight) == 3
+            assert client.sub_bytes("t", last=True, timeout=network.SLACK) == b"message"
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="needs a loopback of IPv6")
+@pytest.mark.parametrize("push", ["tcp://[::1]:*", "tcp://127.0.0.1:*"])
+def test_ipv6_carries_everything(push: str) -> None:
+    at = "tcp://[::1]:*"
+    with network.made(1, pub_endpoint=at).start(at, push) as server:
+        assert all(each.startswith("tcp://[::1]:") for each in network.endpoints(server)[:2])
         server.pub_bytes("t", "message")
         with network.connected(server) as client:
             build.add_uniform(client.rem, 5)

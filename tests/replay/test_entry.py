@@ -144,6 +144,28 @@ def test_python_integer_above_int64_is_taken_by_uint64() -> None:
     assert stored(np.uint64(0), 2**64 - 1) == 2**64 - 1
 
 
+def test_python_integer_above_uint64_is_taken_by_float64() -> None:
+    assert stored(np.float64(0), 2**70) == 2.0**70
+    assert stored(np.zeros(2), [2**70, -1]).tolist() == [2.0**70, -1.0]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4", "U3", "M8[s]", [("x", "i4")]])
+@pytest.mark.parametrize("value", [[], ()])
+def test_empty_lists_have_no_dtype_of_their_own(dtype: Any, value: Any) -> None:
+    assert stored(np.zeros(0, dtype), value).shape == (0,)
+
+
+def test_no_entries_are_taken_as_empty_lists() -> None:
+    of = memory()
+    of.new_episode()
+    of.add_entries([], [], [], [], [], [], [])
+    assert of.num_entry == 0
+
+
+def test_number_is_taken_as_so_many_units_of_time() -> None:
+    assert stored(np.zeros((), "m8[s]"), 5) == np.timedelta64(5, "s")
+
+
 def test_list_of_python_integers_is_taken_by_an_unsigned_field() -> None:
     assert stored(np.zeros(3, np.uint8), [1, 2, 255]).tolist() == [1, 2, 255]
 

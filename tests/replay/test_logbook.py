@@ -1,6 +1,7 @@
 """The log file of a server."""
 
 import contextlib
+import os
 import re
 import tempfile
 import threading
@@ -140,6 +141,21 @@ def test_file_that_is_there_is_not_created(tmp_path: Path) -> None:
     with started() as server, pytest.raises(FileExistsError):
         server.set_logfile(tmp_path / "log", "x")
     assert lines(tmp_path / "log") == ["mine"]
+
+
+@pytest.mark.parametrize("path", [5, None, ["log"]], ids=repr)
+def test_what_is_no_path_is_refused_by_name(path: Any) -> None:
+    with (
+        network.made() as server,
+        pytest.raises(TypeError, match=r"^logfile_path: expected a path"),
+    ):
+        server.set_logfile(path, "w")
+
+
+def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+    with network.made() as server:
+        server.set_logfile(os.fsencode(tmp_path / "log"), "w")
+        assert server.logfile == str(tmp_path / "log")
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "wb", "", "W", None, 1, ["w"]], ids=repr)

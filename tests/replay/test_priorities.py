@@ -218,6 +218,8 @@ def test_messages_hold_each_row_once_and_in_order(rows: list[tuple[int, int, flo
         (([1.5], [1], [1.0]), TypeError, "ids: expected integers, got float64"),
         (([1], ["a"], [1.0]), TypeError, "sender: expected integers"),
         (([1], [1], ["a"]), TypeError, "priority: expected numbers"),
+        ((np.ma.masked_equal([1], 1), [1], [1.0]), TypeError, "ids: .*without a mask"),
+        (([1], [1], np.ma.masked_equal([1.0], 1)), TypeError, "priority: .*without a mask"),
         ((1, 1, 1.0), ValueError, r"ids: expected shape \(B,\)"),
     ],
 )

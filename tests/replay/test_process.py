@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,15 @@ def test_copies_of_writers_are_refused(cross: Callable[[Any], Any]) -> None:
     writer = memory().writer()
     with pytest.raises(TypeError, match="ReplayWriter"):
         cross(writer)
+
+
+def test_weak_references_end_with_what_they_are_to() -> None:
+    rem = memory()
+    writer = rem.writer()
+    to_rem, to_writer = weakref.ref(rem), weakref.ref(writer)
+    assert (to_rem(), to_writer()) == (rem, writer)
+    del rem, writer
+    assert (to_rem(), to_writer()) == (None, None)
 
 
 def test_what_was_drawn_can_be_pickled() -> None:

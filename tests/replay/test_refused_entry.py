@@ -43,6 +43,8 @@ def _row(value: Any) -> Any:
         pytest.param(np.float32(0), object(), id="object into float"),
         pytest.param(np.int64(0), np.datetime64("2020-01-01"), id="time into int"),
         pytest.param(np.zeros((), "M8[s]"), 1.5, id="float into time"),
+        pytest.param(np.zeros(2, np.int64), np.array([1, 2], object), id="objects into int"),
+        pytest.param(np.zeros(2, "U2"), np.array([1, 2], object), id="objects into text"),
     ],
 )
 def test_kinds_that_do_not_convert_are_type_errors(template: Any, value: Any) -> None:
@@ -58,6 +60,9 @@ def test_kinds_that_do_not_convert_are_type_errors(template: Any, value: Any) ->
         (np.int64, 2**63),
         (np.uint64, 2**64),
         (np.int64, 10**30),
+        pytest.param(np.int64, 10**5000, id="thousands of digits"),
+        (np.float32, 10**40),
+        pytest.param(np.float64, 10**400, id="beyond float64"),
         (np.int8, np.array(300, np.int64)),
         (np.int32, np.array(-(2**40), np.int64)),
         (np.int64, np.array(2**63, np.uint64)),

@@ -30,7 +30,8 @@ def test_server_that_has_heard_nothing_has_zeros() -> None:
     with made(3) as server:
         stats = server.stats()
     assert (stats.caches, stats.n_caches, stats.samples_unused) == (0, 3, 0)
-    assert (stats.oldest_age, stats.newest_age, stats.weight_sum) == (None, None, 0.0)
+    assert (stats.oldest_age, stats.newest_age) == (None, None)
+    assert repr(stats.weight_sum) == "0.0"
     assert stats.received == stats.other_clients == (0, 0, 0)
     assert (dict(stats.clients), stats.samples_given, stats.samples_discarded) == ({}, 0, 0)
     assert stats.refused == dict.fromkeys(REASONS, 0)

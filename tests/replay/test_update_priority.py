@@ -118,3 +118,15 @@ def test_priority_of_zero_is_never_drawn() -> None:
     first = build.add_uniform(rem, 4)
     rem.update_priority([first, first + 2], 0.0)
     assert set(rem.get_batch(100).prev.i.tolist()) == {1}
+
+
+@pytest.mark.parametrize("mask", ["id", "priority"])
+def test_masked_values_are_refused(mask: str) -> None:
+    rem = memory()
+    first = build.add_uniform(rem, 4)
+    given: dict[str, Any] = {"id": np.array([first, first + 1], np.uint64), "priority": np.ones(2)}
+    given[mask] = np.ma.masked_array(given[mask], mask=[0, 1])
+    before = snapshot(rem)
+    with pytest.raises(TypeError, match=mask):
+        rem.update_priority(**given)
+    assert snapshot(rem) == before

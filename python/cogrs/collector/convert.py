@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import refuse_loss
+from cogrs.casting import refuse_loss, refuse_mask
 
 
 def convert(
@@ -16,24 +16,28 @@ def convert(
     """A C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
 
     Python numbers are taken for any dtype that holds them, Python integers in sequences for any of
-    integers.
+    integers, and what has neither values nor a dtype, as `[]`, for any.
 
     Raises:
         ValueError: The shape differs, or the dtype does not hold a value.
-        TypeError: The dtype cannot be converted.
+        TypeError: The dtype cannot be converted, or values are masked.
     """
     array = _as_array(name, value, dtype, shape)
     if array.shape != shape:
         raise ValueError(f"{name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     if isinstance(value, (bool, int, float)):
         return _number(name, value, dtype)
+    plain = not hasattr(value, "dtype")
+    if plain and array.size == 0:
+        return np.zeros(shape, dtype)
     if (
-        array.dtype == object
+        plain
+        and array.dtype == object
         and dtype.kind in "iu"
         and all(type(each) is int for each in array.flat)
     ):
         raise ValueError(f"{name}: expected values that fit {dtype}, got larger integers")
-    listed = not hasattr(value, "dtype") and array.dtype.kind in "iu" and dtype.kind in "iu"
+    listed = plain and array.dtype.kind in "iu" and dtype.kind in "iu"
     if not listed and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -45,6 +49,7 @@ def convert(
 def _as_array(
     name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
+    refuse_mask(name, value)
     try:
         return np.asarray(value)
     except (OverflowError, ValueError) as error:

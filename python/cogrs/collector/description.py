@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.options import shown
+from cogrs.casting import shown
 
 if TYPE_CHECKING:
     Value = str | int

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import numpy as np
 
+from cogrs.casting import shown
+
 POLICIES = ("raise", "restart", "drop")
 """What can become of a game that fails."""
 
@@ -158,11 +160,3 @@ class OfOneProcess:
             f"a {type(self).__name__} cannot be copied or pickled, its memory and threads are this "
             "process's: make another with the same arguments"
         )
-
-
-def shown(value: object) -> str:
-    """A value as messages show it: short, also where Python refuses to print so many digits."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}..."

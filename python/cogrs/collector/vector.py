@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,11 +126,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
         Raises:
             ValueError: There are not `num_envs` seeds, or an option is none.
-            TypeError: A seed is no integer, or `reset_mask` is no array of bool.
+            TypeError: A seed is no integer, `options` is no dict, or `reset_mask` is no array of
+                bool.
             gymnasium.error.ResetNeeded: The first reset is not of all.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         context = self._open()
+        if not isinstance(options, Mapping | None):
+            raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
         options = None if options is None else dict(options)
         mask = self._mask(options)
         if options and self._seats is None:
@@ -172,9 +175,10 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             (bool), infos.
 
         Raises:
-            ValueError: There are not `num_envs` actions of the right shape.
-            TypeError: They are of another kind.
-            GameError: An environment failed, or there is no such action.
+            ValueError: There are not `num_envs` actions of the right shape, or one is no number of
+                a Discrete space. No environment moves.
+            TypeError: They are of another kind. No environment moves.
+            GameError: An environment failed, or refused its action.
             gymnasium.error.ResetNeeded: Before the first reset.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
@@ -186,8 +190,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         given = convert("actions", actions, np.dtype(dtype), expected)
         self._ready()
         assert self._infos is not None
-        _, reply = context.batch(self._infos)
+        batch, reply = context.batch(self._infos)
         assert reply is not None
+        self._check_numbers(given, batch[0])
         reply[0]["a"][...] = given.reshape((self.num_envs, *shape))
         self._go_on()
         shown = self._shown()
@@ -226,6 +231,22 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         assert infos is not None
         self._context.Steps(infos)
         self._ready()
+
+    def _check_numbers(self, actions: npt.NDArray[Any], shown: Arrays) -> None:
+        """Refuse what is no number of a Discrete space, but for those whose action is ignored."""
+        space = self.single_action_space
+        if not isinstance(space, spaces.Discrete):
+            return
+        # A negative number is a large one then, so that one look is enough.
+        choices = (actions - space.start).view(np.uint64)
+        if choices.max() < space.n:
+            return
+        _, terminated, truncated = self._outcomes(shown)
+        wrong = np.flatnonzero((choices >= space.n) & ~(terminated | truncated))
+        if wrong.size:
+            expected = f"integers in [{space.start}, {space.start + space.n})"
+            got = f"{actions[wrong[0]]} for environment {wrong[0]}"
+            raise ValueError(f"actions: expected {expected}, got {got}")
 
     def _shown(self) -> Arrays:
         assert self._context is not None

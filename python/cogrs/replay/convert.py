@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import refuse_loss
+from cogrs.casting import refuse_loss, refuse_mask, shown
 
 
 def convert(
@@ -17,7 +17,8 @@ def convert(
     """Make a C-contiguous array of `dtype` and `shape` from `value`.
 
     Dtypes are converted by NumPy's 'same_kind' rule. Python integers may go into any integer dtype
-    that holds them. Nothing is broadcast.
+    that holds them, and what has neither values nor a dtype, as `[]`, into any. Nothing is
+    broadcast.
 
     Raises:
         ValueError: Another shape, or a number that `dtype` does not hold.
@@ -28,12 +29,16 @@ def convert(
         raise ValueError(_mismatch(name, dtype, shape, given))
     if given.dtype == dtype:
         return given.copy(order="C")
+    plain = not hasattr(value, "dtype")
+    if plain and given.size == 0:
+        return np.zeros(shape, dtype)
     if dtype.kind == "V" and given.dtype.newbyteorder("=") != dtype:
         # NumPy would match the fields by their order, whatever they are called.
         raise TypeError(_mismatch(name, dtype, shape, given))
-    if given.dtype == object and _holds_only_integers(given) and dtype.kind in "iu":
-        raise ValueError(f"{name}: expected integers that fit {dtype}, got {value!r}")
-    from_python = not hasattr(value, "dtype") and given.dtype.kind in "iu" and dtype.kind in "iu"
+    if plain and given.dtype == object and dtype.kind in "iufc" and _holds_only_integers(given):
+        # NumPy has no dtype for them.
+        given = _floats(name, given, dtype)
+    from_python = plain and given.dtype.kind in "iu" and dtype.kind in "iu"
     if not from_python and not np.can_cast(given.dtype, dtype, "same_kind"):
         raise TypeError(_mismatch(name, dtype, shape, given))
     with np.errstate(over="ignore"):
@@ -110,8 +115,7 @@ def dtype_of(text: str) -> np.dtype[Any]:
 def _as_array(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...] | None
 ) -> npt.NDArray[Any]:
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise TypeError(f"{name}: expected values without a mask, got a masked array")
+    refuse_mask(name, value)
     try:
         return np.asarray(value)
     except OverflowError as error:
@@ -121,6 +125,16 @@ def _as_array(
         raise ValueError(
             f"{name}: expected {expected}, got {type(value).__name__}: {error}"
         ) from error
+
+
+def _floats(name: str, given: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[np.float64]:
+    try:
+        if dtype.kind in "fc":
+            return given.astype(np.float64)
+    except OverflowError:
+        pass
+    first = max(given.flat, key=abs)
+    raise ValueError(f"{name}: expected integers that fit {dtype}, got {shown(first)}")
 
 
 def _holds_only_integers(given: npt.NDArray[Any]) -> bool:

@@ -29,8 +29,9 @@ def check_endpoint(name: str, value: object, mode: Mode) -> str:
 
     Args:
         name: The argument it was given as.
-        value: `tcp://HOST:PORT` or `ipc://PATH`. To bind, HOST is an address or interface of this
-            machine, or `*` for all of them, and PORT can be `*` or 0 for one that is free.
+        value: `tcp://HOST:PORT` or `ipc://PATH`; an address of IPv6 is in brackets. To bind, HOST
+            is an address or interface of this machine, or `*` for all that are not of IPv6, and
+            PORT can be `*` or 0 for one that is free.
         mode: What the socket is to do with it.
 
     Raises:
@@ -92,6 +93,8 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
         OSError: The system refuses, for instance because the port is taken.
     """
     try:
+        if endpoint.startswith("tcp://["):
+            socket.setsockopt(zmq.IPV6, 1)
         if mode == Conn:
             socket.connect(endpoint)
             return endpoint

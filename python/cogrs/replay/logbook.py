@@ -52,18 +52,24 @@ class Logbook:
         self._early_size = 0
         self._due = time.monotonic() + _PERIOD
 
-    def open(self, path: str | os.PathLike[str], mode: str) -> None:
+    def open(self, path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write to another file from now on.
 
         Raises:
+            TypeError: `path` is none.
             ValueError: A mode that does not write text.
             OSError: The file cannot be opened; the old one stays.
         """
         if mode not in _MODES:
             raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
-        file = Path(path).open(mode, encoding="utf-8", newline="\n")  # noqa: SIM115
+        try:
+            name = os.fsdecode(path)
+        except TypeError:
+            got = type(path).__name__
+            raise TypeError(f"logfile_path: expected a path, got {got}") from None
+        file = Path(name).open(mode, encoding="utf-8", newline="\n")  # noqa: SIM115
         with self._lock:
-            old, self._file, self.path = self._file, file, os.fspath(path)
+            old, self._file, self.path = self._file, file, name
             if self._closed:
                 old, self._file = file, None
         if old is not None:

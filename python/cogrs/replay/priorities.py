@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.casting import refuse_mask
 from cogrs.replay.wire import WireError, decode, encode
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class Priorities(NamedTuple):
         """Check what a caller gave.
 
         Raises:
-            TypeError: `ids` or `sender` are no integers, or `priority` are no numbers.
+            TypeError: `ids` or `sender` are no integers, `priority` are no numbers, or some are
+                masked.
             ValueError: They are not of one length, or a value is out of range.
         """
         rows = _column("ids", ids, _IDS)
         senders = _column("sender", sender, _SENDERS)
+        refuse_mask("priority", priority)
         given = np.asarray(priority)
         if given.dtype.kind not in "iuf":
             raise TypeError(f"priority: expected numbers, got {given.dtype}")
@@ -131,6 +134,7 @@ def received(message: bytes) -> Priorities:
 
 
 def _column(name: str, given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    refuse_mask(name, given)
     column = np.asarray(given)
     if column.dtype.kind not in "iu" and column.size > 0:
         raise TypeError(f"{name}: expected integers, got {column.dtype}")

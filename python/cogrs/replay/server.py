@@ -282,7 +282,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         """
         self._publisher.wait_subscribers(topic, count, timeout)
 
-    def set_logfile(self, logfile_path: str | os.PathLike[str], mode: str) -> None:
+    def set_logfile(self, logfile_path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write the lines of clients' `write_log` to a file, as `timestamp,uuid,message`.
 
         The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, a newline in the message is
@@ -293,6 +293,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             mode: 'w', 'a' or 'x', as of `open`.
 
         Raises:
+            TypeError: `logfile_path` is no path.
             ValueError: Another mode.
             OSError: The file cannot be opened.
         """

@@ -428,9 +428,13 @@ def deadline_after(name: str, timeout: float | None) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, (bool, str, bytes)) or not hasattr(timeout, "__float__"):
-        raise TypeError(f"{name}: expected seconds or None, got {type(timeout).__name__}")
-    seconds = float(timeout)
+    try:
+        if isinstance(timeout, (bool, str, bytes)):
+            raise TypeError
+        seconds = float(timeout)
+    except (TypeError, OverflowError):
+        got = type(timeout).__name__
+        raise TypeError(f"{name}: expected seconds or None, got {got}") from None
     if not seconds >= 0:
         raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
     return None if seconds > threading.TIMEOUT_MAX else time.monotonic() + seconds

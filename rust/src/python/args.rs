@@ -1,9 +1,13 @@
 //! Plain arguments: numbers that name themselves when they are wrong.
 
+use std::path::PathBuf;
+
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::error::Error;
+use crate::python::exit::python_code;
 
 /// An integer of at least `least`.
 ///
@@ -76,6 +80,24 @@ pub fn allow_overcommit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// As [`flag`].
 pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag("nstep_return", value)
+}
+
+/// The argument of this name: text, bytes or what has a path of its own.
+///
+/// # Errors
+/// `TypeError` when it is none of these.
+pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let py = value.py();
+    let decoded = python_code(py, || {
+        py.import(intern!(py, "os"))?.call_method1(intern!(py, "fsdecode"), (value,))
+    });
+    match decoded {
+        Ok(text) => text.extract(),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            Err(mistyped("path", "a path", value))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// `TypeError` that says what came.

@@ -213,7 +213,8 @@ pub(super) fn transitions<'py>(
 /// # Errors
 /// `TypeError` or `ValueError` that name `id`.
 pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    if let Ok(array) = value.cast::<numpy::PyArray1<u64>>()
+    // Not a subclass's, which may mean something else by its memory: a masked array does.
+    if let Ok(array) = value.cast_exact::<numpy::PyArray1<u64>>()
         && is_viewable(array.as_untyped())
     {
         let array =

@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
-use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, size};
+use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, path, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
@@ -364,7 +364,7 @@ impl ReplayMemory {
     }
 
     /// Write closed episodes, settings and the state of the draws to a file.
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
@@ -373,7 +373,7 @@ impl ReplayMemory {
     #[pyo3(signature = (path, *, allow_overcommit=false))]
     fn load(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = path)] path: PathBuf,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| Saved::open(&path))?;

@@ -11,7 +11,7 @@ use crate::python::shared::Shared;
 /// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
 ///
 /// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
-#[pyclass(frozen, subclass, module = "cogrs")]
+#[pyclass(frozen, subclass, weakref, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayWriter {
     pen: Pen,

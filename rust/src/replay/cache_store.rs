@@ -114,7 +114,8 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
 
     /// Sum of the caches' sums of weights.
     pub fn weight_sum(&self) -> f64 {
-        self.held.iter().map(|held| held.cache.weight_sum()).sum()
+        // A sum of nothing is -0.
+        0.0 + self.held.iter().map(|held| held.cache.weight_sum()).sum::<f64>()
     }
 
     /// The sum that says how often samples of this store are to be drawn among those of others: 0 until
