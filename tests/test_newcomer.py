@@ -11,6 +11,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -264,3 +265,53 @@ def test_the_command_says_that_there_is_no_orchestrator(nobody):
     done = cli("trial", "start", "--endpoint", f"127.0.0.1:{nobody}")
     assert done.returncode == 1
     assert f"127.0.0.1:{nobody}" in last_line(done)
+
+
+class Plain:
+    """What the documents ask of an environment, and nothing else."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(1, self.steps, np.float32), 1.0, self.steps == 3, False, {}
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_environment_without_close_ends_without_a_word(caplog):
+    co = cogrs.ContextOptions(num_games=2, seed=0)
+    description = {"actor": ({"s": "", "_batchsize": 2}, {"a": ""})}
+    with cogrs.GCWrapper(cogrs.GameContext("gymnasium", co, Plain), co, description) as games:
+        games.reg_callback("actor", lambda batch, batch_gpu, reply: reply[0].update(a=1))
+        games.Start()
+        for _ in range(8):
+            games.Run()
+    vector = cogrs.collector.VectorEnv(Plain, num_envs=2)
+    vector.reset(seed=0)
+    vector.close()
+    never = cogrs.GameContext("gymnasium", co, Plain)
+    never.Stop()
+    assert caplog.records == []
+
+
+def test_an_endpoint_that_is_no_text_is_named():
+    with pytest.raises(ValueError, match=r"endpoint: expected .* got 9000"):
+        sdk.run_trial(9000, timeout=1)
+
+
+def test_why_a_trial_failed_is_said_without_any_setting(caplog):
+    agents = {"bot": sdk.FunctionAgent(lambda seen: 0)}
+    environments = {"": sdk.GymnasiumEnvironment.factory(Plain, seed=0)}
+    with sdk.serve_endpoint(environments=environments, agents=agents) as endpoint:
+        actor = {"name": "a", "endpoint": endpoint.address, "implementation": "nope"}
+        params = {"environment": {"endpoint": endpoint.address}, "actors": [actor]}
+        with cogrs.serve_orchestrator({"trial_params": params}, port=0) as server:
+            sdk.run_trial(f"127.0.0.1:{server.port}", timeout=60)
+    (said,) = [record for record in caplog.records if " ends: " in record.getMessage()]
+    assert said.levelname == "WARNING"
+    assert "implementation" in said.getMessage()

@@ -293,7 +293,7 @@ def address_of(endpoint: str) -> str:
     Raises:
         ValueError: Not `grpc://host:port`, nor `host:port`.
     """
-    match = _ADDRESS.fullmatch(endpoint)
+    match = _ADDRESS.fullmatch(endpoint) if isinstance(endpoint, str) else None
     if match is None or not 1 <= int(match[2]) <= 65535:
         raise ValueError(f"endpoint: expected 'grpc://host:port' or 'host:port', got {endpoint!r}")
     return match[1]

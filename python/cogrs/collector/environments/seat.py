@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.spaces import spaces_of
+from cogrs.collector.environments.stepper import close
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,4 +94,4 @@ class Seat:
 
     def close(self) -> None:
         """Close it."""
-        self._env.close()
+        close(self._env)

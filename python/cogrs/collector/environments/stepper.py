@@ -227,7 +227,7 @@ class LocalStepper:
         # None: it could not be made.
         if env is not None:
             try:
-                env.close()
+                close(env)
             except Exception:  # whatever its own code raises; it is gone in any case
                 _logger.warning("close() of the environment of game %d failed", game, exc_info=True)
         self._closing = None
@@ -249,6 +249,12 @@ class LocalStepper:
         """See `Stepper`."""
         for game in list(self._envs):
             self._give_up(game)
+
+
+def close(env: Any) -> None:
+    """Close an environment; one without a base class need not have a `close`."""
+    if hasattr(env, "close"):
+        env.close()
 
 
 def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper
+from cogrs.collector.environments.stepper import Desk, LocalStepper, close
 
 
 def main(memory: int, answers: int, life: int) -> None:
@@ -92,4 +92,4 @@ class _Worker:
         if self._stepper is not None:
             self._stepper.close()
         elif self._first is not None:
-            self._first.close()
+            close(self._first)

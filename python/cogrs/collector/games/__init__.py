@@ -36,7 +36,10 @@ def GameContext(name: str, *args: Any, **options: Any) -> context.GameContext:  
         ValueError: There is no such game.
     """
     if name not in GAMES:
-        raise ValueError(f"name: expected one of {list(GAMES)}, got {name!r}")
+        raise ValueError(
+            f"name: expected one of {list(GAMES)}, got {name!r}; "
+            "an environment of Gymnasium is GameContext('gymnasium', co, id or function)"
+        )
     module = importlib.import_module(f"cogrs.collector.games.{name}")
     made: context.GameContext = module.GameContext(*args, **options)
     return made

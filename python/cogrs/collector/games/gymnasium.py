@@ -34,7 +34,7 @@ from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.process import RemoteStepper
 from cogrs.collector.environments.query import Asking
 from cogrs.collector.environments.spaces import spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper
+from cogrs.collector.environments.stepper import Desk, LocalStepper, close
 from cogrs.collector.options import ContextOptions, integer, seconds
 
 if TYPE_CHECKING:
@@ -308,4 +308,4 @@ class _Held:
             stepper.close()
         first, self.first = self.first, None
         if first is not None:
-            first.close()
+            close(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -181,7 +182,7 @@ class Trial:
         if self.state is State.TERMINATING:
             self._ask_end()
         else:
-            self.end(reason)
+            self.end(reason, failed=True)
 
     def _register(self, reply: EnvActionReply) -> None:
         rewards, messages = reply.rewards, reply.messages
@@ -317,19 +318,19 @@ class Trial:
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """An actor failed, or is gone: without one that is optional the trial goes on."""
         if not actor.options.optional or self.state >= State.TERMINATING:
-            self.end(reason)
+            self.end(reason, failed=True)
         elif not actor.gone:
             actor.leave(reason)
             self._log.warning("trial %s goes on without an actor: %s", self.id, reason)
             if all(actor.gone for actor in self.actors):
-                self.end(f"no actor is left: {reason}")
+                self.end(f"no actor is left: {reason}", failed=True)
             else:
                 self._run()
                 self._stand_in()
 
     def environment_lost(self, reason: str) -> None:
         """The environment failed, or is gone: there is nobody to ask for the end."""
-        self.end(reason, ask=False)
+        self.end(reason, ask=False, failed=True)
         if not self.over:
             self._hand_over(None)
 
@@ -337,7 +338,9 @@ class Trial:
         """Something of ours failed."""
         self.end(f"internal error: {what}", forced=True)
 
-    def end(self, reason: str, *, ask: bool = True, forced: bool = False) -> None:
+    def end(
+        self, reason: str, *, ask: bool = True, forced: bool = False, failed: bool = False
+    ) -> None:
         """End the trial; what is said first is its reason.
 
         Args:
@@ -345,10 +348,13 @@ class Trial:
             ask: Ask the environment for its last data.
             forced: Do not wait for the environment; nor, when actors have been given their final
                 data already, for them.
+            failed: Somebody failed or is gone, which is logged as a warning: whoever started the
+                trial is not told why it ended.
         """
         if self.state < State.TERMINATING:
             self.end_reason = reason
-            self._log.info("trial %s ends: %s", self.id, reason)
+            level = logging.WARNING if failed else logging.INFO
+            self._log.log(level, "trial %s ends: %s", self.id, reason)
             initializing = self.state is State.INITIALIZING
             self._idle.stop()
             self._enter(State.TERMINATING)
