@@ -75,6 +75,20 @@ impl FieldSpec {
         self.itemsize * self.elements()
     }
 
+    /// The dtype as people write it: `float64` for `<f8`, what others have as it stands.
+    pub fn dtype_name(&self) -> String {
+        let bits = 8 * self.itemsize;
+        let kind = self.dtype.trim_start_matches(['<', '>', '=', '|']).chars().next();
+        match kind {
+            Some('f') => format!("float{bits}"),
+            Some('c') => format!("complex{bits}"),
+            Some('i') => format!("int{bits}"),
+            Some('u') => format!("uint{bits}"),
+            Some('b') => "bool".into(),
+            _ => self.dtype.clone(),
+        }
+    }
+
     fn is_float32(&self) -> bool {
         self.itemsize == 4 && self.dtype.ends_with("f4")
     }
@@ -119,7 +133,7 @@ impl EntrySpec {
         for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
             if !spec[field].is_float32() {
                 let name = format!("{}_buf", field.name());
-                return Err(Error::kind(name, "float32", &spec[field].dtype));
+                return Err(Error::kind(name, "float32", spec[field].dtype_name()));
             }
         }
         let reward = &spec[Field::Reward].shape;

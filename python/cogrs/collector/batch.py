@@ -25,8 +25,16 @@ class Fields(dict[str, "npt.NDArray[Any]"]):
     """Arrays of a reply by key. Setting a key writes into its array, which is what games read."""
 
     def __setitem__(self, key: str, value: npt.ArrayLike) -> None:
-        """`self[key][:] = value`; a key that is not in the description is a KeyError."""
+        """`self[key][:] = value`; a key that is not in the description is a KeyError.
+
+        Raises:
+            ValueError: An array of integers is given fractions, or the shape differs.
+        """
         target: Any = self[key]
+        if isinstance(target, np.ndarray) and target.dtype.kind in "iu":
+            array = np.asarray(value)
+            if array.dtype.kind == "f" and (array != np.trunc(array)).any():
+                raise ValueError(f"{key}: expected whole numbers for {target.dtype}, got {value!r}")
         # A tensor takes the values of tensors and numbers alone.
         given = not isinstance(target, np.ndarray) and isinstance(value, np.ndarray | list | tuple)
         target[...] = target.new_tensor(value) if given else value

@@ -130,7 +130,7 @@ impl Columns {
                 return Ok(at);
             }
             let [expected, got] = [&known.field, field]
-                .map(|field| format!("{} {}", field.dtype, shape_text(&field.shape)));
+                .map(|field| format!("{} {}", field.dtype_name(), shape_text(&field.shape)));
             return Err(Error::value(key, format!("{expected} as elsewhere"), got));
         }
         let end = self.size.checked_add(field.nbytes()).ok_or_else(|| {

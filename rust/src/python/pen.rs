@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
@@ -192,6 +193,14 @@ impl Pen {
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
             value.map(|value| self.shared.template(field).value(name, value)).transpose()
         };
+        if let Some(value) = args.bootstrap_value.filter(|value| value.is_instance_of::<PyBool>()) {
+            // A flag of an end that somebody takes this for.
+            return Err(mistyped(
+                "bootstrap_value",
+                "a number, or None where it terminated",
+                value,
+            ));
+        }
         let bootstrap = convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?;
         Ok(Ends {
             bootstrap: bootstrap.map(|given| given.floats().into_iter().map(f64::from).collect()),
