@@ -41,7 +41,7 @@ def test_setting_a_key_writes_into_its_array_and_misfits_raise() -> None:
                 reply[0]["a"] = [1, 0]
             with pytest.raises(ValueError, match="broadcast"):
                 reply[0]["a"][:] = [1, 0]
-            with pytest.raises(ValueError, match="a: expected whole numbers for int64, got 0.5"):
+            with pytest.raises(ValueError, match=r"a: expected whole numbers for int64, got 0\.5"):
                 reply[0]["a"] = 0.5
             reply[0]["a"] = np.ones(4, np.float32)
             with pytest.raises(KeyError):
