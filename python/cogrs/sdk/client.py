@@ -14,6 +14,7 @@ import grpc.aio
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
+from cogrs.failure import as_exception
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import Action
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
@@ -332,11 +333,14 @@ async def _on_thread(function: Callable[[Observation], Any], observation: Observ
             result.set_result(value)
 
     def run() -> None:
-        value = error = None
+        value: Any = None
+        error: BaseException | None = None
         try:
             value = function(observation)
-        except Exception as failure:
-            error = failure
+        except SystemExit as leaving:  # of the program, as from any function that it calls
+            error = leaving
+        except BaseException as failure:
+            error = as_exception(failure)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
