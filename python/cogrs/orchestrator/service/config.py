@@ -133,7 +133,9 @@ def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | No
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     except RecursionError as error:
-        raise ValueError(f"{path}: expected sections, got too many of them in each other") from error
+        raise ValueError(
+            f"{path}: expected sections, got too many of them in each other"
+        ) from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -162,7 +164,8 @@ def _parse(content: Any, root: Path) -> Config:
     classes = _classes(content.get("actor_classes"))
     imports = _section(content, "import")
     types = UserTypes(
-        root, _strings("import.proto", imports.get("proto")),
+        root,
+        _strings("import.proto", imports.get("proto")),
         _optional_string("import.descriptor_set", imports, "descriptor_set"),
     )
     params = _params(content, classes, types)
