@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from cogrs.argument import check_seconds, check_timeout
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -71,9 +73,10 @@ class Background(Generic[Running]):
 
         Raises:
             RuntimeError: In a process that was forked off.
+            TypeError, ValueError: `timeout` is no number of seconds.
         """
         self.check_process("wait")
-        self._thread.join(timeout)
+        self._thread.join(check_timeout("timeout", timeout))
         return not self._thread.is_alive()
 
     def stop(self, grace: float) -> None:
@@ -81,8 +84,10 @@ class Background(Generic[Running]):
 
         Raises:
             RuntimeError: In a process that was forked off.
+            TypeError, ValueError: `grace` is no number of seconds.
         """
         self.check_process("stop")
+        check_seconds("grace", grace)
         if self._finalize.detach() is not None:
             self._stop(grace)
         self._thread.join()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from cogrs.argument import check_kind, check_port, check_text
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
@@ -132,8 +134,13 @@ def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None)
 
     Raises:
         OSError: The port is taken, there is no such address, or a file cannot be read.
-        ValueError: A file is not what it should be.
+        TypeError: An argument is something else.
+        ValueError: The port is out of range, or a file is not what it should be.
     """
+    check_text("host", host)
+    port = check_port("port", port)
+    check_kind("tls", tls, ServerTls | None, "a ServerTls or None")
+    host = host.strip("[]")
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = None if tls is None else tls.credentials()
     bound = 0
@@ -154,7 +161,7 @@ def _why_nobody_listens(host: str, port: int) -> tuple[int, str]:
     """Return the number of the system's error for an address, and what to do about it."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(
-            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             with socket.socket(family, kind) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -178,8 +185,10 @@ def open_channel(
 
     Raises:
         OSError: A file cannot be read.
+        TypeError: `tls` is something else.
         ValueError: A file is not what it should be.
     """
+    check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
     if tls is None:
         return grpc.aio.insecure_channel(target, options=options)
     return grpc.aio.secure_channel(target, tls.credentials(), options=[*options, *tls.options()])

@@ -96,6 +96,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"datalog": {"type": "grpc", "url": "x"}}, "datalog.url: expected endpoint"),
     ({"datalog": {"fields": {"exclude": ["reward"]}}}, "datalog.fields.exclude: .*'reward'"),
     ({"actor_classes": [{"name": "x"}]}, "actor_classes: expected .* id"),
+    ({"actor_classes": [{"id": "x"}, {"id": "x"}]}, r"actor_classes\[1\]\.id: 'x' is there twice"),
+    ({"actor_classes": [{"id": "x", "config_type": 5}]}, r"\[0\]\.config_type: .* string, got 5"),
+    ({"import": {"descriptor_set": []}}, "import.descriptor_set: expected a string"),
+    ({"trial_params": {"actors": 1}}, "trial_params.actors: expected a list, got int"),
+    ({"datalog": []}, "datalog: expected a section, got list"),
+    ({"trial_parms": {}}, "trial_parms: .* did you mean 'trial_params'"),
+    ({"datalog": {"typ": "grpc"}}, "datalog.typ: .* did you mean 'type'"),
+    ({"datalog": {"fields": {"exclud": []}}}, "datalog.fields.exclud: .* 'exclude'"),
     (
         {"trial_params": {"trial_config": {"seed": 1}}},
         "trial_params.trial_config: .* no type: .* trial.config_type",
@@ -121,7 +129,18 @@ def test_mistakes_are_told_by_name(content: dict[str, Any], text: str) -> None:
         cogrs.serve_orchestrator(content, port=0)
 
 
-@pytest.mark.parametrize("text", ["- 1", "a: [", "trial_params: {max_stepz: 1}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- 1",
+        "a: [",
+        "trial_params: {max_stepz: 1}",
+        "0",
+        "[]",
+        "trial: {}\ntrial: {}",
+        pytest.param("a: " + "[" * 5000, id="deep"),
+    ],
+)
 def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
@@ -132,6 +151,24 @@ def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path, text: str) ->
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         cogrs.serve_orchestrator(tmp_path / "nothing.yaml", port=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"params": {}}, "params: expected TrialParams, got dict"),
+        ({"hooks": "a:1"}, "hooks: expected several strings, got one"),
+        ({"hooks": [5]}, "hooks: expected several strings, got int"),
+        ({"classes": 5}, "classes: expected several strings, got int"),
+        ({"log_url": None}, "log_url: expected a string, got NoneType"),
+        ({"log_exclude": "rewards"}, "log_exclude: expected several strings, got one"),
+        ({"actor_options": []}, "actor_options: expected a mapping from names, got list"),
+        ({"class_options": {1: 2}}, "class_options, key 1: expected a string, got int"),
+    ],
+)
+def test_a_config_of_other_types_is_refused_by_name(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        Config(**given)
 
 
 def test_what_is_no_configuration() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from cogrs.api import agent_pb2 as agent
@@ -149,6 +150,121 @@ async def test_a_local_component_that_fails_is_one_that_failed() -> None:
     async with Net(local={"walls": Broken(), "echo": Echo()}, **PARAMS) as net:
         reason = await net.end_of(await net.start())
         assert reason == "environment local://walls: OnStart: no walls today"
+
+
+class Panic(BaseException):
+    """What extensions raise where Rust panics."""
+
+
+BEYOND = [SystemExit, asyncio.CancelledError, Panic, StopAsyncIteration, TimeoutError]
+"""Exceptions that a loop, a task or a stream takes for something else than a failure."""
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@pytest.mark.parametrize("call", ["OnStart", "OnAction", "OnEnd"])
+@on_loop
+async def test_a_local_environment_may_raise_anything(
+    call: str, error: type[BaseException]
+) -> None:
+    class Broken(Walls):
+        async def on_start(self, trial_id: str, request: Any) -> Any:
+            if call == "OnStart":
+                raise error("no more")
+            return await super().on_start(trial_id, request)
+
+        async def on_action(self, trial_id: str, requests: AsyncIterator[Any]) -> Any:
+            async for reply in super().on_action(trial_id, requests):
+                if call == "OnAction":
+                    raise error("no more")
+                yield reply
+
+        async def on_end(self, trial_id: str, request: Any) -> Any:
+            raise error("no more")
+
+    async with Net(local={"walls": Broken(), "echo": Echo()}, **PARAMS, max_steps=2) as net:
+        reason = await net.end_of(await net.start())
+        if call == "OnEnd":
+            assert "max_steps" in reason
+        else:
+            assert reason.startswith(f"environment local://walls: {call}: ")
+            assert "no more" in reason or error.__name__ in reason
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@pytest.mark.parametrize("call", ["OnStart", "OnObservation", "OnReward", "OnEnd"])
+@on_loop
+async def test_a_local_agent_may_raise_anything(
+    call: str, error: type[BaseException], caplog: Any
+) -> None:
+    class Broken(Echo):
+        async def on_start(self, trial_id: str, actor_name: str, request: Any) -> Any:
+            if call == "OnStart":
+                raise error("no more")
+            return await super().on_start(trial_id, actor_name, request)
+
+        async def on_observation(self, *args: Any) -> Any:
+            async for reply in super().on_observation(*args):
+                if call == "OnObservation":
+                    raise error("no more")
+                yield reply
+
+        async def on_reward(self, trial_id: str, actor_name: str, request: Any) -> Any:
+            if call == "OnReward":
+                raise error("no more")
+            return await super().on_reward(trial_id, actor_name, request)
+
+        async def on_end(self, trial_id: str, actor_name: str, request: Any) -> Any:
+            raise error("no more")
+
+    async with Net(local={"walls": Walls(), "echo": Broken()}, **PARAMS, max_steps=2) as net:
+        reason = await net.end_of(await net.start())
+    if call in ("OnReward", "OnEnd"):
+        assert "max_steps" in reason
+        assert f"{call}: no more" in caplog.text
+    else:
+        assert reason.startswith(f"actor 'a0' at local://echo: {call}: ")
+        assert "no more" in reason or error.__name__ in reason
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@on_loop
+async def test_local_hooks_and_logs_may_raise_anything(error: type[BaseException]) -> None:
+    class Refuses:
+        async def on_pre_trial(self, trial_id: str, context: Any) -> Any:
+            raise error("no more")
+
+    class Breaks:
+        async def on_log_sample(self, trial_id: str, requests: AsyncIterator[Any]) -> Any:
+            async for _ in requests:
+                raise error("no more")
+
+    local = {"walls": Walls(), "echo": Echo(), "refuses": Refuses(), "breaks": Breaks()}
+    net = Net(local=local, **PARAMS)
+    net.config = {"hooks": ("local://refuses",)}
+    async with net:
+        with pytest.raises(grpc.aio.AioRpcError, match="OnPreTrial: no more") as caught:
+            await net.start()
+        assert caught.value.code() is grpc.StatusCode.ABORTED
+    net = Net(local=local, **PARAMS, max_steps=5)
+    net.config = {"log_url": "local://breaks"}
+    async with net:
+        assert "max_steps" in await net.end_of(await net.start())
+        while not net.orchestrator.stats().log_lost:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@on_loop
+async def test_a_local_hook_that_returns_nothing_is_named() -> None:
+    class Forgets:
+        async def on_pre_trial(self, trial_id: str, context: Any) -> None:
+            del trial_id, context
+
+    net = Net(local={"walls": Walls(), "echo": Echo(), "forgets": Forgets()}, **PARAMS)
+    net.config = {"hooks": ("local://forgets",)}
+    async with net:
+        said = "local://forgets: OnPreTrial: expected a PreTrialContext to be returned, got None"
+        with pytest.raises(grpc.aio.AioRpcError, match=said):
+            await net.start()
 
 
 @on_loop

@@ -228,3 +228,35 @@ with cogrs.serve_orchestrator(port=0, uvloop=True) as handle:
     )
     assert done.stdout == ("uvloop\n" if there else "asyncio\n")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"port": -1}, ValueError, "port: expected an integer from 0 to 65535, got -1"),
+        ({"port": 65536}, ValueError, "port: expected an integer from 0 to 65535, got 65536"),
+        ({"port": "9000"}, TypeError, "port: expected an integer from 0 to 65535, got str"),
+        ({"port": True}, TypeError, "port: expected an integer from 0 to 65535, got bool"),
+        ({"actor_port": 65536}, ValueError, "actor_port: expected an integer"),
+        ({"host": None}, TypeError, "host: expected a string, got NoneType"),
+        ({"settings": {}}, TypeError, "settings: expected Settings or None, got dict"),
+        ({"security": "x"}, TypeError, "security: expected Security or None, got str"),
+        ({"local": []}, TypeError, "local: expected a mapping from names, got list"),
+        ({"local": {1: 2}}, TypeError, "local, key 1: expected a string, got int"),
+    ],
+)
+def test_arguments_are_refused_by_name(
+    given: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        cogrs.serve_orchestrator(**{"port": 0, **given})
+
+
+@pytest.mark.parametrize("grace", ["x", None, -1, float("nan"), float("inf")])
+def test_what_is_no_grace_is_refused_and_it_can_be_stopped_all_the_same(grace: Any) -> None:
+    orchestrator = cogrs.serve_orchestrator(port=0)
+    with pytest.raises((TypeError, ValueError), match="grace: expected seconds >= 0, got"):
+        orchestrator.stop(grace)
+    assert not orchestrator.wait(0)
+    orchestrator.stop(0)
+    assert orchestrator.wait(0)

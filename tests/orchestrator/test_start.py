@@ -216,6 +216,27 @@ def test_an_agent_that_starts_too_late_is_ended_as_well() -> None:
     assert world.trial.state is State.ENDED
 
 
+@pytest.mark.parametrize("when", ["while the environment ends", "while others take their ends"])
+def test_an_agent_that_answers_when_it_was_given_up_is_ended_too(when: str) -> None:
+    world = World(agents=2, settings=Settings(start_timeout=5.0))
+    world.environment.events.started(world.start_reply())
+    world.agent("a1").events.started()
+    world.clock.advance(5.0)
+    assert "no answer within 5 s" in world.trial.end_reason
+    if when == "while the environment ends":
+        world.agent("a0").events.started()
+        world.environment.events.ended(world.end_reply())
+    else:
+        world.environment.events.ended(world.end_reply())
+        world.agent("a0").events.started()
+    assert world.agent("a1").names.count("end") == 1
+    assert world.agent("a0").names.count("end") == 1
+    world.agent("a0").events.ended()
+    world.agent("a1").events.ended()
+    assert world.trial.state is State.ENDED
+    assert world.agent("a0").of("close") == [world.trial._settings.close_grace]
+
+
 @pytest.mark.parametrize(
     ("reply", "text"),
     [

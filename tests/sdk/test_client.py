@@ -354,3 +354,17 @@ def test_a_player_that_takes_too_long_is_told() -> None:
                 sdk.play(where, lambda _: released.wait(60), trial, name="c0", timeout=0.5)
             released.set()
             server.stop(0)
+
+
+@pytest.mark.parametrize("error", [SystemExit, StopIteration, asyncio.CancelledError])
+@on_loop
+async def test_a_function_that_plays_may_raise_anything(error: type[BaseException]) -> None:
+    def fails(_: sdk.Observation) -> int:
+        raise error("no more")
+
+    async with game(calls()) as (_, controller, where), sdk.ClientActor(where) as client:
+        trial = (await controller.start_trial()).id
+        expected = SystemExit if error is SystemExit else RuntimeError
+        with pytest.raises(expected, match="no more"):
+            await client.play(fails, trial, name="c0")
+        await controller.terminate_trial(trial)

@@ -419,3 +419,23 @@ async def test_a_log_gets_the_rest_when_the_orchestrator_stops() -> None:
         later.start()
     later.join()
     assert [what for what, _ in told] == ["start", *range(6), "end"]
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
+@on_loop
+async def test_a_log_may_raise_anything(
+    error: type[BaseException], blocks: bool, caplog: Any
+) -> None:
+    class Raises(sdk.DatalogSink):
+        def sample(self, sample: sdk.Sample) -> None:
+            raise error("no more")
+
+        def lost(self) -> None:
+            raise error("not this either")
+
+    Raises.blocks = blocks
+    async with logged(Raises) as (controller, server):
+        await played(controller, 2)
+        await until(lambda: server.stats().log_lost >= 2)
+    assert error.__name__ in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,62 @@ def test_every_public_name_is_what_it_says_in_any_order() -> None:
     )
     for order in ("sorted", "reversed"):
         subprocess.run([sys.executable, "-c", code.format(order=order)], check=True)
+
+
+def served(**given: Any) -> Any:
+    return sdk.serve_endpoint(**{"environments": {"": sdk.Environment}, **given})
+
+
+WHERE = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: served(environments=[sdk.Environment]), TypeError, "environments: .* mapping"),
+        (lambda: served(agents={5: sdk.Agent}), TypeError, "agents, key 5: expected a string"),
+        (lambda: served(hooks=[1]), TypeError, "hooks: expected a mapping"),
+        (lambda: served(codec=5), TypeError, "codec: .* with encode and decode, got int"),
+        (lambda: served(codec={"p": 5}), TypeError, r"codec\['p'\]: expected Codecs, got int"),
+        (lambda: served(codec=sdk.ArrayCodec), TypeError, "got the class ArrayCodec"),
+        (lambda: served(port=65536), ValueError, "port: .* 0 to 65535, got 65536"),
+        (lambda: served(port="x"), TypeError, "port: .* got str"),
+        (lambda: served(host=None), TypeError, "host: expected a string"),
+        (lambda: served(tls=5), TypeError, "tls: expected a ServerTls or None, got int"),
+        (lambda: sdk.TrialController(None), TypeError, "endpoint: expected a string"),
+        (lambda: sdk.TrialController(WHERE, user_id=None), TypeError, "user_id: expected a str"),
+        (lambda: sdk.TrialController(WHERE, tls=5), TypeError, "tls: expected a ClientTls"),
+        (lambda: sdk.TrialController(WHERE, token="a\nb"), ValueError, "token: .* something else"),
+        (lambda: sdk.run_trial(WHERE, "x"), TypeError, "config: expected the bytes"),
+        (lambda: sdk.run_trial(WHERE, timeout=-1), ValueError, "timeout: expected seconds"),
+        (lambda: sdk.run_trial(WHERE, timeout="x"), TypeError, "timeout: expected seconds"),
+        (lambda: sdk.play(WHERE, 5, name="x"), TypeError, "player: expected a function, got int"),
+        (lambda: sdk.play(WHERE, int, name=5), TypeError, "name: expected a string, got int"),
+        (lambda: sdk.play(WHERE, int, name="x", timeout=-1), ValueError, "timeout: expected"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_arguments_are_refused_by_name(call: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+@on_loop
+async def test_ids_that_cannot_travel_are_refused_and_so_are_calls_after_the_close() -> None:
+    controller = sdk.TrialController(WHERE)
+    for trial_id, error in (("\u00e9", ValueError), ("a\nb", ValueError), (5, TypeError)):
+        with pytest.raises(error, match="trial_id: expected"):
+            await controller.terminate_trial(trial_id)  # type: ignore[arg-type]
+    await controller.close()
+    await controller.close()
+    with pytest.raises(RuntimeError, match="the connection was closed here"):
+        await controller.start_trial()
+
+
+@pytest.mark.parametrize("grace", ["x", -1])
+def test_what_is_no_grace_is_refused(grace: Any) -> None:
+    endpoint = served()
+    with pytest.raises((TypeError, ValueError), match="grace: expected seconds"):
+        endpoint.stop(grace)
+    endpoint.stop(0)
+    assert endpoint.wait(0)

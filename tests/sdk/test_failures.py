@@ -17,7 +17,22 @@ class FaultError(Exception):
     """What a user's code raises."""
 
 
-def failing(base: type[Any], method: str, *, at: int = 1, wait: bool = False) -> type[Any]:
+class Panic(BaseException):
+    """What extensions raise where Rust panics."""
+
+
+BEYOND = [SystemExit, asyncio.CancelledError, Panic, StopIteration, StopAsyncIteration]
+"""Exceptions that a loop, a task or a future takes for something else than a failure."""
+
+
+def failing(
+    base: type[Any],
+    method: str,
+    *,
+    at: int = 1,
+    wait: bool = False,
+    error: type[BaseException] = FaultError,
+) -> type[Any]:
     """The class with a method that fails at its n-th call, in the first of its objects only."""
     made = []
 
@@ -29,7 +44,7 @@ def failing(base: type[Any], method: str, *, at: int = 1, wait: bool = False) ->
             # What is to be written down is there only after a start.
             if not hasattr(self, "calls"):
                 self.calls = self.all_calls["failed"]
-            raise FaultError("no more")
+            raise error("no more")
         return getattr(base, method)(self, *args)
 
     async def fail_later(self: Any, *args: Any) -> Any:
@@ -227,3 +242,57 @@ async def test_methods_that_were_forgotten_are_named(missing: str) -> None:
         assert f"NotImplementedError: {'Agent' if missing == 'act' else 'Part'}.{missing}" in (
             net.reason(await net.play())
         )
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@pytest.mark.parametrize("method", ["start", "step", "end", "lost"])
+@on_loop
+async def test_an_environment_may_raise_anything(method: str, error: type[BaseException]) -> None:
+    told, heard = calls(), calls()
+    base = failing(Counting, "step", at=2) if method == "lost" else Counting
+    wait = error is not StopIteration
+    environment = failing(base, method, at=3 if method == "lost" else 1, wait=wait, error=error)
+    async with world(lambda: environment(told), lambda: Echo(heard), max_steps=3) as net:
+        bad, good = await net.play(), await net.play()
+        if method in ("start", "step"):
+            assert f"trial {bad}: environment: {method} failed: " in net.reason(bad)
+            assert error.__name__ in net.reason(bad)
+        assert "max_steps" in net.reason(good)
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@pytest.mark.parametrize("method", ["start", "act", "reward", "end"])
+@on_loop
+async def test_an_agent_may_raise_anything(method: str, error: type[BaseException]) -> None:
+    told, heard = calls(), calls()
+    agent = failing(Echo, method, wait=error is not StopIteration, error=error)
+    async with world(lambda: Counting(told), lambda: agent(heard)) as net:
+        bad, good = await net.play(), await net.play()
+        if method in ("start", "act"):
+            assert f"trial {bad}: actor 'a0': {method} failed: " in net.reason(bad)
+            assert error.__name__ in net.reason(bad)
+        else:
+            assert net.reason(bad) == "environment: final update"
+        assert net.reason(good) == "environment: final update"
+
+
+@pytest.mark.parametrize("error", BEYOND)
+@on_loop
+async def test_functions_over_a_session_may_raise_anything(error: type[BaseException]) -> None:
+    async def plays(session: sdk.EnvironmentSession) -> None:
+        await session.update(sdk.Update([0]))
+        await anext(session)
+        raise error("no more")
+
+    async def acts(session: sdk.ActorSession) -> None:
+        await anext(session)
+        raise error("no more")
+
+    async with world({"env": plays}, {"agent": sdk.FunctionAgent(lambda _: 0)}) as net:
+        reason = net.reason(await net.play())
+        assert "environment: step failed: " in reason
+        assert error.__name__ in reason
+    async with world(lambda: Counting(calls()), {"agent": acts}) as net:
+        reason = net.reason(await net.play())
+        assert "actor 'a0': act failed: " in reason
+        assert error.__name__ in reason

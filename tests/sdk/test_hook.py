@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -67,11 +68,21 @@ async def test_hooks_set_parameters_one_after_the_other(local: bool) -> None:
     assert kinds(told[trial.id]) == ["start", "step", "step", "end"]
 
 
+def leaves(trial: sdk.NewTrial) -> None:
+    raise SystemExit(3)
+
+
+async def waits_for_what_is_cancelled(trial: sdk.NewTrial) -> None:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("hook", "said"),
     [
         (refuses, "pre-trial hook failed: PermissionError: ada may not"),
         (wrong, "TypeError: expected TrialParams or None to be returned, got dict"),
+        (leaves, "pre-trial hook failed: SystemExit: 3"),
+        (waits_for_what_is_cancelled, "pre-trial hook failed: CancelledError"),
     ],
 )
 @on_loop

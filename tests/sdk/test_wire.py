@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cogrs.api.any import unpack
@@ -49,3 +51,35 @@ def test_rewards() -> None:
 def test_messages_have_one_receiver_each() -> None:
     sent = messages_of([Message("red.*", TrialActor(name="x"), 3)], ACTORS)
     assert [(each.receiver_name, each.tick_id) for each in sent] == [("a", 3), ("c", 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"a": None}, TypeError, "reward of 'a': expected a number, got NoneType"),
+        ({"a": "1"}, TypeError, "reward of 'a': expected a number, got str"),
+        ({"a": [1.0]}, TypeError, "reward of 'a': expected a number, got list"),
+        ({"a": float("nan")}, ValueError, "reward of 'a': expected a finite float32, got nan"),
+        ({"a": 1e39}, ValueError, "reward of 'a': expected a finite float32, got 1e"),
+        ({5: 1.0}, TypeError, "receiver: expected a string, got int"),
+        ([1.0], TypeError, "rewards: expected Reward, got float"),
+        (Reward("a", 1.0), TypeError, "rewards: expected several Reward, got Reward"),
+        ([Reward("a", 1.0, user_data=5)], TypeError, "expected a protobuf message, got int"),
+    ],
+)
+def test_what_is_no_reward_is_refused(given: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        rewards_of(given, [Actor("a", "p")])
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([5], "messages: expected Message, got int"),
+        (5, "messages: expected several Message, got int"),
+        ([Message("a", 5)], "expected a protobuf message, got int"),
+    ],
+)
+def test_what_is_no_message_is_refused(given: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        messages_of(given, [Actor("a", "p")])

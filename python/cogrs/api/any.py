@@ -19,12 +19,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from google.protobuf import message_factory
+from google.protobuf.message import Message
 
 from cogrs.api._pool import POOL
 
 if TYPE_CHECKING:
     from google.protobuf.any_pb2 import Any
-    from google.protobuf.message import Message
 
 _Any = cast(
     "type[Any]",
@@ -41,7 +41,12 @@ def pack(message: Message) -> Any:
 
     Args:
         message: A message of any generated module. An `Any` is copied, not packed once more.
+
+    Raises:
+        TypeError: It is none.
     """
+    if not isinstance(message, Message):
+        raise TypeError(f"message: expected a protobuf message, got {type(message).__name__}")
     packed = _Any()
     if _is_any(message):
         packed.type_url = message.type_url

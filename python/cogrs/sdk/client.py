@@ -14,6 +14,8 @@ import grpc.aio
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
+from cogrs.argument import check_seconds, check_text, check_timeout
+from cogrs.failure import as_exception
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import Action
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
@@ -82,12 +84,11 @@ class ClientActor:
             reconnect: Seconds for which an actor whose connection is lost tries to return; 0: not.
 
         Raises:
+            TypeError: An argument is of another type.
             ValueError: No such endpoint, or a number is out of range.
         """
         for name, seconds in (("heartbeat", heartbeat), ("reconnect", reconnect)):
-            if not 0 <= seconds < float("inf") or (name == "heartbeat" and seconds == 0):
-                least = "> 0" if name == "heartbeat" else ">= 0"
-                raise ValueError(f"{name}: expected seconds {least}, got {seconds}")
+            check_seconds(name, seconds, above=name == "heartbeat")
         self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
         self.stub = ClientActorStub(self._channel)
         self.codecs = CodecBook(codec)
@@ -113,6 +114,8 @@ class ClientActor:
         Raises:
             ValueError: Both a name and a class, or neither.
         """
+        for what, text in (("trial_id", trial_id), ("name", name), ("actor_class", actor_class)):
+            check_text(what, text)
         if bool(name) == bool(actor_class):
             raise ValueError(
                 "name, actor_class: expected one of them, "
@@ -149,6 +152,8 @@ class ClientActor:
         Returns:
             What came last; None if the player left before.
         """
+        if not callable(player):
+            raise TypeError(f"player: expected a function, got {type(player).__name__}")
         async with await self.join(trial_id, name=name, actor_class=actor_class) as session:
             given: Any = player
             if inspect.iscoroutinefunction(given):
@@ -332,11 +337,14 @@ async def _on_thread(function: Callable[[Observation], Any], observation: Observ
             result.set_result(value)
 
     def run() -> None:
-        value = error = None
+        value: Any = None
+        error: BaseException | None = None
         try:
             value = function(observation)
-        except Exception as failure:
-            error = failure
+        except SystemExit as leaving:  # of the program, as from any function that it calls
+            error = leaving
+        except BaseException as failure:
+            error = as_exception(failure)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
@@ -371,10 +379,12 @@ def play(
         What came last; None if the player left before.
 
     Raises:
+        TypeError, ValueError: An argument is no good.
         TimeoutError: The trial was not over in time. The actor has left.
         UnreachableError: Nobody answers there.
         RemoteCallError: The orchestrator refuses.
     """
+    check_timeout("timeout", timeout)
 
     async def run() -> Final | None:
         async with asyncio.timeout(timeout), ClientActor(endpoint, codec=codec) as client:

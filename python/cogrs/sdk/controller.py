@@ -12,16 +12,16 @@ import grpc
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
+from cogrs.argument import check_header, check_kind, check_text, check_timeout
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
-from cogrs.tls import is_loopback, open_channel
+from cogrs.tls import ClientTls, is_loopback, open_channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from cogrs.sdk.trial import Actor
-    from cogrs.tls import ClientTls
 
 
 class TrialState(IntEnum):
@@ -74,9 +74,11 @@ class TrialController:
         Raises:
             ValueError: No endpoint, a token that would be sent to another machine in the clear, or
                 a file of `tls` that is not what it should be.
+            TypeError: An argument is of another type.
             OSError: A file cannot be read.
         """
         target = address_of(endpoint)
+        check_text("user_id", user_id)
         self._who = _shown(target, token, tls)
         self._channel = open_channel(target, CHANNEL_OPTIONS, tls)
         self._stub = TrialLifecycleStub(self._channel)
@@ -205,12 +207,16 @@ def run_trial(
         The trial, which has ended.
 
     Raises:
-        ValueError: As `TrialController`.
+        TypeError: As `TrialController`, or `config` is no bytes.
+        ValueError: As `TrialController`, or `timeout` is no number of seconds.
         OSError: As `TrialController`.
         TimeoutError: It did not end in time. It was asked to end.
         UnreachableError: Nobody answers there.
         RemoteCallError: The orchestrator refuses.
     """
+    check_timeout("timeout", timeout)
+    check_text("user_id", user_id)
+    check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
     until = None if timeout is None else time.monotonic() + timeout
     who = _shown(address_of(endpoint), token, tls)
     with _blocking_channel(address_of(endpoint), tls) as channel:
@@ -251,18 +257,21 @@ def _shown(target: str, token: str | None, tls: ClientTls | None) -> tuple[tuple
     """Return the metadata of all calls."""
     if token is None:
         return ()
+    check_header("token", token, secret=True)
     if tls is None and not is_loopback(target.rpartition(":")[0]):
         raise ValueError(f"token: {target} is on another machine: expected tls too, got none")
     return (("authorization", f"Bearer {token}"),)
 
 
 def _of(trial_id: str) -> tuple[tuple[str, str], ...]:
+    check_header("trial_id", trial_id)
     return (("trial-id", trial_id),)
 
 
 def _start_request(config: bytes | None, user_id: str) -> pb.TrialStartRequest:
     request = pb.TrialStartRequest(user_id=user_id)
     if config is not None:
+        check_kind("config", config, bytes, "the bytes of a message, or None")
         request.config.content = config
     return request
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import datalog_pb2 as pb
+from cogrs.failure import as_exception
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.payload import decoded
 from cogrs.sdk.session import Session, Sessions, settled
@@ -96,7 +97,7 @@ class _Session(Session[DatalogSink]):
         if self._user is None or not self._user.blocks:
             return await super().tell(method, *args)
         loop = asyncio.get_running_loop()
-        return await settled(await loop.run_in_executor(self._thread, method, *args))
+        return await settled(await loop.run_in_executor(self._thread, _told, method, *args))
 
     def _sample(self, message: pb.DatalogSample) -> Sample:
         told = message.HasField("observations")
@@ -130,6 +131,15 @@ class _Session(Session[DatalogSink]):
             )
             for actor, index in zip(self._actors, told.actors_map, strict=False)
         }
+
+
+def _told(method: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return method(*args)
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise
+        raise as_exception(error) from error
 
 
 def _by_receiver(messages: Any, received: Callable[[Any], Any]) -> dict[str, tuple[Any, ...]]:

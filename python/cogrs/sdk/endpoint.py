@@ -15,6 +15,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
+from cogrs.argument import check_named, check_seconds, check_text
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
@@ -116,7 +117,11 @@ class Endpoint:
 
         Args:
             grace: Seconds that calls under way get to end, and then `lost` of what is lost.
+
+        Raises:
+            TypeError, ValueError: `grace` is no number of seconds.
         """
+        check_seconds("grace", grace)
         await self._server.stop(grace)
         for host in self._hosts:
             await host.close(grace)
@@ -162,8 +167,10 @@ async def serve(
         asynchronous context manager.
 
     Raises:
-        ValueError: There is nothing to serve, or a file of `tls` is not what it should be.
-        TypeError: What is to make environments, agents or logs, or a hook, is nothing to call.
+        ValueError: There is nothing to serve, the port is out of range, or a file of `tls` is not
+            what it should be.
+        TypeError: What is to make environments, agents or logs, or a hook, is nothing to call; or
+            an argument is something else.
         OSError: The port is taken, there is no such address, or a file cannot be read.
     """
     if not (environments or agents or hooks or datalog):
@@ -195,7 +202,7 @@ async def serve(
         addition(server)
     try:
         bound = listen(server, host, port, tls)
-    except (OSError, ValueError):
+    except (OSError, TypeError, ValueError):
         await server.stop(None)
         raise
     await server.start()
@@ -242,6 +249,7 @@ def local_hooks(implementations: Mapping[str, PreTrialHook]) -> HookHost:
     Args:
         implementations: As the hooks of `serve`.
     """
+    check_named("hooks", implementations)
     for name, hook in implementations.items():
         _check_callable(f"hooks[{name!r}]", hook)
     return HookHost(implementations)
@@ -265,6 +273,7 @@ def _factories(
     script: Callable[[Any], User],
 ) -> dict[str, Callable[[], User]]:
     """Return what makes a user's objects, of the forms that they may be given in."""
+    check_named(what, implementations)
     factories: dict[str, Callable[[], User]] = {}
     for name, given in implementations.items():
         if inspect.iscoroutinefunction(given):
@@ -291,9 +300,11 @@ def address_of(endpoint: str) -> str:
     """Return what gRPC connects to.
 
     Raises:
+        TypeError: It is no string.
         ValueError: Not `grpc://host:port`, nor `host:port`.
     """
-    match = _ADDRESS.fullmatch(endpoint) if isinstance(endpoint, str) else None
+    check_text("endpoint", endpoint)
+    match = _ADDRESS.fullmatch(endpoint)
     if match is None or not 1 <= int(match[2]) <= 65535:
         raise ValueError(f"endpoint: expected 'grpc://host:port' or 'host:port', got {endpoint!r}")
     return match[1]

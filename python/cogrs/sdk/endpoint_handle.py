@@ -50,6 +50,9 @@ class EndpointHandle:
 
         Args:
             grace: Seconds that calls under way get to end.
+
+        Raises:
+            TypeError, ValueError: `grace` is no number of seconds.
         """
         self._running.stop(grace)
 

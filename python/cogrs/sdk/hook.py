@@ -11,6 +11,7 @@ from grpc import StatusCode
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
+from cogrs.failure import is_failure
 from cogrs.sdk.call import CallError
 from cogrs.sdk.session import choose, settled
 
@@ -64,7 +65,9 @@ class HookHost:
             if changed is not None and not isinstance(changed, TrialParams):
                 kind = type(changed).__name__
                 raise TypeError(f"expected TrialParams or None to be returned, got {kind}")
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             _logger.exception("trial %s: pre-trial hook failed", trial_id)
             text = f"trial {trial_id}: pre-trial hook failed: {type(error).__name__}: {error}"
             raise CallError(StatusCode.UNKNOWN, text) from error

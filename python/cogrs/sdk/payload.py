@@ -252,11 +252,22 @@ class CodecBook:
     """Knows the codecs of every class of actors."""
 
     def __init__(self, codec: AnyCodec | None) -> None:
-        """Take one codec for all, a pair, or pairs by class; None stands for arrays."""
+        """Take one codec for all, a pair, or pairs by class; None stands for arrays.
+
+        Raises:
+            TypeError: None of these.
+        """
         self._by_class = dict(codec) if isinstance(codec, Mapping) else None
         if codec is None or isinstance(codec, Mapping):
             codec = ArrayCodec()
         self._default = codec if isinstance(codec, Codecs) else Codecs(codec, codec)
+        for name, pair in (self._by_class or {}).items():
+            if not isinstance(pair, Codecs):
+                kind = type(pair).__name__
+                raise TypeError(f"codec[{name!r}]: expected Codecs, got {kind}")
+        for pair in (self._default, *(self._by_class or {}).values()):
+            _check_codec(pair.observation)
+            _check_codec(pair.action)
 
     def of(self, actor: Actor) -> Codecs:
         """Return the codecs of an actor.
@@ -273,6 +284,14 @@ class CodecBook:
                 f"got {actor.actor_class!r}"
             )
         return self._by_class[actor.actor_class]
+
+
+def _check_codec(codec: Any) -> None:
+    if isinstance(codec, type):
+        raise TypeError(f"codec: expected an object, got the class {codec.__name__}")
+    if not all(callable(getattr(codec, name, None)) for name in ("encode", "decode")):
+        kind = type(codec).__name__
+        raise TypeError(f"codec: expected an object with encode and decode, got {kind}")
 
 
 def encoded(codec: Codec, value: Any, what: str, **flags: bool) -> bytes:

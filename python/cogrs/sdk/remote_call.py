@@ -60,6 +60,8 @@ def calling(endpoint: str) -> Iterator[None]:
         yield
     except RemoteCallError:
         raise
+    except grpc.aio.UsageError as error:
+        raise RuntimeError(f"{endpoint}: the connection was closed here: {error}") from error
     except grpc.RpcError as error:
         if not isinstance(error, grpc.aio.AioRpcError | grpc.Call):
             raise  # of no call that was made

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
+from cogrs.failure import is_cancelled
+
 if TYPE_CHECKING:
     from cogrs.api import orchestrator_pb2 as pb
 
@@ -100,9 +102,3 @@ def is_broken(error: grpc.aio.AioRpcError) -> bool:
     """Return whether an error tells nothing of the trial, which may go on."""
     lost = "execute_batch" in (error.debug_error_string() or "")
     return error.code() in _BROKEN or (error.code() is grpc.StatusCode.INTERNAL and lost)
-
-
-def is_cancelled() -> bool:
-    """Return whether somebody cancels the task that runs, rather than gRPC its call."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from cogrs.failure import as_exception, is_failure
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -76,7 +78,7 @@ class Script(Generic[Event]):
         """Start it."""
         self._who = who
         self._inbox = inbox
-        self._task = asyncio.ensure_future(function())
+        self._task = asyncio.ensure_future(_run(function))
         self._told = False
         _running.add(self._task)
         self._task.add_done_callback(self._done)
@@ -129,3 +131,12 @@ class Script(Generic[Event]):
         error = None if task.cancelled() else task.exception()
         if error is not None and self._inbox.over and not self._told:
             _logger.error("%s: its function failed after the end", self._who, exc_info=error)
+
+
+async def _run(function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    try:
+        return await function()
+    except BaseException as error:
+        if isinstance(error, Exception) or not is_failure(error):
+            raise
+        raise as_exception(error) from error

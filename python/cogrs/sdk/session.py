@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from grpc import StatusCode
 
+from cogrs.failure import is_failure
 from cogrs.sdk.call import CallError
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class Session(Generic[User]):
             self._over = True
             try:
                 await self.tell(self._user.lost)
-            except Exception:
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
                 _logger.exception("%s: lost failed", self.who)
 
     async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
@@ -112,7 +115,9 @@ class Session(Generic[User]):
     async def _guard(self, what: str, work: Awaitable[Result]) -> Result:
         try:
             return await work
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             _logger.exception("%s: %s failed", self.who, what)
             text = f"{self.who}: {what} failed: {type(error).__name__}: {error}"
             raise CallError(StatusCode.UNKNOWN, text) from error

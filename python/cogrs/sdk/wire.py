@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
+from cogrs.argument import check_text
 from cogrs.sdk.payload import decoded
-from cogrs.sdk.trial import Actor, Final, Observation, ReceivedMessage, ReceivedReward, Reward
+from cogrs.sdk.trial import (
+    Actor,
+    Final,
+    Message,
+    Observation,
+    ReceivedMessage,
+    ReceivedReward,
+    Reward,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from cogrs.sdk.payload import Codec
-    from cogrs.sdk.trial import Message
+
+Item = TypeVar("Item")
+
+_LARGEST = 3.4028234663852886e38
+"""Of float32."""
 
 
 def actors_of(actors: Iterable[common_pb2.TrialActor]) -> tuple[Actor, ...]:
@@ -25,32 +38,64 @@ def actors_of(actors: Iterable[common_pb2.TrialActor]) -> tuple[Actor, ...]:
 def rewards_of(
     rewards: Mapping[str, float] | Sequence[Reward], actors: Sequence[Actor]
 ) -> list[common_pb2.Reward]:
-    """Return rewards as they go over the wire, one for each receiver."""
+    """Return rewards as they go over the wire, one for each receiver.
+
+    Raises:
+        TypeError: Something is none.
+        ValueError: A value is not finite in float32.
+    """
     if isinstance(rewards, Mapping):
         rewards = [Reward(name, value) for name, value in rewards.items()]
     return [
         common_pb2.Reward(receiver_name=name, tick_id=reward.tick, sources=[_source(reward)])
-        for reward in rewards
+        for reward in _items("rewards", rewards, Reward)
         for name in receivers(reward.receiver, actors)
     ]
 
 
+def _items(what: str, items: Any, kind: type[Item]) -> Iterator[Item]:
+    if not isinstance(items, Iterable):
+        raise TypeError(f"{what}: expected several {kind.__name__}, got {type(items).__name__}")
+    for each in items:
+        if not isinstance(each, kind):
+            raise TypeError(f"{what}: expected {kind.__name__}, got {type(each).__name__}")
+        yield each
+
+
+def _check_value(reward: Reward) -> None:
+    try:
+        fits = -_LARGEST <= reward.value <= _LARGEST
+    except (TypeError, ValueError) as error:  # of arrays of several numbers
+        kind = type(reward.value).__name__
+        raise TypeError(f"reward of {reward.receiver!r}: expected a number, got {kind}") from error
+    if not fits:
+        raise ValueError(
+            f"reward of {reward.receiver!r}: expected a finite float32, got {reward.value}"
+        )
+
+
 def _source(reward: Reward) -> common_pb2.RewardSource:
+    _check_value(reward)
     data = None if reward.user_data is None else pack(reward.user_data)
     return common_pb2.RewardSource(value=reward.value, confidence=reward.confidence, user_data=data)
 
 
 def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[common_pb2.Message]:
-    """Return messages as they go over the wire, one for each receiver."""
+    """Return messages as they go over the wire, one for each receiver.
+
+    Raises:
+        TypeError: Something is none.
+    """
     return [
         common_pb2.Message(receiver_name=name, tick_id=message.tick, payload=pack(message.payload))
-        for message in messages
+        for message in _items("messages", messages, Message)
         for name in receivers(message.receiver, actors)
     ]
 
 
 def receivers(receiver: str, actors: Sequence[Actor]) -> list[str]:
     """Return whom a receiver stands for: "*" for all actors, "class.*" for those of a class."""
+    check_text("receiver", receiver)
     names = [actor.name for actor in actors]
     if receiver in names:
         return [receiver]

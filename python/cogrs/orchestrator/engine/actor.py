@@ -201,6 +201,7 @@ class ServiceActor(Actor):
         elif self.ready:
             self._end(period)
         else:
+            self._final = period
             self.done = True
 
     def close(self) -> None:
@@ -217,8 +218,8 @@ class ServiceActor(Actor):
 
     def started(self) -> None:
         """OnStart was answered."""
-        if self.gone and self._life is Life.LOST:
-            self.ready = True  # there is a session that the end is to free
+        if self._life is Life.LOST:
+            self._free()
         if self._life is not Life.STARTING:
             return
         self._alarm.stop()
@@ -255,6 +256,13 @@ class ServiceActor(Actor):
     def crashed(self, what: str) -> None:
         """The port itself failed."""
         self._stage.crash(f"{self._where}: {what}")
+
+    def _free(self) -> None:
+        # It comes too late to take part, but nothing else than OnEnd frees its session.
+        self.ready = True
+        if self._final is not None:
+            self.done = False
+            self._end(self._final)
 
     def _late(self) -> None:
         self._lose(f"{self._where}: OnStart: no answer within {self._timeout:g} s")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+
+_LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class Settings:
 
         Raises:
             TypeError: A value that is no number.
-            ValueError: A negative one, or a limit below 1.
+            ValueError: A negative one, a limit below 1, or one that gRPC cannot keep.
         """
         for field in fields(self):
             value = getattr(self, field.name)
@@ -54,8 +57,12 @@ class Settings:
                 continue
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 raise TypeError(f"{field.name}: expected a number, got {type(value).__name__}")
-            if not value >= whole:
+            if not whole <= value < math.inf:
                 raise ValueError(f"{field.name}: expected at least {int(whole)}, got {value}")
+        if self.max_message > _LARGEST:
+            raise ValueError(
+                f"max_message: expected at most {_LARGEST}, as gRPC has it; got {self.max_message}"
+            )
 
     @property
     def window(self) -> float:

@@ -11,6 +11,7 @@ from cogrs.api.agent_pb2 import (
     AgentObservationRequest,
     AgentRewardRequest,
 )
+from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.tasks import describe
 
@@ -64,7 +65,9 @@ class AgentLink(Link[AgentObservationRequest]):
     async def _start(self, request: AgentStartRequest) -> None:
         try:
             await self._component.on_start(*self._whom, request)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             self._events.failed("OnStart", describe(error))
             return
         if self._closing:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Outlet, describe
 
@@ -110,7 +111,9 @@ class LogLink:
     async def _run(self) -> None:
         try:
             await self._component.on_log_sample(self._trial_id, self._take())
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             self._stop(describe(error))
         else:
             if not self._requests.closed:

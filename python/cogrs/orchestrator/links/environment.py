@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cogrs.api.environment_pb2 import EnvActionRequest, EnvMessageRequest
+from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.tasks import describe
 
@@ -56,7 +57,9 @@ class EnvironmentLink(Link[EnvActionRequest]):
     async def _start(self, request: EnvStartRequest) -> None:
         try:
             reply = await self._component.on_start(self._trial_id, request)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             self._events.failed("OnStart", describe(error))
             return
         if self._closing:
@@ -76,7 +79,9 @@ class EnvironmentLink(Link[EnvActionRequest]):
         await self._send(messages)
         try:
             reply = await self._component.on_end(self._trial_id, request)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             self._events.failed("OnEnd", describe(error))
             return
         self._events.ended(reply)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from cogrs.api.hooks_pb2 import PreTrialContext
+from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
 from cogrs.orchestrator.links.remote import RemoteError
 from cogrs.orchestrator.links.tasks import describe
 
 if TYPE_CHECKING:
-    from cogrs.api.hooks_pb2 import PreTrialContext
     from cogrs.orchestrator.links.component import HookComponent
 
 _UNREACHABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
@@ -32,14 +33,23 @@ class HookLink:
             AbortedError: The hook answered with an error.
             UnavailableError: It did not answer.
         """
+        limit = asyncio.timeout(self._timeout or None)
         try:
-            async with asyncio.timeout(self._timeout or None):
-                return await self._component.on_pre_trial(trial_id, context)
-        except TimeoutError as error:
-            within = f"no answer within {self._timeout:g} s"
-            raise UnavailableError(f"{self._where}: OnPreTrial: {within}") from error
-        except Exception as error:
+            async with limit:
+                return _checked(await self._component.on_pre_trial(trial_id, context))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            if limit.expired():
+                within = f"no answer within {self._timeout:g} s"
+                raise UnavailableError(f"{self._where}: OnPreTrial: {within}") from error
             what = f"{self._where}: OnPreTrial: {describe(error)}"
             if isinstance(error, RemoteError) and error.status in _UNREACHABLE:
                 raise UnavailableError(what) from error
             raise AbortedError(what) from error
+
+
+def _checked(reply: object) -> PreTrialContext:
+    if not isinstance(reply, PreTrialContext):
+        raise TypeError(f"expected a PreTrialContext to be returned, got {type(reply).__name__}")
+    return reply

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
 
@@ -77,14 +78,16 @@ class Link(Generic[Request]):
 
     async def _tell(self, call: str, answer: Awaitable[object]) -> None:
         """Make a call without which the trial can go on."""
+        limit = asyncio.timeout(self._bond.call_timeout or None)
         try:
-            async with asyncio.timeout(self._bond.call_timeout or None):
+            async with limit:
                 await answer
-        except TimeoutError:
-            within = f"no answer within {self._bond.call_timeout:g} s"
-            self._log.warning("%s: %s: %s", self._who, call, within)
-        except Exception as error:
-            self._log.warning("%s: %s: %s", self._who, call, describe(error))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            late = f"no answer within {self._bond.call_timeout:g} s"
+            what = late if limit.expired() else describe(error)
+            self._log.warning("%s: %s: %s", self._who, call, what)
 
     async def _half_close(self) -> None:
         self._requests.close()

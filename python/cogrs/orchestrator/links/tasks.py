@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from cogrs.failure import is_failure
 from cogrs.orchestrator.links.turns import Gate, Turns
 
 if TYPE_CHECKING:
@@ -129,7 +130,9 @@ async def pump(stream: AsyncIterator[T], take: Callable[[T], None]) -> str:
             item = await anext(stream)
         except StopAsyncIteration:
             return "its stream is over"
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             return describe(error)
         take(item)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,26 @@ import yaml
 from google.protobuf import json_format
 
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.argument import check_kind, check_named, check_text
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.service.options import read_options
 from cogrs.orchestrator.service.user_types import UserTypes
+
+_KNOWN = {
+    "": (
+        *("import", "trial", "environment", "datalog", "actor_classes", "trial_params"),
+        "actor_options",
+    ),
+    "import": ("proto", "descriptor_set"),
+    "trial": ("config_type", "pre_hooks"),
+    "environment": ("config_type",),
+    "datalog": ("type", "url", "fields"),
+    "datalog.fields": ("exclude",),
+}
+"""What is read of a `cogment.yaml`, by section."""
 
 
 @dataclass(kw_only=True)
@@ -45,10 +60,17 @@ class Config:
         """Refuse what cannot be meant.
 
         Raises:
-            TypeError: Options of actors are something else.
+            TypeError: Something is of another type.
             ValueError: An endpoint is none, or a field or class does not exist.
         """
+        check_kind("params", self.params, TrialParams, "TrialParams")
+        for where in ("hooks", "log_exclude"):
+            _check_strings(where, getattr(self, where))
+        if self.classes is not None:
+            _check_strings("classes", self.classes)
+        check_text("log_url", self.log_url)
         for where in ("actor_options", "class_options"):
+            check_named(where, getattr(self, where))
             for name, options in getattr(self, where).items():
                 if not isinstance(options, ActorOptions):
                     kind = type(options).__name__
@@ -65,6 +87,14 @@ class Config:
             raise ValueError(
                 f"datalog.fields.exclude: expected some of {known}; got {unknown[0]!r}"
             )
+
+
+def _check_strings(what: str, given: Any) -> None:
+    check_kind(what, given, Collection, "several strings")
+    if isinstance(given, str):
+        raise TypeError(f"{what}: expected several strings, got one")
+    for each in given:
+        check_kind(what, each, str, "several strings")
 
 
 def _check_endpoints(what: str, endpoints: tuple[str, ...]) -> None:
@@ -98,12 +128,33 @@ def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | No
         raise TypeError(f"config: expected a path, a mapping or a Config, got {kind}")
     path = Path(source)
     try:
-        return _parse(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, path.parent)
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return _parse({} if content is None else content, path.parent)
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(
+            f"{path}: expected sections, got too many of them in each other"
+        ) from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would take the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping, each key of which is in the file once."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    raise ValueError(f"line {line}: {key.value!r} is there twice")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _parse(content: Any, root: Path) -> Config:
+    _check_spelling(content)
     log = _section(content, "datalog")
     kind = log.get("type", "none")
     if kind not in ("none", "grpc"):
@@ -113,7 +164,9 @@ def _parse(content: Any, root: Path) -> Config:
     classes = _classes(content.get("actor_classes"))
     imports = _section(content, "import")
     types = UserTypes(
-        root, _strings("import.proto", imports.get("proto")), imports.get("descriptor_set")
+        root,
+        _strings("import.proto", imports.get("proto")),
+        _optional_string("import.descriptor_set", imports, "descriptor_set"),
     )
     params = _params(content, classes, types)
     by_name, by_class = read_options(content, params, types)
@@ -131,10 +184,31 @@ def _parse(content: Any, root: Path) -> Config:
 def _section(content: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise ValueError(f"expected sections, got {type(content).__name__}")
-    section = content.get(name) or {}
+    section = content.get(name)
+    if section is None:
+        return {}
     if not isinstance(section, Mapping):
         raise ValueError(f"{name}: expected a section, got {type(section).__name__}")
     return section
+
+
+def _check_spelling(content: Any) -> None:
+    """Refuse names that are almost those of what is read; others are for other programs."""
+    for where, known in _KNOWN.items():
+        section = content
+        for part in filter(None, where.split(".")):
+            section = _section(section, part)
+        for name in section if isinstance(section, Mapping) else ():
+            if name not in known and (like := get_close_matches(str(name), known, 1, 0.8)):
+                place = f"{where}.{name}" if where else str(name)
+                raise ValueError(f"{place}: there is no such name: did you mean {like[0]!r}?")
+
+
+def _optional_string(name: str, section: Mapping[str, Any], key: str) -> str | None:
+    value = section.get(key)
+    if not isinstance(value, str | None):
+        raise ValueError(f"{name}: expected a string, got {value!r}")
+    return value
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
@@ -154,13 +228,22 @@ def _classes(value: Any) -> dict[str, str | None] | None:
     )
     if not named:
         raise ValueError("actor_classes: expected a list of sections that have an id")
-    return {item["id"]: item.get("config_type") for item in value}
+    classes: dict[str, str | None] = {}
+    for index, item in enumerate(value):
+        if item["id"] in classes:
+            raise ValueError(f"actor_classes[{index}].id: {item['id']!r} is there twice")
+        where = f"actor_classes[{index}].config_type"
+        classes[item["id"]] = _optional_string(where, item, "config_type")
+    return classes
 
 
 def _params(
     content: Mapping[str, Any], classes: Mapping[str, str | None] | None, types: UserTypes
 ) -> TrialParams:
     section = copy.deepcopy(dict(_section(content, "trial_params")))
+    if not isinstance(section.get("actors"), list | tuple | None):
+        kind = type(section["actors"]).__name__
+        raise ValueError(f"trial_params.actors: expected a list, got {kind}")
     for owner, key, where, declared, type_name in _configs(content, section, classes or {}):
         encoded = types.encode(f"trial_params.{where}", declared, type_name, owner[key])
         owner[key] = {"content": base64.b64encode(encoded).decode()}
@@ -176,11 +259,12 @@ def _configs(
     """Yield the configs that are there: in what, as what, which they are, and their types."""
     trial, environment = _section(content, "trial"), _section(content, "environment")
     if section.get("trial_config") is not None:
-        kind = trial.get("config_type")
+        kind = _optional_string("trial.config_type", trial, "config_type")
         yield section, "trial_config", "trial_config", "trial.config_type", kind
     if dict(_section(section, "environment")).get("config") is not None:
-        where, kind = "environment.config", environment.get("config_type")
-        yield section["environment"], "config", where, "environment.config_type", kind
+        declared = "environment.config_type"
+        kind = _optional_string(declared, environment, "config_type")
+        yield section["environment"], "config", "environment.config", declared, kind
     for index, actor in enumerate(section.get("actors") or ()):
         if isinstance(actor, Mapping) and actor.get("config") is not None:
             name = actor.get("actor_class")

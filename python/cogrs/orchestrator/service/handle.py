@@ -58,6 +58,7 @@ class OrchestratorHandle:
 
         Raises:
             RuntimeError: In a process that was forked off: the orchestrator is not in it.
+            TypeError, ValueError: `timeout` is no number of seconds.
         """
         return self._running.wait(timeout)
 
@@ -69,6 +70,7 @@ class OrchestratorHandle:
 
         Raises:
             RuntimeError: In a process that was forked off: the orchestrator is not in it.
+            TypeError, ValueError: `grace` is no number of seconds.
         """
         self._running.stop(grace)
 
@@ -139,7 +141,9 @@ def serve_orchestrator(
 
     Raises:
         OSError: A port is taken, or a file cannot be read.
-        ValueError: The configuration is no good, or other machines could do what they like.
+        TypeError: An argument is something else.
+        ValueError: The configuration is no good, a port is out of range, or other machines could
+            do what they like.
     """
     return OrchestratorHandle(
         serve(

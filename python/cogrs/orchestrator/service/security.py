@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
-from cogrs.tls import is_loopback
+from cogrs.argument import check_kind
+from cogrs.tls import ClientTls, ServerTls, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-
-    from cogrs.tls import ClientTls, ServerTls
 
     Handler = grpc.RpcMethodHandler[Any, Any] | None
 
@@ -47,11 +47,15 @@ class Security:
         """Refuse what is no token.
 
         Raises:
-            TypeError: A string instead of several.
+            TypeError: Something is of another type; a string instead of several.
             ValueError: A token has other characters than headers allow, or is too short.
         """
+        check_kind("tls", self.tls, ServerTls | None, "a ServerTls or None")
+        check_kind("link_tls", self.link_tls, ClientTls | None, "a ClientTls or None")
+        check_kind("insecure", self.insecure, bool, "True or False")
         if isinstance(self.tokens, (str, bytes)):
             raise TypeError("tokens: expected a sequence of strings, got one string")
+        check_kind("tokens", self.tokens, Iterable, "a sequence of strings")
         object.__setattr__(self, "tokens", tuple(self.tokens))
         for number, token in enumerate(self.tokens):
             if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < _SHORTEST:

@@ -13,6 +13,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_ClientActorServicer_to_server,
     add_TrialLifecycleServicer_to_server,
 )
+from cogrs.argument import check_kind, check_named, check_port, check_seconds, check_text
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.options import OptionBook
@@ -139,7 +140,11 @@ class Server:
 
         Args:
             grace: Seconds for environments and actors to give and take their last data.
+
+        Raises:
+            TypeError, ValueError: `grace` is no number of seconds.
         """
+        check_seconds("grace", grace)
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         await asyncio.shield(self._stopping)
@@ -234,12 +239,22 @@ async def serve(
 
     Raises:
         OSError: A port is taken, or a file cannot be read.
-        ValueError: The configuration is no good, or other machines could do what they like.
+        TypeError: An argument is something else.
+        ValueError: The configuration is no good, a port is out of range, or other machines could
+            do what they like.
     """
-    security = security or Security()
+    settings = Settings() if settings is None else settings
+    security = Security() if security is None else security
+    local = {} if local is None else local
+    check_kind("settings", settings, Settings, "Settings or None")
+    check_kind("security", security, Security, "Security or None")
+    check_named("local", local)
+    check_text("host", host)
+    port = check_port("port", port)
+    actor_port = None if actor_port is None else check_port("actor_port", actor_port)
     security.check_listen(host)
     try:
-        server = Server(read_config(config), settings or Settings(), local or {}, security)
+        server = Server(read_config(config), settings, local, security)
     except InvalidError as error:
         raise ValueError(str(error)) from error
     await server.start(host, port, actor_port)

@@ -1,0 +1,112 @@
+"""Arguments of public functions that reach gRPC: refused here by name, since gRPC takes them on."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+
+def check_kind(name: str, value: object, kind: Any, expected: str) -> None:
+    """Refuse what is no object of a class.
+
+    Args:
+        name: The argument's name.
+        value: What was given.
+        kind: The class, or several.
+        expected: What is expected, in words.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {expected}, got {_kind(value)}")
+
+
+def check_text(name: str, value: object) -> None:
+    """Refuse what is no string.
+
+    Raises:
+        TypeError: It is none.
+    """
+    check_kind(name, value, str, "a string")
+
+
+def check_header(name: str, value: str, *, secret: bool = False) -> None:
+    """Refuse a string that cannot travel as metadata.
+
+    Args:
+        name: The argument's name.
+        value: What was given.
+        secret: Leave it out of the error.
+
+    Raises:
+        TypeError: It is no string.
+        ValueError: It has other characters than printable ASCII.
+    """
+    check_text(name, value)
+    if not (value.isascii() and value.isprintable()):
+        got = "something else" if secret else repr(value)
+        raise ValueError(f"{name}: expected printable ASCII, got {got}")
+
+
+def check_named(name: str, value: object) -> None:
+    """Refuse what is no mapping from names.
+
+    Raises:
+        TypeError: It is no mapping, or has another key than a string.
+    """
+    check_kind(name, value, Mapping, "a mapping from names")
+    assert isinstance(value, Mapping)
+    for key in value:
+        check_text(f"{name}, key {key!r}", key)
+
+
+def check_port(name: str, value: object) -> int:
+    """Return a TCP port, 0 for a free one; gRPC would take 65536 for that, and -1 for 65535.
+
+    Raises:
+        TypeError: It is no integer.
+        ValueError: It is out of range.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected an integer from 0 to 65535, got {_kind(value)}")
+    port = operator.index(value)
+    if not 0 <= port <= 65535:
+        raise ValueError(f"{name}: expected an integer from 0 to 65535, got {port}")
+    return port
+
+
+def check_seconds(name: str, value: object, *, above: bool = False) -> float:
+    """Return a number of seconds.
+
+    Args:
+        name: The argument's name.
+        value: What was given.
+        above: Refuse 0 too.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative, or not finite.
+    """
+    least = "seconds > 0" if above else "seconds >= 0"
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}: expected {least}, got {_kind(value)}")
+    seconds = float(value)
+    if not 0 <= seconds < math.inf or (above and not seconds):
+        raise ValueError(f"{name}: expected {least}, got {value}")
+    return seconds
+
+
+def check_timeout(name: str, value: object) -> float | None:
+    """Return a number of seconds, or None.
+
+    Raises:
+        TypeError, ValueError: As `check_seconds`.
+    """
+    return None if value is None else check_seconds(name, value)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
