@@ -7,12 +7,13 @@ its games (Monte Carlo control; Sutton and Barto 2018, section 5.4), by a small 
 import argparse
 
 import numpy as np
+from column_net import CELLS, ColumnNet
+from program import run
 
 import cogrs
 
 NUM_GAMES, BATCH_SIZE, TEST_GAMES = 64, 32, 500  # side by side; rows of a batch; at the end
-HIDDEN, RATE, GAMMA, EPSILON, GAMES_AT_ONCE = 64, 0.1, 0.95, 0.1, 16
-CELLS, COLUMNS, MOVES = 2 * 6 * 7, 7, 21  # own discs and the other's; moves of a side at most
+GAMMA, EPSILON, MOVES = 0.95, 0.1, 21  # moves of a side at most
 KEYS = dict.fromkeys(("id", "s", "action_mask", "last_r", "last_terminal"), "")
 
 
@@ -20,9 +21,9 @@ class Player:
     """A side: plays by its net or at random, and counts what its games pay."""
 
     def __init__(self, rng, epsilon):
-        """Draw a net (Glorot and Bengio 2010); with `epsilon` 1 it plays at random."""
-        self.rng, self.epsilon, self.pending, self.results = rng, epsilon, [], []
-        self.net = [rng.normal(0, CELLS**-0.5, (CELLS, HIDDEN)), np.zeros((HIDDEN, COLUMNS))]
+        """Draw a net; with `epsilon` 1 it plays at random."""
+        self.rng, self.epsilon, self.results = rng, epsilon, []
+        self.net = ColumnNet(rng)
 
     def start(self):
         """Begin with new games."""
@@ -37,40 +38,25 @@ class Player:
         for game in now["id"][now["last_terminal"] == 1]:
             self.finish(game)
         boards, legal = now["s"].reshape(-1, CELLS).astype(float), now["action_mask"]
-        values = np.tanh(boards @ self.net[0]) @ self.net[1]
-        greedy = np.where(legal, values, -np.inf).argmax(axis=1)
+        greedy = np.where(legal, self.net(boards), -np.inf).argmax(axis=1)
         drawn = (legal * (1 + self.rng.random(legal.shape))).argmax(axis=1)
-        columns = np.where(self.rng.random(len(legal)) < self.epsilon, drawn, greedy)
-        reply[0]["a"] = columns
-        on = legal.any(
-            axis=1
-        )  # the last state of a game is shown too, but no column is legal there
-        games = now["id"][on]
+        reply[0]["a"] = columns = np.where(
+            self.rng.random(len(legal)) < self.epsilon, drawn, greedy
+        )
+        # The last state of a game is shown too, where no column is legal.
+        games = now["id"][on := legal.any(axis=1)]
         self.boards[games, self.moves[games]] = boards[on]
         self.columns[games, self.moves[games]] = columns[on]
         self.moves[games] += 1
 
     def finish(self, game):
-        """Note the result of a game; learn when enough moves have come together."""
+        """Note the result of a game, and learn from it."""
         moves, result = self.moves[game], int(self.paid[game])
         self.moves[game] = self.paid[game] = 0
         self.results.append(result)
-        goals = result * GAMMA ** np.arange(moves)[::-1]
-        past = self.boards[game, :moves].copy(), self.columns[game, :moves].copy()
-        self.pending.append((*past, goals))
-        if len(self.pending) == GAMES_AT_ONCE:
-            if 0 < self.epsilon < 1:
-                self.learn(*map(np.concatenate, zip(*self.pending, strict=True)))
-            self.pending = []
-
-    def learn(self, boards, columns, goals):
-        """Move the values of the chosen columns towards what the games paid."""
-        hidden, rows = np.tanh(boards @ self.net[0]), np.arange(len(goals))
-        errors = np.zeros((len(goals), COLUMNS))
-        errors[rows, columns] = goals - (hidden @ self.net[1])[rows, columns]
-        back = (errors @ self.net[1].T) * (1 - hidden**2)
-        self.net[0] += RATE * boards.T @ back / len(goals)
-        self.net[1] += RATE * hidden.T @ errors / len(goals)
+        if 0 < self.epsilon < 1:
+            past = self.boards[game, :moves].copy(), self.columns[game, :moves].copy()
+            self.net.remember(*past, result * GAMMA ** np.arange(moves)[::-1])
 
 
 def play(count, seed, white, black, show=False):
@@ -80,15 +66,14 @@ def play(count, seed, white, black, show=False):
     for name, player in players.items():
         described[name] = ({**KEYS, "_name": name, "_batchsize": BATCH_SIZE}, {"a": ""})
         player.start()
-    shown, games = 0, cogrs.GCWrapper(cogrs.GameContext("connect_four", co), co, described)
-    with games:
+    with cogrs.GCWrapper(cogrs.GameContext("connect_four", co), co, described) as games:
         for name, player in players.items():
             games.reg_callback(name, player)
         games.Start()
-        while len(white.results) < count:
-            games.Run()
-            before, shown = shown, len(white.results) * 10 // count
-            if show and shown > before:
+        for tenth in range(1, 11):
+            while len(white.results) * 10 < count * tenth:
+                games.Run()
+            if show:
                 print(f"{len(white.results)} of {count} games", flush=True)
     return [white.results[:count].count(result) for result in (1, 0, -1)]
 
@@ -113,7 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    run(main)

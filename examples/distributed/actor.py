@@ -1,7 +1,6 @@
 """Play CartPole with the newest parameters and push what happens: `python actor.py`.
 
-Run as many as you like, before the learner or after it. Exit codes: 130 Ctrl-C, 2 nothing could
-start.
+Run many, before the learner or after it. Exit codes: 130 Ctrl-C, 2 nothing could start.
 """
 
 import contextlib
@@ -37,8 +36,8 @@ def newest(client, params):
     with contextlib.suppress(TimeoutError):
         # A learner publishes the first ones when it starts: only these are worth a wait.
         while not ctrl_c.is_set():
-            message = client.sub_bytes(TOPIC, timeout=0.0 if params else 1.0, last=True)
-            params = unpack_arrays(message)
+            timeout = 0.0 if params else 1.0
+            params = unpack_arrays(client.sub_bytes(TOPIC, timeout=timeout, last=True))
     return params
 
 
@@ -85,8 +84,7 @@ def main():
             print(f"found the learner, as actor {client.uuid:08x}", flush=True)
         while not ctrl_c.is_set():
             params = newest(client, params)
-            # Some actors explore more than others (Horgan et al. 2018, section 4.1); here each
-            # episode has a rate of its own, of the same range, and so does a single actor.
+            # As with many actors (Horgan et al. 2018, section 4.1), some episodes explore more.
             epsilon = 0.4 ** (1 + 7 * rng.random()) if params else 1.0
             play_episode(env, client.rem, params, epsilon, rng)
             # Without a learner both are given up after a second. Counts are made up for by the

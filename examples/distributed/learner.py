@@ -9,14 +9,14 @@ import threading
 import time
 from pathlib import Path
 
-from shared import TOPIC, at, ctrl_c, make_parser, refuse, refuse_without
+from shared import at, ctrl_c, make_parser, refuse, refuse_without
 
 try:
     import numpy as np
-    from dqn import BATCH_SIZE, DIMS, GAMMA, OPTIMIZER, draw_params, update
+    from dqn import BATCH_SIZE, DIMS, GAMMA, OPTIMIZER, update
+    from parameters import load, publish
 
     from cogrs import Conn, ReplayMemoryServer, importance_weights
-    from cogrs.workers import pack_arrays, unpack_arrays
 except ModuleNotFoundError as missing:
     refuse_without(missing)
 
@@ -43,22 +43,6 @@ def serve(args):
         server.close()
         raise
     return server
-
-
-def load(path, seed):
-    """Return the parameters in a file, or draw some where there is none."""
-    if not path.exists():
-        return draw_params(seed)
-    return {name: np.array(array) for name, array in unpack_arrays(path.read_bytes()).items()}
-
-
-def publish(server, params, path):
-    """Send parameters to the actors, and keep them for a learner that is started again."""
-    packed = pack_arrays({name: np.asarray(array) for name, array in params.items()})
-    server.pub_bytes(TOPIC, packed)
-    aside = path.with_name(path.name + ".part")
-    aside.write_bytes(packed)
-    aside.replace(path)
 
 
 def main():

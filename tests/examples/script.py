@@ -19,9 +19,8 @@ def example(name: str, *arguments: str) -> AbstractContextManager[subprocess.Pop
     """Run an example so that it hears SIGINT; it is ended with the block at the latest."""
     path = str(EXAMPLES / f"{name}.py")
     argv = [path, *arguments]
-    return program(
-        f"import runpy, sys; sys.argv = {argv!r}; runpy.run_path({path!r}, run_name='__main__')"
-    )
+    begin = f"import runpy, sys; sys.argv = {argv!r}; sys.path.insert(0, {str(EXAMPLES)!r})"
+    return program(f"{begin}; runpy.run_path({path!r}, run_name='__main__')")
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -9,16 +9,18 @@ import pytest
 
 from tests.examples.script import example, finish
 
-for extra in ("jax", "optax"):
+for extra in ("jax", "optax", "matplotlib"):
     # Looked up and not imported: their threads and hooks would stay for the tests of other modules.
     if importlib.util.find_spec(extra) is None:
         pytest.skip(f"could not import {extra!r}: no extra 'demo'", allow_module_level=True)
 
 
-def test_goal_reached():
-    with example("elf_a2c", "--goal", "30", "--seed", "1") as process:
+def test_goal_reached(tmp_path):
+    curve = tmp_path / "curve.png"
+    with example("elf_a2c", "--goal", "30", "--seed", "1", "--plot", str(curve)) as process:
         code, out, err = finish(process)
     assert code == 0, err
+    assert curve.read_bytes().startswith(b"\x89PNG")
     *_, progress, end = out.splitlines()
     assert end.startswith("Goal reached after ")
     assert float(progress.split()[-1]) >= 30
