@@ -39,10 +39,8 @@ class Player:
             self.finish(game)
         boards, legal = now["s"].reshape(-1, CELLS).astype(float), now["action_mask"]
         greedy = np.where(legal, self.net(boards), -np.inf).argmax(axis=1)
-        drawn = (legal * (1 + self.rng.random(legal.shape))).argmax(axis=1)
-        reply[0]["a"] = columns = np.where(
-            self.rng.random(len(legal)) < self.epsilon, drawn, greedy
-        )
+        draw = (legal * (1 + self.rng.random(legal.shape))).argmax(axis=1)
+        reply[0]["a"] = columns = np.where(self.rng.random(len(legal)) < self.epsilon, draw, greedy)
         # The last state of a game is shown too, where no column is legal.
         games = now["id"][on := legal.any(axis=1)]
         self.boards[games, self.moves[games]] = boards[on]

@@ -300,7 +300,7 @@ def test_an_environment_without_close_ends_without_a_word(caplog):
 
 
 def test_an_endpoint_that_is_no_text_is_named():
-    with pytest.raises(TypeError, match="endpoint: expected .* got int"):
+    with pytest.raises(TypeError, match=r"endpoint: expected .* got int"):
         sdk.run_trial(9000, timeout=1)
 
 
