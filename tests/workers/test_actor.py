@@ -300,7 +300,7 @@ async def test_a_policy_that_raises_fails_its_trials_and_no_others(caplog):
     "wrong",
     [
         pytest.param(lambda d: d._replace(action=d.action[:0]), id="too few actions"),
-        pytest.param(lambda d: d._replace(action=d.action[:1]), id="an action for all"),
+        pytest.param(lambda d: d._replace(action=d.action[0]), id="an action for all"),
         pytest.param(lambda d: d._replace(action=d.action + 0.5), id="no integers"),
         pytest.param(lambda d: d._replace(value=d.value[:, None]), id="a column"),
         pytest.param(lambda d: d[:2], id="no value"),
