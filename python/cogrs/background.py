@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from cogrs import noise
 from cogrs.argument import check_seconds, check_timeout
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> None:
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(_handle)
+        asyncio.get_running_loop().set_exception_handler(noise.leave_out)
         try:
             server = await starting
         except BaseException as error:
@@ -125,18 +126,6 @@ def _run(
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
-
-
-def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out what grpc.aio says whenever two loops of a process use it, or used it.
-
-    Each of them is woken for an event that one of them takes; the other finds nothing, and tells.
-    An event that belongs to a loop which is closed by now is told of, too.
-    """
-    error = context.get("exception")
-    noise = isinstance(error, BlockingIOError) or str(error) == "Event loop is closed"
-    if not (noise and "PollerCompletionQueue._handle_events" in repr(context.get("handle"))):
-        loop.default_exception_handler(context)
 
 
 def _stop(

@@ -18,7 +18,6 @@ import pytest
 import cogrs
 from cogrs.api.common_pb2 import VersionRequest
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
-from cogrs.background import _handle
 from cogrs.orchestrator import Settings, serve
 from cogrs.orchestrator.links.channels import channel_options
 from cogrs.orchestrator.service.server import server_options
@@ -135,22 +134,6 @@ with cogrs.serve_orchestrator(port=0) as orchestrator:
         _, errors = process.communicate(timeout=60)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1
-
-
-def test_of_what_loops_complain_only_the_noise_of_grpc_is_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def complain(handle: str, error: Exception) -> None:
-        loop = asyncio.get_running_loop()
-        context = {"message": "told", "exception": error, "handle": handle}
-        _handle(loop, context)
-
-    theirs = "<Handle PollerCompletionQueue._handle_events(...)>"
-    asyncio.run(complain(theirs, BlockingIOError()))
-    assert not caplog.records
-    asyncio.run(complain(theirs, ValueError()))
-    asyncio.run(complain("<Handle mine>", BlockingIOError()))
-    assert [record.getMessage().splitlines()[0] for record in caplog.records] == ["told"] * 2
 
 
 def test_it_cannot_be_pickled() -> None:

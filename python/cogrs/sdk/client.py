@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import grpc.aio
 
+from cogrs import noise
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
@@ -387,6 +388,7 @@ def play(
     check_timeout("timeout", timeout)
 
     async def run() -> Final | None:
+        asyncio.get_running_loop().set_exception_handler(noise.leave_out)
         async with asyncio.timeout(timeout), ClientActor(endpoint, codec=codec) as client:
             return await client.play(player, trial_id, name=name, actor_class=actor_class)
 

@@ -1,0 +1,44 @@
+"""What event loops complain of."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cogrs.noise import is_noise, leave_out
+
+THEIRS = "<Handle PollerCompletionQueue._handle_events(...)>"
+
+
+@pytest.mark.parametrize(
+    ("handle", "error", "noise"),
+    [
+        (THEIRS, BlockingIOError(), True),
+        (THEIRS, RuntimeError("Event loop is closed"), True),
+        (THEIRS, RuntimeError("something else"), False),
+        (THEIRS, ValueError(), False),
+        ("<Handle mine>", BlockingIOError(), False),
+        ("<Handle mine>", RuntimeError("Event loop is closed"), False),
+    ],
+)
+def test_only_the_noise_of_grpc_is_left_out(
+    handle: str, error: Exception, noise: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = {"message": "told", "exception": error, "handle": handle}
+
+    async def complain() -> None:
+        leave_out(asyncio.get_running_loop(), context)
+
+    assert is_noise(context) is noise
+    asyncio.run(complain())
+    told = [record.getMessage().splitlines()[0] for record in caplog.records]
+    assert told == ([] if noise else ["told"])
+
+
+def test_whoever_tells_nothing_of_an_error_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    async def complain() -> None:
+        leave_out(asyncio.get_running_loop(), {"message": "told"})
+
+    asyncio.run(complain())
+    assert [record.getMessage() for record in caplog.records] == ["told"]
