@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cogrs::collector::context::Options;
-use cogrs::collector::plan::Reply;
+use cogrs::collector::description::Reply;
 use cogrs::error::Error;
 use cogrs::spec::FieldSpec;
 use game::{actor, collector, optimizer};
@@ -174,7 +174,7 @@ fn the_later_of_two_actors_wins_whoever_answers_first() {
     }
 }
 
-fn routed(name: &str, batch_size: usize, player: usize) -> cogrs::collector::plan::Collector {
+fn routed(name: &str, batch_size: usize, player: usize) -> cogrs::collector::description::Collector {
     let mut routed = collector(name, batch_size, 1, Some(&["a"]));
     routed.player = Some(player);
     routed

@@ -44,6 +44,7 @@ impl Board {
             *ends -= 1;
             Task::Answer { slot, row, goes_on: *ends == 0 }
         }));
+        chunk.in_blocks = self.groups[taken.group].gives_at_once();
         self.running += chunk.tasks.len();
         true
     }

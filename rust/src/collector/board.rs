@@ -178,9 +178,10 @@ impl Board {
         }
     }
 
-    /// Asks for the rows that games want; those that are there already become the chunk's grants.
-    pub fn claim(&mut self, chunk: &mut Chunk) {
-        if let Some((taken, owners)) = chunk.answered.take() {
+    /// Asks for the rows that games want; those that are there already become the chunk's grants. Those of a batch
+    /// from which all has been taken are `done`, and free.
+    pub fn claim(&mut self, chunk: &mut Chunk, done: Option<(Taken, Vec<u32>)>) {
+        if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
         for &(slot, wish) in &chunk.wishes {
@@ -314,7 +315,7 @@ mod tests {
     /// Has both games ask both, and the rows written, those of the group that answers last first.
     fn written_the_other_way_round(board: &mut Board) -> Vec<usize> {
         let wishes = vec![(1, Wish::Ask(0b11)), (0, Wish::Ask(0b11))];
-        board.claim(&mut Chunk { wishes, ..Chunk::default() });
+        board.claim(&mut Chunk { wishes, ..Chunk::default() }, None);
         let mut writes: Vec<_> = board.queue.drain(..).collect();
         writes.reverse();
         let mut order = Vec::new();

@@ -72,4 +72,6 @@ pub struct Chunk {
     pub driver: usize,
     /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.
     pub answered: Option<(Taken, Vec<u32>)>,
+    /// Whether its games may go on before all of those answers are taken: there are rows for them elsewhere.
+    pub in_blocks: bool,
 }

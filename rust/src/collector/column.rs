@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::collector::plan::Collector;
+use crate::collector::description::Collector;
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 use crate::spec::{FieldSpec, shape_text};

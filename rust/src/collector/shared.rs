@@ -10,9 +10,14 @@ use crate::collector::board::{Board, Taken};
 use crate::collector::chunk::{Chunk, Grant, Role, Task};
 use crate::collector::desk::Desk;
 use crate::collector::life::Life;
-use crate::collector::plan::{Plan, Route};
+use crate::collector::plan::Plan;
+use crate::collector::route::Route;
 use crate::collector::slot::Slot;
 use crate::error::Error;
+
+/// Games that are dealt with together, when a batch is not needed as a whole: what they are made of is still at
+/// hand when their rows are written.
+const BLOCK: usize = 32;
 
 /// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
 /// while that of a slot is taken.
@@ -83,17 +88,37 @@ impl Shared {
     }
 
     fn work(&self, chunk: &mut Chunk) {
-        for &task in &chunk.tasks {
+        let tasks = std::mem::take(&mut chunk.tasks);
+        for &task in &tasks {
             if let Task::Write(grant) = task {
                 chunk.slot = grant.slot;
                 self.write(&lock(&self.slots[grant.slot as usize]), grant);
                 chunk.grants.push(grant);
             }
         }
-        let waited = chunk.grants.len();
+        let mut answered = chunk.answered.take();
+        // Rows are free only when all of a batch have been taken from: who has no others waits for that.
+        let size = if chunk.in_blocks { BLOCK } else { tasks.len().max(1) };
+        let mut blocks = tasks.chunks(size).peekable();
+        while let Some(block) = blocks.next() {
+            let done = if blocks.peek().is_none() { answered.take() } else { None };
+            let taken = answered.as_ref().or(done.as_ref()).map(|(taken, _)| *taken);
+            self.work_on(block, chunk, taken, done);
+        }
+        chunk.tasks = tasks;
+    }
+
+    /// Has games go on to their next rows, and writes those that there are.
+    fn work_on(
+        &self,
+        tasks: &[Task],
+        chunk: &mut Chunk,
+        taken: Option<Taken>,
+        done: Option<(Taken, Vec<u32>)>,
+    ) {
         // Games are kept until their rows are written. Nobody waits for a game with the board in hand.
-        let mut kept = Vec::with_capacity(chunk.tasks.len());
-        for &task in &chunk.tasks {
+        let mut kept = Vec::with_capacity(tasks.len());
+        for &task in tasks {
             let (slot, report, goes_on) = match task {
                 Task::Write(_) | Task::Failed | Task::Asked => continue,
                 Task::Advance(slot) => (slot, None, true),
@@ -101,8 +126,8 @@ impl Shared {
                 Task::Answer { slot, goes_on, .. } => (slot, None, goes_on),
             };
             let mut game = lock(&self.slots[slot as usize]);
-            if let (Task::Answer { row, .. }, Some((taken, _))) = (task, &chunk.answered) {
-                self.apply(&mut game, *taken, row);
+            if let (Task::Answer { row, .. }, Some(taken)) = (task, taken) {
+                self.apply(&mut game, taken, row);
             }
             if !goes_on {
                 continue;
@@ -123,11 +148,12 @@ impl Shared {
                 }
             }
         }
-        lock(&self.board).claim(chunk);
+        let claimed = chunk.grants.len();
+        lock(&self.board).claim(chunk, done);
         // Rows were claimed in the order of the games; what a query wants is written without its game.
         let mut kept = kept.into_iter();
         let mut game = kept.next();
-        for &grant in &chunk.grants[waited..] {
+        for &grant in &chunk.grants[claimed..] {
             chunk.slot = grant.slot;
             while game.as_ref().is_some_and(|(slot, _)| *slot != grant.slot) {
                 game = kept.next();
@@ -252,9 +278,9 @@ impl Shared {
 
     /// Zeroes the replies of a batch.
     pub fn clear_replies(&self, taken: Taken) {
-        let Route { collector, replies, .. } = &self.plan.routes[taken.group];
+        let Route { collector, takes, .. } = &self.plan.routes[taken.group];
         let batch = &self.batches[taken.group][taken.buffer];
-        for part in (0..collector.steps * replies.len()).map(|at| collector.reply_part(0, 0) + at) {
+        for part in (0..collector.steps * takes.len()).map(|at| collector.reply_part(0, 0) + at) {
             batch.zero(part, taken.rows);
         }
     }

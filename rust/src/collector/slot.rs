@@ -3,7 +3,8 @@
 use crate::collector::batch::Batch;
 use crate::collector::column::{Fixed, HEAD};
 use crate::collector::history::History;
-use crate::collector::plan::{Plan, Route};
+use crate::collector::plan::Plan;
+use crate::collector::route::{Show, Track};
 use crate::error::Result;
 use crate::games::{Action, Game, Outcome};
 
@@ -59,9 +60,9 @@ pub struct Slot {
     point: Point,
     /// The state is the last of its episode.
     over: bool,
-    histories: Vec<History>,
-    /// For each history what happened since its newest record.
-    carried: Vec<Outcome>,
+    /// Whose turn it is in the present state.
+    player: usize,
+    pasts: Vec<Past>,
     /// The histories that the present state is in, as bits.
     present: u64,
     /// The collectors that have answered the present state, as bits.
@@ -71,6 +72,19 @@ pub struct Slot {
     /// A driver moves the game, and `game` is what it reported last.
     outside: bool,
     detour: Option<Detour>,
+}
+
+/// The states of a game, or of one of its players.
+struct Past {
+    history: History,
+    /// What happened since the newest of them.
+    carried: Outcome,
+}
+
+impl Past {
+    fn new(size: usize, track: &Track) -> Self {
+        Self { history: History::new(size, track.depth), carried: Outcome::default() }
+    }
 }
 
 /// What a game has done.
@@ -95,8 +109,8 @@ impl Slot {
             seq: 0,
             point: Point::Fresh,
             over: false,
-            histories: plan.tracks.iter().map(|track| History::new(size, track.depth)).collect(),
-            carried: vec![Outcome::default(); plan.tracks.len()],
+            player: 0,
+            pasts: plan.tracks.iter().map(|track| Past::new(size, track)).collect(),
             present: 0,
             answered: 0,
             counts: Counts::default(),
@@ -116,12 +130,12 @@ impl Slot {
         self.game = game;
         self.begin(plan);
         self.point = Point::Asking;
-        Wish::Ask(plan.asked(self.game.player()))
+        Wish::Ask(plan.asked(self.player))
     }
 
     /// What the newest state was answered, by position of its column.
     pub fn answered(&mut self) -> &[u8] {
-        self.histories[0].newest()
+        self.pasts[0].history.newest()
     }
 
     /// What it has done.
@@ -137,7 +151,7 @@ impl Slot {
         match self.detour.take() {
             Some(Detour::Stay) => {
                 self.answered = 0;
-                return Ok(Wish::Ask(plan.asked(self.game.player())));
+                return Ok(Wish::Ask(plan.asked(self.player)));
             }
             Some(Detour::Begin(seed)) => self.begin_anew(seed),
             None => {}
@@ -162,7 +176,7 @@ impl Slot {
             self.step(plan)?;
         }
         self.point = Point::Asking;
-        Ok(Wish::Ask(plan.asked(self.game.player())))
+        Ok(Wish::Ask(plan.asked(self.player)))
     }
 
     /// Whether an episode begins next.
@@ -177,7 +191,7 @@ impl Slot {
 
     /// The action that its driver is to take.
     pub fn action(&mut self, plan: &Plan) -> &[u8] {
-        &self.histories[0].newest()[plan.columns.action()]
+        &self.pasts[0].history.newest()[plan.columns.action()]
     }
 
     /// Goes on as a driver has reported: `game` shows the state that the move led to.
@@ -194,7 +208,7 @@ impl Slot {
     pub fn crash(&mut self, plan: &Plan, lost: &mut [u64]) {
         for (route, lost) in plan.routes.iter().zip(lost) {
             if !route.collector.replying() {
-                let states = self.histories[route.history].count();
+                let states = self.pasts[route.history].history.count();
                 *lost += route.collector.undelivered(states);
             }
         }
@@ -212,8 +226,10 @@ impl Slot {
 
     /// As if there had been no state before the next.
     fn begin_anew(&mut self, seed: Option<u64>) {
-        self.histories.iter_mut().for_each(History::clear);
-        self.carried.fill(Outcome::default());
+        for past in &mut self.pasts {
+            past.history.clear();
+            past.carried = Outcome::default();
+        }
         self.point = Point::Telling;
         self.over = true;
         if let Some(seed) = seed {
@@ -228,7 +244,7 @@ impl Slot {
         for (at, route) in plan.routes.iter().enumerate() {
             let seen = self.present >> route.history & 1 == 1;
             let listens = !route.collector.replying();
-            if seen && listens && route.collector.due(self.histories[route.history].count()) {
+            if seen && listens && route.collector.due(self.pasts[route.history].history.count()) {
                 due |= 1 << at;
             }
         }
@@ -252,9 +268,9 @@ impl Slot {
     }
 
     fn step(&mut self, plan: &Plan) -> Result<()> {
-        let action = Action(&self.histories[0].newest()[plan.columns.action()]);
+        let action = Action(&self.pasts[0].history.newest()[plan.columns.action()]);
         let outcome = self.game.step(action)?;
-        for (carried, track) in self.carried.iter_mut().zip(&plan.tracks) {
+        for (Past { carried, .. }, track) in self.pasts.iter_mut().zip(&plan.tracks) {
             let paid = |player| self.game.reward(outcome, player);
             carried.reward += track.player.map_or(outcome.reward, paid);
             carried.terminated |= outcome.terminated;
@@ -270,6 +286,7 @@ impl Slot {
     /// Records the state that the game is in.
     fn enter(&mut self, plan: &Plan) {
         let player = self.game.player();
+        self.player = player;
         self.counts.states += 1;
         self.answered = 0;
         self.present = 0;
@@ -283,7 +300,8 @@ impl Slot {
 
     fn record(&mut self, plan: &Plan, at: usize) {
         let columns = &plan.columns;
-        let outcome = self.carried[at];
+        let Past { history, carried } = &mut self.pasts[at];
+        let outcome = *carried;
         let mut head = [0; HEAD];
         let mut put = |part: Fixed, bytes: &[u8]| head[part.range()].copy_from_slice(bytes);
         put(Fixed::Id, &self.id.to_ne_bytes());
@@ -300,27 +318,24 @@ impl Slot {
             put(Fixed::LastTruncated, &[u8::from(outcome.truncated)]);
             rest = Outcome::default();
         }
-        let record = self.histories[at].push();
+        let record = history.push();
         record[..HEAD].copy_from_slice(&head);
         for (key, range) in columns.game_keys().enumerate() {
             self.game.write(key, &mut record[range]);
         }
         record[columns.all_replies()].fill(0);
-        self.carried[at] = rest;
+        *carried = rest;
     }
 
     /// Takes an answer to the present state; where a later collector has answered the same key, its stays.
     pub fn apply(&mut self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
-        let Route { collector, replies, .. } = &plan.routes[at];
-        for (reply, &(column, later)) in replies.iter().enumerate() {
-            if self.answered & later != 0 {
+        for take in &plan.routes[at].takes {
+            if self.answered & take.later != 0 {
                 continue;
             }
-            let range = plan.columns.at(column).range.clone();
-            let part = collector.reply_part(collector.steps - 1, reply);
-            for (history, records) in self.histories.iter_mut().enumerate() {
-                if self.present >> history & 1 == 1 {
-                    batch.read(part, row, &mut records.newest()[range.clone()]);
+            for (past, Past { history, .. }) in self.pasts.iter_mut().enumerate() {
+                if self.present >> past & 1 == 1 {
+                    batch.read(take.part, row, &mut history.newest()[take.range.clone()]);
                 }
             }
         }
@@ -330,12 +345,16 @@ impl Slot {
     /// Writes the row of a collector.
     pub fn write(&self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
         let route = &plan.routes[at];
-        let history = &self.histories[route.history];
+        let history = &self.pasts[route.history].history;
         for step in 0..route.collector.steps {
             let back = route.collector.steps - 1 - step;
-            for input in 0..route.inputs.len() {
-                let target = Target { batch, part: route.collector.input_part(step, input), row };
-                write_input(plan, route, input, history, back, target);
+            for (input, show) in route.shows.iter().enumerate() {
+                let part = route.collector.input_part(step, input);
+                if show.frames > 0 {
+                    write_stack(show, history, back, Target { batch, part, row });
+                } else {
+                    write_one(show, history, back, Target { batch, part, row });
+                }
             }
         }
     }
@@ -362,53 +381,29 @@ impl Target<'_> {
 }
 
 #[inline]
-fn write_input(
-    plan: &Plan,
-    route: &Route,
-    input: usize,
-    history: &History,
-    back: usize,
-    target: Target<'_>,
-) {
-    let spec = &route.collector.inputs[input];
-    let column = plan.columns.at(route.inputs[input]);
-    if spec.stack > 0 {
-        return write_stack(plan, route, input, history, back, target);
-    }
-    let from = if spec.shifted { back.checked_sub(1) } else { Some(back) };
-    // What others are answering just now is not there yet for who is asked the same.
-    let from = from.filter(|&from| !(column.reply && from == 0 && route.collector.replying()));
-    let bytes = match (from, from.and_then(|from| history.back(from))) {
-        (_, Some(record)) => Some(&record[column.range.clone()]),
-        (Some(_), None) if history.back(back).is_none() => route.before_the_start(input),
-        _ => None,
+fn write_one(show: &Show, history: &History, back: usize, target: Target<'_>) {
+    let source = show.source(back);
+    let bytes = match source.and_then(|from| history.back(from)) {
+        Some(record) => Some(&record[show.range.clone()]),
+        None => show.blank.filter(|_| source.is_some()),
     };
     match bytes {
         Some(bytes) => target.put(0, bytes),
-        None => target.clear(0, column.range.len()),
+        None => target.clear(0, show.range.len()),
     }
 }
 
 /// The last states of the same episode, zeros before its start.
-fn write_stack(
-    plan: &Plan,
-    route: &Route,
-    input: usize,
-    history: &History,
-    back: usize,
-    target: Target<'_>,
-) {
-    let frames = route.collector.inputs[input].stack;
-    let range = plan.columns.at(route.inputs[input]).range.clone();
+fn write_stack(show: &Show, history: &History, back: usize, target: Target<'_>) {
     let episode = Fixed::Episode.range();
     let newest = history.back(back).map(|record| &record[episode.clone()]);
-    for frame in 0..frames {
-        let record = history.back(back + frames - 1 - frame);
+    for frame in 0..show.frames {
+        let record = history.back(back + show.frames - 1 - frame);
         let same = record.filter(|record| Some(&record[episode.clone()]) == newest);
-        let skip = frame * range.len();
+        let skip = frame * show.range.len();
         match same {
-            Some(record) => target.put(skip, &record[range.clone()]),
-            None => target.clear(skip, range.len()),
+            Some(record) => target.put(skip, &record[show.range.clone()]),
+            None => target.clear(skip, show.range.len()),
         }
     }
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::collector::context::{Context, CrashCounts, Detour, Options, Taken};
-use crate::collector::plan::{Collector, Input, Reply};
+use crate::collector::description::{Collector, Input, Reply};
 use crate::error::Error;
 use crate::games::Builtin;
 use crate::python::driver::{GivenGame, Moved, policy};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cogrs::collector::plan::{Collector, Input, Reply};
+use cogrs::collector::description::{Collector, Input, Reply};
 use cogrs::error::{Error, Result};
 use cogrs::games::{Action, Game, GameSpec, Outcome};
 use cogrs::spec::FieldSpec;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, Options, Taken};
 use cogrs::collector::crash::OnError;
-use cogrs::collector::plan::Collector;
+use cogrs::collector::description::Collector;
 use cogrs::error::Result;
 
 use crate::game::{self, Log, Script};

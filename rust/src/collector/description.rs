@@ -1,0 +1,149 @@
+//! What is collected, as it was asked for.
+
+use std::time::Duration;
+
+use crate::collector::batch::Layout;
+use crate::error::{Error, Result};
+use crate::games::GameSpec;
+use crate::spec::FieldSpec;
+
+/// One key of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// The key in the batch.
+    pub key: String,
+    /// Where it comes from: the same, or `last_` and the same.
+    pub column: String,
+    /// Take the column of the state after, and zero at the newest.
+    pub shifted: bool,
+    /// Take so many of the last states of the episode, oldest first; 0 is just the one, without an axis.
+    pub stack: usize,
+    /// dtype and shape of the column, before any stacking.
+    pub field: FieldSpec,
+}
+
+/// One key of a reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The key.
+    pub key: String,
+    /// dtype and shape of a row.
+    pub field: FieldSpec,
+}
+
+/// One kind of batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collector {
+    /// Its name.
+    pub name: String,
+    /// Rows of a full batch.
+    pub batch_size: usize,
+    /// States of a row.
+    pub steps: usize,
+    /// After its first row has waited so long a batch goes out short.
+    pub timeout: Option<Duration>,
+    /// See only states in which this player moves.
+    pub player: Option<usize>,
+    /// What it shows.
+    pub inputs: Vec<Input>,
+    /// What it is answered; none when it only listens.
+    pub replies: Option<Vec<Reply>>,
+    /// Games wait until a batch that they are in is given back, also when it only listens.
+    pub block: bool,
+}
+
+impl Collector {
+    /// Bytes of a row in each array of a batch: all inputs of the oldest state, then of the next, and then the
+    /// replies likewise.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when they exceed the address space.
+    pub fn layout(&self) -> Result<Layout> {
+        let steps = 0..self.steps;
+        let inputs = steps.clone().flat_map(|_| self.input_sizes());
+        Layout::new(self.batch_size, inputs.chain(steps.flat_map(|_| self.reply_sizes())))
+    }
+
+    fn input_sizes(&self) -> impl Iterator<Item = usize> {
+        self.inputs.iter().map(|each| each.field.nbytes().saturating_mul(each.stack.max(1)))
+    }
+
+    fn reply_sizes(&self) -> impl Iterator<Item = usize> {
+        self.replies.iter().flatten().map(|each| each.field.nbytes())
+    }
+
+    /// Arrays of a batch.
+    pub fn arrays(&self) -> u128 {
+        let keys = self.input_sizes().chain(self.reply_sizes()).count();
+        self.steps as u128 * keys as u128
+    }
+
+    /// Bytes of a row in all arrays together; as good as infinite beyond what numbers hold.
+    pub fn row_size(&self) -> u128 {
+        let state = self.input_sizes().chain(self.reply_sizes()).map(|size| size as u128);
+        (self.steps as u128).saturating_mul(state.sum())
+    }
+
+    /// The array of an input at a state, 0 the oldest.
+    #[inline]
+    pub fn input_part(&self, step: usize, input: usize) -> usize {
+        step * self.inputs.len() + input
+    }
+
+    /// The array of a reply at a state, 0 the oldest.
+    pub fn reply_part(&self, step: usize, reply: usize) -> usize {
+        let replies = self.replies.as_ref().map_or(0, Vec::len);
+        self.steps * self.inputs.len() + step * replies + reply
+    }
+
+    /// Whether it answers.
+    pub fn replying(&self) -> bool {
+        self.replies.is_some()
+    }
+
+    /// Whether it sees the states in which this player moves.
+    pub fn sees(&self, player: usize) -> bool {
+        self.player.is_none_or(|only| only == player)
+    }
+
+    /// Whether its games wait until their batch is given back.
+    pub fn holding(&self) -> bool {
+        self.replying() || self.block
+    }
+
+    /// States between one delivery of a listener and the next.
+    fn stride(&self) -> u64 {
+        self.steps.saturating_sub(1).max(1) as u64
+    }
+
+    /// Whether a listener gets a row after so many states.
+    pub fn due(&self, states: u64) -> bool {
+        states >= self.steps as u64 && (states - self.steps as u64).is_multiple_of(self.stride())
+    }
+
+    /// States after the last that a listener got, when there were so many.
+    pub fn undelivered(&self, states: u64) -> u64 {
+        match states.checked_sub(self.steps as u64) {
+            Some(more) => more % self.stride(),
+            None => states,
+        }
+    }
+
+    /// Whether it fits a game.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when not.
+    pub fn check(&self, game: &GameSpec) -> Result<()> {
+        let least = |what: &str, number: usize| match number {
+            0 => Err(Error::value(format!("{what} of {:?}", self.name), "an integer >= 1", 0)),
+            _ => Ok(()),
+        };
+        least("_batchsize", self.batch_size)?;
+        least("_T", self.steps)?;
+        let player = self.player.unwrap_or(0);
+        if player >= game.players.len() {
+            return Err(Error::value("_name", format!("one of {:?}", game.players), player));
+        }
+        Ok(())
+    }
+}
