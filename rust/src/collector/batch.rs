@@ -1,6 +1,7 @@
 //! The memory of one batch.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 #[cfg(unix)]
@@ -165,11 +166,10 @@ impl Batch {
         self.layout.parts[part].row
     }
 
-    /// Offset of `len` bytes in a row, `skip` bytes from its start.
-    fn place(&self, part: usize, row: usize, skip: usize, len: usize) -> usize {
-        let Part { offset, row: size } = self.layout.parts[part];
-        assert!(row < self.layout.rows && skip <= size && len <= size - skip, "outside of a batch");
-        self.base + offset + row * size + skip
+    /// An array, for those who have to do with many of its rows.
+    #[inline]
+    pub fn rows_of(&self, part: usize) -> Rows<'_> {
+        Rows { start: self.start(part), row: self.row_size(part), rows: self.rows(), batch: PhantomData }
     }
 
     /// Copies bytes into a row, `skip` bytes from its start.
@@ -178,12 +178,7 @@ impl Batch {
     /// When they do not fit there.
     #[inline]
     pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
-        let at = self.place(part, row, skip, bytes.len());
-        // SAFETY: `place` checked the bounds. `bytes` is an exclusive or shared Rust borrow, and none of
-        // those lies in this memory. One writer at a time is the claimant's promise.
-        unsafe {
-            copy(bytes.as_ptr(), self.memory.as_mut_ptr().add(at), bytes.len());
-        }
+        self.rows_of(part).write(row, skip, bytes);
     }
 
     /// Copies the start of a row out.
@@ -192,22 +187,7 @@ impl Batch {
     /// When the row is shorter than `bytes`.
     #[inline]
     pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
-        let at = self.place(part, row, 0, bytes.len());
-        // SAFETY: as in `write`.
-        unsafe {
-            copy(self.memory.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len());
-        }
-    }
-
-    /// Zeroes bytes of a row, `skip` bytes from its start.
-    ///
-    /// # Panics
-    /// When they do not fit there.
-    #[inline]
-    pub fn clear(&self, part: usize, row: usize, skip: usize, len: usize) {
-        let at = self.place(part, row, skip, len);
-        // SAFETY: as in `write`.
-        unsafe { std::ptr::write_bytes(self.memory.as_mut_ptr().add(at), 0, len) }
+        self.rows_of(part).read(row, bytes);
     }
 
     /// Zeroes the first rows of an array.
@@ -219,6 +199,60 @@ impl Batch {
         let size = rows * self.layout.parts[part].row;
         // SAFETY: the rows lie inside the memory, as in `start`.
         unsafe { std::ptr::write_bytes(self.start(part), 0, size) }
+    }
+}
+
+/// The rows of one array of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    start: *mut u8,
+    row: usize,
+    rows: usize,
+    batch: PhantomData<&'a Batch>,
+}
+
+impl Rows<'_> {
+    /// Where `len` bytes of a row lie, `skip` bytes from its start.
+    #[inline]
+    fn place(&self, row: usize, skip: usize, len: usize) -> *mut u8 {
+        let fits = row < self.rows && skip <= self.row && len <= self.row - skip;
+        assert!(fits, "outside of a batch");
+        // SAFETY: the array has so many rows of that size, and the batch is there as long as `self` is.
+        unsafe { self.start.add(row * self.row + skip) }
+    }
+
+    /// Copies bytes into a row, `skip` bytes from its start.
+    ///
+    /// # Panics
+    /// When they do not fit there.
+    #[inline]
+    pub fn write(&self, row: usize, skip: usize, bytes: &[u8]) {
+        let place = self.place(row, skip, bytes.len());
+        // SAFETY: `place` checked the bounds. `bytes` is an exclusive or shared Rust borrow, and none of
+        // those lies in this memory. One writer at a time is the claimant's promise.
+        unsafe { copy(bytes.as_ptr(), place, bytes.len()) }
+    }
+
+    /// Copies the start of a row out.
+    ///
+    /// # Panics
+    /// When the row is shorter than `bytes`.
+    #[inline]
+    pub fn read(&self, row: usize, bytes: &mut [u8]) {
+        let place = self.place(row, 0, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe { copy(place, bytes.as_mut_ptr(), bytes.len()) }
+    }
+
+    /// Zeroes bytes of a row, `skip` bytes from its start.
+    ///
+    /// # Panics
+    /// When they do not fit there.
+    #[inline]
+    pub fn clear(&self, row: usize, skip: usize, len: usize) {
+        let place = self.place(row, skip, len);
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::write_bytes(place, 0, len) }
     }
 }
 

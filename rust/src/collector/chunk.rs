@@ -15,6 +15,13 @@ pub struct Grant {
     pub row: Row,
 }
 
+impl Grant {
+    /// Whether two rows are of one batch.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.group == other.group && self.row.buffer == other.row.buffer
+    }
+}
+
 /// Something to be done for a game.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {

@@ -21,5 +21,6 @@ pub mod plan;
 mod query;
 mod quiescence;
 mod route;
+mod rows;
 mod shared;
 mod slot;

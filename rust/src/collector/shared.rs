@@ -12,6 +12,7 @@ use crate::collector::desk::Desk;
 use crate::collector::life::Life;
 use crate::collector::plan::Plan;
 use crate::collector::route::Route;
+use crate::collector::rows::{self, Place};
 use crate::collector::slot::Slot;
 use crate::error::Error;
 
@@ -150,18 +151,28 @@ impl Shared {
         }
         let claimed = chunk.grants.len();
         lock(&self.board).claim(chunk, done);
-        // Rows were claimed in the order of the games; what a query wants is written without its game.
-        let mut kept = kept.into_iter();
-        let mut game = kept.next();
-        for &grant in &chunk.grants[claimed..] {
-            chunk.slot = grant.slot;
-            while game.as_ref().is_some_and(|(slot, _)| *slot != grant.slot) {
-                game = kept.next();
+        self.write_all(&kept, &chunk.grants[claimed..]);
+    }
+
+    /// Writes rows that were given to games in this order; what a query wants is not among them.
+    fn write_all(&self, games: &[(u32, MutexGuard<'_, Slot>)], grants: &[Grant]) {
+        let mut places = Vec::with_capacity(grants.len());
+        let mut next = 0;
+        for run in grants.chunk_by(Grant::is_beside) {
+            let (group, buffer) = (run[0].group, run[0].row.buffer);
+            let route = &self.plan.routes[group];
+            for &grant in run {
+                match games[next..].iter().position(|&(slot, _)| slot == grant.slot) {
+                    Some(skip) => {
+                        next += skip;
+                        let history = games[next].1.history(route.history);
+                        places.push(Place { row: grant.row.row, history });
+                    }
+                    None => self.write(&lock(&self.slots[grant.slot as usize]), grant),
+                }
             }
-            match &game {
-                Some((_, game)) => self.write(game, grant),
-                None => self.write(&lock(&self.slots[grant.slot as usize]), grant),
-            }
+            rows::fill(route, &self.batches[group][buffer], &places);
+            places.clear();
         }
     }
 
@@ -172,8 +183,9 @@ impl Shared {
     }
 
     fn write(&self, game: &Slot, grant: Grant) {
-        let batch = &self.batches[grant.group][grant.row.buffer];
-        game.write(&self.plan, grant.group, batch, grant.row.row);
+        let route = &self.plan.routes[grant.group];
+        let place = Place { row: grant.row.row, history: game.history(route.history) };
+        rows::fill(route, &self.batches[grant.group][grant.row.buffer], &[place]);
     }
 
     /// Has happen to a game that failed what the options say.

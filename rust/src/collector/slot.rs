@@ -1,10 +1,12 @@
 //! One game between its collectors.
 
+use std::ops::Range;
+
 use crate::collector::batch::Batch;
 use crate::collector::column::{Fixed, HEAD};
 use crate::collector::history::History;
 use crate::collector::plan::Plan;
-use crate::collector::route::{Show, Track};
+use crate::collector::route::Track;
 use crate::error::Result;
 use crate::games::{Action, Game, Outcome};
 
@@ -303,19 +305,19 @@ impl Slot {
         let Past { history, carried } = &mut self.pasts[at];
         let outcome = *carried;
         let mut head = [0; HEAD];
-        let mut put = |part: Fixed, bytes: &[u8]| head[part.range()].copy_from_slice(bytes);
-        put(Fixed::Id, &self.id.to_ne_bytes());
-        put(Fixed::Tid, &self.tid.to_ne_bytes());
-        put(Fixed::Seq, &self.seq.to_ne_bytes());
-        put(Fixed::Episode, &self.episode.to_ne_bytes());
-        put(Fixed::LastReward, &outcome.reward.to_ne_bytes());
-        put(Fixed::Ended, &[u8::from(self.over && outcome.terminated)]);
-        put(Fixed::Cut, &[u8::from(self.over && outcome.truncated)]);
+        let mut put = |at: Range<usize>, bytes: &[u8]| head[at].copy_from_slice(bytes);
+        put(const { Fixed::Id.range() }, &self.id.to_ne_bytes());
+        put(const { Fixed::Tid.range() }, &self.tid.to_ne_bytes());
+        put(const { Fixed::Seq.range() }, &self.seq.to_ne_bytes());
+        put(const { Fixed::Episode.range() }, &self.episode.to_ne_bytes());
+        put(const { Fixed::LastReward.range() }, &outcome.reward.to_ne_bytes());
+        put(const { Fixed::Ended.range() }, &[u8::from(self.over && outcome.terminated)]);
+        put(const { Fixed::Cut.range() }, &[u8::from(self.over && outcome.truncated)]);
         // The other keys tell of the end of an episode in the first state after it.
         let mut rest = Outcome { reward: 0.0, ..outcome };
         if !self.over {
-            put(Fixed::LastTerminal, &[u8::from(outcome.terminated)]);
-            put(Fixed::LastTruncated, &[u8::from(outcome.truncated)]);
+            put(const { Fixed::LastTerminal.range() }, &[u8::from(outcome.terminated)]);
+            put(const { Fixed::LastTruncated.range() }, &[u8::from(outcome.truncated)]);
             rest = Outcome::default();
         }
         let record = history.push();
@@ -342,69 +344,10 @@ impl Slot {
         self.answered |= 1 << at;
     }
 
-    /// Writes the row of a collector.
-    pub fn write(&self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
-        let route = &plan.routes[at];
-        let history = &self.pasts[route.history].history;
-        for step in 0..route.collector.steps {
-            let back = route.collector.steps - 1 - step;
-            for (input, show) in route.shows.iter().enumerate() {
-                let part = route.collector.input_part(step, input);
-                if show.frames > 0 {
-                    write_stack(show, history, back, Target { batch, part, row });
-                } else {
-                    write_one(show, history, back, Target { batch, part, row });
-                }
-            }
-        }
-    }
-}
-
-/// Where an input goes.
-#[derive(Clone, Copy)]
-struct Target<'a> {
-    batch: &'a Batch,
-    part: usize,
-    row: usize,
-}
-
-impl Target<'_> {
+    /// Its states, or those of one player, as the plan's tracks are numbered.
     #[inline]
-    fn put(self, skip: usize, bytes: &[u8]) {
-        self.batch.write(self.part, self.row, skip, bytes);
-    }
-
-    #[inline]
-    fn clear(self, skip: usize, len: usize) {
-        self.batch.clear(self.part, self.row, skip, len);
-    }
-}
-
-#[inline]
-fn write_one(show: &Show, history: &History, back: usize, target: Target<'_>) {
-    let source = show.source(back);
-    let bytes = match source.and_then(|from| history.back(from)) {
-        Some(record) => Some(&record[show.range.clone()]),
-        None => show.blank.filter(|_| source.is_some()),
-    };
-    match bytes {
-        Some(bytes) => target.put(0, bytes),
-        None => target.clear(0, show.range.len()),
-    }
-}
-
-/// The last states of the same episode, zeros before its start.
-fn write_stack(show: &Show, history: &History, back: usize, target: Target<'_>) {
-    let episode = Fixed::Episode.range();
-    let newest = history.back(back).map(|record| &record[episode.clone()]);
-    for frame in 0..show.frames {
-        let record = history.back(back + show.frames - 1 - frame);
-        let same = record.filter(|record| Some(&record[episode.clone()]) == newest);
-        let skip = frame * show.range.len();
-        match same {
-            Some(record) => target.put(skip, &record[show.range.clone()]),
-            None => target.clear(skip, show.range.len()),
-        }
+    pub fn history(&self, track: usize) -> &History {
+        &self.pasts[track].history
     }
 }
 
