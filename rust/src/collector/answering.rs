@@ -29,20 +29,20 @@ impl Board {
         Ok(())
     }
 
-    /// Makes tasks of an answered batch, when it holds games that are quick and its answers are little work: then
-    /// they are best taken and gone on with at once. Returns whether it did.
+    /// Makes tasks of an answered batch, when its games are quick, wait for nothing else, and its answers are little
+    /// work: then they are best taken and gone on with at once. Returns whether it did.
     pub fn answer_at_once(&mut self, chunk: &mut Chunk, taken: Taken, owners: &[u32]) -> bool {
         let holds = self.holding >> taken.group & 1 == 1;
         let work = Duration::from_nanos((owners.len() as f64 * self.cost) as u64);
         let quick = !self.blocking && !self.has_drivers() && work <= ALONE;
-        if !holds || !quick || owners.iter().any(|&slot| self.is_slow[slot as usize]) {
+        let ready = |&slot: &u32| !self.is_slow[slot as usize] && self.ends[slot as usize] == 1;
+        if !holds || !quick || !owners.iter().all(ready) {
             return false;
         }
         chunk.tasks.clear();
         chunk.tasks.extend(owners.iter().enumerate().map(|(row, &slot)| {
-            let ends = &mut self.ends[slot as usize];
-            *ends -= 1;
-            Task::Answer { slot, row, goes_on: *ends == 0 }
+            self.ends[slot as usize] = 0;
+            Task::Answer { slot, row }
         }));
         chunk.in_blocks = self.groups[taken.group].gives_at_once();
         self.running += chunk.tasks.len();

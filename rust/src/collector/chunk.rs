@@ -27,14 +27,12 @@ impl Grant {
 pub enum Task {
     /// Go on to where collectors are needed next.
     Advance(u32),
-    /// Take what a row of the chunk's answered batch was answered, and go on if nothing else is waited for.
+    /// Take what a row of the chunk's answered batch was answered, and go on.
     Answer {
         /// The game.
         slot: u32,
         /// The row.
         row: usize,
-        /// Whether it goes on.
-        goes_on: bool,
     },
     /// Write a row that had to be waited for.
     Write(Grant),

@@ -13,8 +13,8 @@ use crate::collector::life::Life;
 use crate::collector::plan::Plan;
 use crate::collector::route::Route;
 use crate::collector::rows::{self, Place};
-use crate::collector::slot::Slot;
-use crate::error::Error;
+use crate::collector::slot::{Slot, Wish};
+use crate::error::{Error, Result};
 
 /// Games that are dealt with together, when a batch is not needed as a whole: what they are made of is still at
 /// hand when their rows are written.
@@ -32,6 +32,23 @@ pub struct Shared {
     pub queries: usize,
     pub work: Condvar,
     pub news: Condvar,
+}
+
+/// A game that a thread deals with.
+struct Kept<'a> {
+    slot: u32,
+    row: Row,
+    game: MutexGuard<'a, Slot>,
+}
+
+/// Where there is something for a game.
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    None,
+    /// In a row of the answered batch.
+    Answered(usize),
+    /// In a row of its driver's desk.
+    Reported(usize),
 }
 
 impl std::fmt::Debug for Shared {
@@ -117,36 +134,33 @@ impl Shared {
         taken: Option<Taken>,
         done: Option<(Taken, Vec<u32>)>,
     ) {
-        // Games are kept until their rows are written. Nobody waits for a game with the board in hand.
-        let mut kept = Vec::with_capacity(tasks.len());
-        for &task in tasks {
-            let (slot, report, goes_on) = match task {
-                Task::Write(_) | Task::Failed | Task::Asked => continue,
-                Task::Advance(slot) => (slot, None, true),
-                Task::Report { slot, row } => (slot, Some(row), true),
-                Task::Answer { slot, goes_on, .. } => (slot, None, goes_on),
+        // Games are kept until their rows are written. Nobody waits for a game with the board in hand. All are
+        // taken before the first goes on: between two locks a processor does one thing at a time.
+        let keep = |&task: &Task| {
+            let (slot, row) = match task {
+                Task::Write(_) | Task::Failed | Task::Asked => return None,
+                Task::Advance(slot) => (slot, Row::None),
+                Task::Report { slot, row } => (slot, Row::Reported(row)),
+                Task::Answer { slot, row } => (slot, Row::Answered(row)),
             };
-            let mut game = lock(&self.slots[slot as usize]);
-            if let (Task::Answer { row, .. }, Some(taken)) = (task, taken) {
-                self.apply(&mut game, taken, row);
-            }
-            if !goes_on {
-                continue;
-            }
-            let go_on = AssertUnwindSafe(|| match report {
-                None => game.advance(&self.plan),
-                Some(row) => game.moved(&self.plan, self.desks[chunk.driver].report(row)?),
+            Some(Kept { slot, row, game: lock(&self.slots[slot as usize]) })
+        };
+        let mut kept: Vec<_> = tasks.iter().filter_map(keep).collect();
+        let mut at = 0;
+        while at < kept.len() {
+            let go_on = AssertUnwindSafe(|| {
+                while let Some(each) = kept.get_mut(at) {
+                    match self.go_on(each, chunk.driver, taken) {
+                        Ok(wish) => chunk.wishes.push((each.slot, wish)),
+                        Err(error) => chunk.crashes.push((each.slot, error.to_string())),
+                    }
+                    at += 1;
+                }
             });
-            match catch_unwind(go_on) {
-                Ok(Ok(wish)) => {
-                    chunk.wishes.push((slot, wish));
-                    kept.push((slot, game));
-                }
-                Ok(Err(error)) => chunk.crashes.push((slot, error.to_string())),
-                Err(panic) => {
-                    let text = format!("panicked: {}", panic_text(&*panic));
-                    chunk.crashes.push((slot, text));
-                }
+            if let Err(panic) = catch_unwind(go_on) {
+                let text = format!("panicked: {}", panic_text(&*panic));
+                chunk.crashes.push((kept[at].slot, text));
+                at += 1;
             }
         }
         let claimed = chunk.grants.len();
@@ -154,18 +168,30 @@ impl Shared {
         self.write_all(&kept, &chunk.grants[claimed..]);
     }
 
+    /// Has a game take what there is for it, and go on.
+    fn go_on(&self, kept: &mut Kept<'_>, driver: usize, taken: Option<Taken>) -> Result<Wish> {
+        match (kept.row, taken) {
+            (Row::Reported(row), _) => {
+                return kept.game.moved(&self.plan, self.desks[driver].report(row)?);
+            }
+            (Row::Answered(row), Some(taken)) => self.apply(&mut kept.game, taken, row),
+            _ => {}
+        }
+        kept.game.advance(&self.plan)
+    }
+
     /// Writes rows that were given to games in this order; what a query wants is not among them.
-    fn write_all(&self, games: &[(u32, MutexGuard<'_, Slot>)], grants: &[Grant]) {
+    fn write_all(&self, kept: &[Kept<'_>], grants: &[Grant]) {
         let mut places = Vec::with_capacity(grants.len());
         let mut next = 0;
         for run in grants.chunk_by(Grant::is_beside) {
             let (group, buffer) = (run[0].group, run[0].row.buffer);
             let route = &self.plan.routes[group];
             for &grant in run {
-                match games[next..].iter().position(|&(slot, _)| slot == grant.slot) {
+                match kept[next..].iter().position(|each| each.slot == grant.slot) {
                     Some(skip) => {
                         next += skip;
-                        let history = games[next].1.history(route.history);
+                        let history = kept[next].game.history(route.history);
                         places.push(Place { row: grant.row.row, history });
                     }
                     None => self.write(&lock(&self.slots[grant.slot as usize]), grant),
