@@ -174,7 +174,11 @@ fn the_later_of_two_actors_wins_whoever_answers_first() {
     }
 }
 
-fn routed(name: &str, batch_size: usize, player: usize) -> cogrs::collector::description::Collector {
+fn routed(
+    name: &str,
+    batch_size: usize,
+    player: usize,
+) -> cogrs::collector::description::Collector {
     let mut routed = collector(name, batch_size, 1, Some(&["a"]));
     routed.player = Some(player);
     routed

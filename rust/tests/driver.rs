@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, CrashCounts};
 use cogrs::collector::crash::OnError;
-use cogrs::collector::desk::Report;
 use cogrs::collector::description::Collector;
+use cogrs::collector::desk::Report;
 use cogrs::error::Result;
 use cogrs::games::{Action, Game, Outcome};
 use game::{actor, optimizer};

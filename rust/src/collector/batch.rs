@@ -169,7 +169,12 @@ impl Batch {
     /// An array, for those who have to do with many of its rows.
     #[inline]
     pub fn rows_of(&self, part: usize) -> Rows<'_> {
-        Rows { start: self.start(part), row: self.row_size(part), rows: self.rows(), batch: PhantomData }
+        Rows {
+            start: self.start(part),
+            row: self.row_size(part),
+            rows: self.rows(),
+            batch: PhantomData,
+        }
     }
 
     /// Copies bytes into a row, `skip` bytes from its start.

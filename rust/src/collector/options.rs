@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::collector::batch::{self, Batch};
 use crate::collector::crash::OnError;
-use crate::collector::group::Rules;
 use crate::collector::description::Collector;
+use crate::collector::group::Rules;
 use crate::collector::plan::Plan;
 use crate::collector::route::Track;
 use crate::collector::slot::Slot;

@@ -37,13 +37,13 @@ pub struct Shared {
 /// A game that a thread deals with.
 struct Kept<'a> {
     slot: u32,
-    row: Row,
+    errand: Errand,
     game: MutexGuard<'a, Slot>,
 }
 
 /// Where there is something for a game.
 #[derive(Debug, Clone, Copy)]
-enum Row {
+enum Errand {
     None,
     /// In a row of the answered batch.
     Answered(usize),
@@ -137,13 +137,13 @@ impl Shared {
         // Games are kept until their rows are written. Nobody waits for a game with the board in hand. All are
         // taken before the first goes on: between two locks a processor does one thing at a time.
         let keep = |&task: &Task| {
-            let (slot, row) = match task {
+            let (slot, errand) = match task {
                 Task::Write(_) | Task::Failed | Task::Asked => return None,
-                Task::Advance(slot) => (slot, Row::None),
-                Task::Report { slot, row } => (slot, Row::Reported(row)),
-                Task::Answer { slot, row } => (slot, Row::Answered(row)),
+                Task::Advance(slot) => (slot, Errand::None),
+                Task::Report { slot, row } => (slot, Errand::Reported(row)),
+                Task::Answer { slot, row } => (slot, Errand::Answered(row)),
             };
-            Some(Kept { slot, row, game: lock(&self.slots[slot as usize]) })
+            Some(Kept { slot, errand, game: lock(&self.slots[slot as usize]) })
         };
         let mut kept: Vec<_> = tasks.iter().filter_map(keep).collect();
         let mut at = 0;
@@ -170,11 +170,11 @@ impl Shared {
 
     /// Has a game take what there is for it, and go on.
     fn go_on(&self, kept: &mut Kept<'_>, driver: usize, taken: Option<Taken>) -> Result<Wish> {
-        match (kept.row, taken) {
-            (Row::Reported(row), _) => {
+        match (kept.errand, taken) {
+            (Errand::Reported(row), _) => {
                 return kept.game.moved(&self.plan, self.desks[driver].report(row)?);
             }
-            (Row::Answered(row), Some(taken)) => self.apply(&mut kept.game, taken, row),
+            (Errand::Answered(row), Some(taken)) => self.apply(&mut kept.game, taken, row),
             _ => {}
         }
         kept.game.advance(&self.plan)

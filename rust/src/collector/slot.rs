@@ -1,5 +1,6 @@
 //! One game between its collectors.
 
+use std::iter;
 use std::ops::Range;
 
 use crate::collector::batch::Batch;
@@ -64,7 +65,10 @@ pub struct Slot {
     over: bool,
     /// Whose turn it is in the present state.
     player: usize,
-    pasts: Vec<Past>,
+    /// All its states.
+    past: Past,
+    /// Those of single players.
+    shares: Vec<Past>,
     /// The histories that the present state is in, as bits.
     present: u64,
     /// The collectors that have answered the present state, as bits.
@@ -112,7 +116,8 @@ impl Slot {
             point: Point::Fresh,
             over: false,
             player: 0,
-            pasts: plan.tracks.iter().map(|track| Past::new(size, track)).collect(),
+            past: Past::new(size, &plan.tracks[0]),
+            shares: plan.tracks[1..].iter().map(|track| Past::new(size, track)).collect(),
             present: 0,
             answered: 0,
             counts: Counts::default(),
@@ -137,7 +142,7 @@ impl Slot {
 
     /// What the newest state was answered, by position of its column.
     pub fn answered(&mut self) -> &[u8] {
-        self.pasts[0].history.newest()
+        self.past.history.newest()
     }
 
     /// What it has done.
@@ -193,7 +198,7 @@ impl Slot {
 
     /// The action that its driver is to take.
     pub fn action(&mut self, plan: &Plan) -> &[u8] {
-        &self.pasts[0].history.newest()[plan.columns.action()]
+        &self.past.history.newest()[plan.columns.action()]
     }
 
     /// Goes on as a driver has reported: `game` shows the state that the move led to.
@@ -210,7 +215,7 @@ impl Slot {
     pub fn crash(&mut self, plan: &Plan, lost: &mut [u64]) {
         for (route, lost) in plan.routes.iter().zip(lost) {
             if !route.collector.replying() {
-                let states = self.pasts[route.history].history.count();
+                let states = self.history(route.history).count();
                 *lost += route.collector.undelivered(states);
             }
         }
@@ -228,7 +233,7 @@ impl Slot {
 
     /// As if there had been no state before the next.
     fn begin_anew(&mut self, seed: Option<u64>) {
-        for past in &mut self.pasts {
+        for past in iter::once(&mut self.past).chain(&mut self.shares) {
             past.history.clear();
             past.carried = Outcome::default();
         }
@@ -246,7 +251,7 @@ impl Slot {
         for (at, route) in plan.routes.iter().enumerate() {
             let seen = self.present >> route.history & 1 == 1;
             let listens = !route.collector.replying();
-            if seen && listens && route.collector.due(self.pasts[route.history].history.count()) {
+            if seen && listens && route.collector.due(self.history(route.history).count()) {
                 due |= 1 << at;
             }
         }
@@ -270,9 +275,10 @@ impl Slot {
     }
 
     fn step(&mut self, plan: &Plan) -> Result<()> {
-        let action = Action(&self.pasts[0].history.newest()[plan.columns.action()]);
+        let action = Action(&self.past.history.newest()[plan.columns.action()]);
         let outcome = self.game.step(action)?;
-        for (Past { carried, .. }, track) in self.pasts.iter_mut().zip(&plan.tracks) {
+        let pasts = iter::once(&mut self.past).chain(&mut self.shares);
+        for (Past { carried, .. }, track) in pasts.zip(&plan.tracks) {
             let paid = |player| self.game.reward(outcome, player);
             carried.reward += track.player.map_or(outcome.reward, paid);
             carried.terminated |= outcome.terminated;
@@ -302,7 +308,8 @@ impl Slot {
 
     fn record(&mut self, plan: &Plan, at: usize) {
         let columns = &plan.columns;
-        let Past { history, carried } = &mut self.pasts[at];
+        let past = at.checked_sub(1).map_or(&mut self.past, |at| &mut self.shares[at]);
+        let Past { history, carried } = past;
         let outcome = *carried;
         let mut head = [0; HEAD];
         let mut put = |at: Range<usize>, bytes: &[u8]| head[at].copy_from_slice(bytes);
@@ -335,8 +342,9 @@ impl Slot {
             if self.answered & take.later != 0 {
                 continue;
             }
-            for (past, Past { history, .. }) in self.pasts.iter_mut().enumerate() {
-                if self.present >> past & 1 == 1 {
+            let pasts = iter::once(&mut self.past).chain(&mut self.shares);
+            for (at, Past { history, .. }) in pasts.enumerate() {
+                if self.present >> at & 1 == 1 {
                     batch.read(take.part, row, &mut history.newest()[take.range.clone()]);
                 }
             }
@@ -347,7 +355,8 @@ impl Slot {
     /// Its states, or those of one player, as the plan's tracks are numbered.
     #[inline]
     pub fn history(&self, track: usize) -> &History {
-        &self.pasts[track].history
+        let past = track.checked_sub(1).map_or(&self.past, |at| &self.shares[at]);
+        &past.history
     }
 }
 
