@@ -366,12 +366,15 @@ def test_stopping_ends_trials_softly_and_then_by_force() -> None:
     assert world.trial.state is State.ENDED
 
 
-def test_ended_trials_go_after_a_while_and_leave_no_timer() -> None:
-    world = World(max_inactivity=100, settings=Settings(retention=10)).run()
+@pytest.mark.parametrize(("settings", "seconds"), [(Settings(), 10), (Settings(retention=3), 3)])
+def test_ended_trials_go_after_a_while_and_leave_no_timer(
+    settings: Settings, seconds: float
+) -> None:
+    world = World(max_inactivity=100, settings=settings).run()
     world.orchestrator.terminate(world.trial.id)
     world.drain()
     assert world.clock.waiting == 1
-    world.clock.advance(9.9)
+    world.clock.advance(seconds - 0.1)
     assert [info.trial_id for info in world.orchestrator.info(None)] == [world.trial.id]
     world.clock.advance(0.1)
     assert world.orchestrator.info(None) == []

@@ -99,6 +99,7 @@ BAD: dict[str, tuple[TrialParams, str]] = {
     "class": (TrialParams(environment=ENV, actors=[actor(actor_class="z")]), "'z'"),
     "empty name": (TrialParams(environment=ENV, actors=[actor("")]), "printable ASCII"),
     "newline": (TrialParams(environment=ENV, actors=[actor("a\n")]), "printable ASCII"),
+    "newline within": (TrialParams(environment=ENV, actors=[actor("a\nb")]), "printable ASCII"),
     "umlaut": (TrialParams(environment=ENV, actors=[actor("ä")]), "printable ASCII"),
     "space at the end": (TrialParams(environment=ENV, actors=[actor("a ")]), "printable ASCII"),
     "env": (TrialParams(environment=ENV, actors=[actor("env")]), "stands for the environment"),
