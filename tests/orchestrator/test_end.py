@@ -334,6 +334,19 @@ def test_what_counts_as_activity(what: str) -> None:
     assert world.trial.state >= State.TERMINATING
 
 
+def test_what_happens_in_one_trial_keeps_no_other() -> None:
+    world = World(max_inactivity=5).run()
+    silent = world.trial
+    world.start()
+    world.run()
+    for number in (1, 2, 3):
+        world.clock.advance(2)
+        world.act()
+        world.step(number)
+    assert "max_inactivity" in silent.end_reason
+    assert world.trial.state is State.RUNNING
+
+
 def test_without_a_limit_trials_wait_for_ever() -> None:
     world = World().run()
     world.clock.advance(1e9)

@@ -65,6 +65,17 @@ async def test_a_trial_of_a_client_and_an_agent(greets: bool) -> None:
 
 
 @on_loop
+async def test_a_stream_is_accepted_before_there_is_anything_to_send() -> None:
+    async with Net(agents=0, clients=2) as net:
+        trial_id = await net.start()
+        await net.join(trial_id)
+        async with asyncio.timeout(20):
+            await net.client(trial_id).initial_metadata()
+        (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
+        assert info.state == api.PENDING
+
+
+@on_loop
 async def test_several_clients_that_join_in_any_order() -> None:
     async with Net(agents=0, clients=3) as net:
         trials = [await net.start() for _ in range(3)]

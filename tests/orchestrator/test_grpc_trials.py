@@ -10,10 +10,10 @@ import pytest
 
 from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
-from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, ObservationData
+from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
 from cogrs.orchestrator import Settings
 from tests.orchestrator.net import AgentService, Net, on_loop, whom
-from tests.orchestrator.world import message, observation_set, reward, texts, values
+from tests.orchestrator.world import message, reward, texts, values
 
 
 @on_loop
@@ -139,6 +139,19 @@ async def test_terminate() -> None:
         assert [each.data.content for each in final.observations] == [b"o999.0"]
         assert final.observations[0].tick_id == len(net.environment.of(trial_id, "action")) + 1
         assert await net.environment.closed.get() == trial_id
+
+
+@on_loop
+async def test_terminate_is_answered_at_once() -> None:
+    net = Net(agents=1)
+    net.environment.OnEnd = _hang  # type: ignore[method-assign]
+    async with net:
+        net.environment.length = 1_000_000
+        trial_id = await net.start()
+        await net.until(trial_id, api.RUNNING)
+        await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
+        (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
+        assert info.state == api.TERMINATING
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -300,33 +313,6 @@ async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
         trial_id = await net.start()
         await net.until(trial_id)
         assert len(net.agents.of(trial_id, "a1", "end")) == 1
-
-
-@on_loop
-async def test_large_observations() -> None:
-    async with Net(agents=2, log=True) as net:
-        large = bytes(16 * 1024 * 1024)
-
-        def observations(trial_id: str, number: int) -> Any:
-            return observation_set(
-                2, number, observations=[ObservationData(content=large)], actors_map=[0, 0]
-            )
-
-        net.environment.observations = observations  # type: ignore[method-assign]
-        net.environment.length = 2
-        trial_id = await net.start()
-        await net.until(trial_id)
-        for name in ("a0", "a1"):
-            seen = net.agents.of(trial_id, name, "observation")
-            assert [len(each.data.content) for each in seen] == [len(large)] * 2
-        (info,) = (
-            await net.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True))
-        ).trial
-        assert info.latest_observation.observations[0].content == large
-        assert await net.log.over.get() == trial_id
-        _, *samples = net.log.requests[trial_id]
-        assert len(samples) == 3
-        assert all(each.sample.observations.observations[0].content == large for each in samples)
 
 
 @on_loop

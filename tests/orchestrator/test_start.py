@@ -291,6 +291,20 @@ def test_each_hook_gets_what_the_one_before_made() -> None:
     assert world.params.max_steps == 0
 
 
+def test_hooks_may_make_all_of_the_parameters() -> None:
+    made = make_params(
+        *(2, 1),
+        environment=EnvironmentParams(endpoint="grpc://other:1", implementation="walls"),
+        trial_config=TrialConfig(content=b"made"),
+        max_steps=7,
+        max_inactivity=9,
+    )
+    world = World(start=False, hooks=[Hook(lambda _: PreTrialContext(params=made))])
+    # Nothing could run with these.
+    world.params.Clear()
+    assert world.start().params == made
+
+
 @pytest.mark.parametrize("error", [AbortedError, UnavailableError])
 def test_a_hook_that_fails_is_the_end(error: type[Exception]) -> None:
     def fail(context: PreTrialContext) -> None:

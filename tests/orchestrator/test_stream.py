@@ -79,6 +79,17 @@ def test_what_comes_before_the_first_observation_is_ignored() -> None:
     assert actions(world) == [[b"now"]]
 
 
+def test_what_a_new_stream_brings_before_its_first_observation_is_ignored() -> None:
+    world, client = running()
+    client.hang_up()
+    client.open()
+    client.act(b"meant for what the old one sent")
+    assert actions(world) == []
+    assert observed(client) == [b"o0.0"]
+    client.act(b"now")
+    assert actions(world) == [[b"now"]]
+
+
 def test_the_first_action_of_a_tick_wins() -> None:
     world, client = running(agents=1)
     client.act(b"first")
