@@ -312,10 +312,16 @@ def test_inactivity_ends_a_pending_trial_by_force() -> None:
     assert world.trial.state is State.ENDED
 
 
-@pytest.mark.parametrize("what", ["rewards", "messages", "heartbeat", "join", "start"])
+_SIGNS = ["rewards", "messages", "heartbeat", "join", "stream", "start", "environment"]
+
+
+@pytest.mark.parametrize("what", _SIGNS)
 def test_what_counts_as_activity(what: str) -> None:
     world = World(agents=1, clients=2, max_inactivity=5)
     client = world.client("c0")
+    other = world.orchestrator.client(world.trial.id, "c1")
+    if what == "stream":
+        other.join()
     world.clock.advance(4)
     trial_id = world.trial.id
     if what == "rewards":
@@ -325,9 +331,13 @@ def test_what_counts_as_activity(what: str) -> None:
     elif what == "heartbeat":
         world.orchestrator.heartbeat(trial_id, client.actor.name)
     elif what == "join":
-        world.client("c1")
-    else:
+        other.join()
+    elif what == "stream":
+        world.client("c1", join=False)
+    elif what == "start":
         world.agent().events.started()
+    else:
+        world.environment.events.started(world.start_reply())
     world.clock.advance(4)
     assert world.trial.state is State.PENDING
     world.clock.advance(1)
