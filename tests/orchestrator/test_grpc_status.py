@@ -52,6 +52,15 @@ async def test_the_lifecycle() -> None:
 
 
 @on_loop
+async def test_classes_that_were_declared_are_all_there_are() -> None:
+    net = Net(agents=1, clients=1)
+    net.config = {"classes": frozenset({"player"})}
+    async with net:
+        start = net.lifecycle.StartTrial(api.TrialStartRequest())
+        assert await status_of(start) == "INVALID_ARGUMENT"
+
+
+@on_loop
 async def test_client_actors() -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()

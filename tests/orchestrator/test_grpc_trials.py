@@ -126,6 +126,38 @@ async def test_messages_and_rewards_of_agents() -> None:
 
 
 @on_loop
+async def test_rewards_are_told_one_by_one_and_messages_together_before_what_they_are_for() -> None:
+    async with Net(agents=1, max_steps=1) as net:
+
+        async def talk(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            del trial_id
+            tick = observation.tick_id
+            words = [message(to, f"{word} {tick}") for to in (name, "env") for word in ("a", "b")]
+            earlier = [reward(name, 2.0, tick=0)] if tick == 0 else []
+            return AgentActionReply(messages=words, rewards=earlier)
+
+        net.agents.act = talk  # type: ignore[method-assign]
+        net.environment.length = 2
+        trial_id = await net.start()
+        await net.until(trial_id)
+        calls = net.agents.calls[trial_id, "a0"]
+        assert [name for name, _ in calls] == [
+            *("start", "observation"),
+            *("reward", "reward", "messages", "observation"),
+            "end",
+        ]
+        assert values(net.agents.of(trial_id, "a0", "reward")) == [(0, 2.0), (1, 1.0)]
+        (told,) = net.agents.of(trial_id, "a0", "messages")
+        assert texts(told) == [(1, "a0", "a 0"), (1, "a0", "b 0")]
+        calls = net.environment.calls[trial_id]
+        assert [name for name, _ in calls] == ["start", "message", "action", "message", "end"]
+        assert [texts(each.messages) for each in net.environment.of(trial_id, "message")] == [
+            [(0, "a0", "a 0"), (0, "a0", "b 0")],
+            [(1, "a0", "a 1"), (1, "a0", "b 1")],
+        ]
+
+
+@on_loop
 async def test_terminate() -> None:
     async with Net(agents=1, settings=Settings(close_grace=0.2)) as net:
         net.environment.length = 1_000_000
