@@ -83,6 +83,21 @@ def test_from_its_start_to_a_signal(capsys, config, number, code):
     assert {"time", "level", "logger", "message"} <= set(about[0])
 
 
+def test_what_is_not_said_is_as_in_python(capsys, config, monkeypatch):
+    given = {}
+
+    def refuse(file, **arguments):
+        given.update(arguments, file=file)
+        raise OSError("not today")
+
+    monkeypatch.setattr("cogrs.orchestrator.serve_orchestrator", refuse)
+    assert cli.main(["orchestrator", "--config", str(config), "--join-timeout", "7"]) == 2
+    assert capsys.readouterr().err == "cogrs orchestrator: not today\n"
+    assert (given["file"], given["host"], given["port"]) == (config, "127.0.0.1", 9000)
+    assert given["actor_port"] is None
+    assert given["settings"] == Settings(join_timeout=7)
+
+
 def test_the_life_of_a_trial_on_the_command_line(capsys, config, tmp_path):
     content = tmp_path / "config"
     content.write_bytes(b"\x0a\x01x")

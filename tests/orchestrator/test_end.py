@@ -42,13 +42,14 @@ def test_the_environment_ends_a_trial() -> None:
     assert world.trial.end_reason == "environment: final update"
 
 
-def test_a_final_reply_needs_no_observations() -> None:
+def test_a_final_reply_needs_no_observations(caplog: Any) -> None:
     world = World().run()
     world.act()
     world.environment.events.replied(EnvActionReply(final_update=True, rewards=[reward("a0", 3)]))
     final = final_of(world)
     assert not final.observations
     assert values(final.rewards) == [(1, 3)]
+    assert not caplog.records
 
 
 def test_an_environment_that_ends_unasked_is_not_asked_either() -> None:
