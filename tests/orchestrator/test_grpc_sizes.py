@@ -32,6 +32,8 @@ async def test_large_observations() -> None:
         for name in ("a0", "a1"):
             seen = net.agents.of(trial_id, name, "observation")
             assert [len(each.data.content) for each in seen] == [len(large)] * 2
+        (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
+        assert not info.HasField("latest_observation")
         (info,) = (
             await net.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True))
         ).trial
