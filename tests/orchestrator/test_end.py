@@ -200,7 +200,8 @@ def test_an_answer_that_is_due_and_never_comes_is_given_up_too() -> None:
     world.act()
     world.orchestrator.terminate(world.trial.id)
     world.clock.advance(60)
-    assert world.environment.names.count("end") == 1
+    ((_, request),) = world.environment.of("end")
+    assert list(request.action_set.actions) == [b""]
     assert not final_of(world).observations
     assert world.environment.names[-1] == "close"
 
@@ -374,7 +375,8 @@ def test_a_trial_can_be_ended_in_every_state() -> None:
     assert "end" not in world.environment.names
     world.environment.events.started(EnvStartReply(observation_set=world.observations(0)))
     world.agent().events.started()
-    assert "end" in world.environment.names
+    ((_, request),) = world.environment.of("end")
+    assert list(request.action_set.actions) == [b""]
     world.drain()
     assert world.seen() == [State.INITIALIZING, State.PENDING, *ENDING]
 

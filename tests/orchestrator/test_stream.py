@@ -199,6 +199,17 @@ def test_a_client_that_comes_back_is_asked_again(rejoin: bool) -> None:
     assert not world.environment.of("act")[1][1].reply_with_snapshot
 
 
+def test_a_client_that_comes_back_is_shown_what_the_map_says() -> None:
+    world, client = running(agents=1)
+    client.act()
+    world.act(a0=b"x")
+    world.step(1, observation_set=world.observations(1, actors_map=[1, 0]))
+    assert observed(client) == [b"o1.0"]
+    client.hang_up()
+    client.open()
+    assert observed(client) == [b"o1.0"]
+
+
 def test_a_client_that_left_after_its_action_may_answer_again() -> None:
     world, client = running(agents=1)
     client.act(b"before")
