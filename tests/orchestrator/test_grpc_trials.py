@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from cogrs.api import orchestrator_pb2 as api
@@ -368,8 +370,16 @@ async def test_stopping_does_not_wait_for_those_who_hang() -> None:
         net.environment.length = 1_000_000
         trial_id = await net.start()
         await net.until(trial_id, api.RUNNING)
+        watch = net.lifecycle.WatchTrials(api.TrialListRequest())
+        await watch.initial_metadata()
         await net.orchestrator.stop(0.2)
         assert len(net.agents.of(trial_id, "a0", "end")) == 1
+        # Whoever watches hears of the end before the watch is over.
+        told = [(await watch.read()).state for _ in range(3)]
+        assert told == [api.RUNNING, api.TERMINATING, api.ENDED]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await watch.read()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @on_loop
