@@ -163,6 +163,16 @@ async def test_on_a_loop_of_ones_own() -> None:
     await waiting
 
 
+@on_loop
+async def test_signals_are_left_to_the_program() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    async with await serve(port=0):
+        assert [signal.getsignal(number) for number in numbers] == before
+    with cogrs.serve_orchestrator(port=0):
+        assert [signal.getsignal(number) for number in numbers] == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
