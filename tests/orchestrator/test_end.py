@@ -413,4 +413,14 @@ def test_the_reason_is_logged(caplog: Any) -> None:
     world = World().run()
     with caplog.at_level(logging.INFO, "cogrs.orchestrator"):
         world.orchestrator.terminate(world.trial.id)
-    assert f"trial {world.trial.id} ends: TerminateTrial was called" in caplog.text
+    (record,) = caplog.records
+    assert record.getMessage() == f"trial {world.trial.id} ends: TerminateTrial was called"
+    assert record.levelno == logging.INFO
+
+
+def test_a_failure_is_logged_as_a_warning(caplog: Any) -> None:
+    world = World().run()
+    world.agent().events.failed("OnObservation", "UNAVAILABLE: gone")
+    (record,) = caplog.records
+    assert record.getMessage().endswith("OnObservation: UNAVAILABLE: gone")
+    assert record.levelno == logging.WARNING

@@ -14,7 +14,7 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
 from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
 from cogrs.orchestrator import Settings
-from tests.orchestrator.net import AgentService, Net, on_loop, whom
+from tests.orchestrator.net import AgentService, EnvironmentService, Net, on_loop, whom
 from tests.orchestrator.world import message, reward, texts, values
 
 
@@ -200,25 +200,29 @@ async def test_max_steps(steps: int) -> None:
         assert list(request.action_set.actions) == [b"a0:%d" % steps]
 
 
+@pytest.mark.parametrize("how", ["final update", "OnEnd"])
 @on_loop
-async def test_an_environment_whose_stream_never_ends_is_cut_off() -> None:
-    async with Net(agents=1, settings=Settings(close_grace=0.1)) as net:
-        step = net.environment.step
+async def test_an_environment_whose_stream_never_ends_is_cut_off(how: str) -> None:
+    half_closed, cut = asyncio.Event(), asyncio.Event()
 
-        async def hang(trial_id: str, number: int, request: Any) -> Any:
-            if number == 2:
-                await net.lifecycle.TerminateTrial(
-                    api.TerminateTrialRequest(), metadata=whom(trial_id)
-                )
-                return await step(trial_id, number, request)
-            if number == 3:
+    class Endless(EnvironmentService):
+        async def OnAction(self, requests: Any, context: Any) -> Any:  # noqa: N802
+            try:
+                async for reply in super().OnAction(requests, context):
+                    yield reply
+                half_closed.set()
                 await asyncio.Event().wait()
-            return await step(trial_id, number, request)
+            finally:
+                cut.set()
 
-        net.environment.step = hang  # type: ignore[method-assign]
+    net = Net(agents=1, settings=Settings(close_grace=0.5), max_steps=3 * (how == "OnEnd"))
+    net.environment = Endless()
+    async with net:
         trial_id = await net.start()
         await net.until(trial_id)
-        assert await net.environment.closed.get() == trial_id
+        await half_closed.wait()
+        assert not cut.is_set()
+        await cut.wait()
 
 
 async def _raise(*_: object) -> Any:
