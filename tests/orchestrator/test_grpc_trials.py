@@ -283,6 +283,20 @@ async def test_rewards_and_messages_that_an_agent_does_not_take_are_logged_only(
     assert "actor 'a0': OnReward: UNKNOWN" in caplog.text
 
 
+@on_loop
+async def test_an_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Net(agents=1, max_steps=1, settings=Settings(call_timeout=0.2))
+    net.agents.OnReward = _hang  # type: ignore[method-assign]
+    async with net:
+        trial_id = await net.start()
+        assert "max_steps: 1" in await net.end_of(trial_id)
+        seen = net.agents.of(trial_id, "a0", "observation")
+        assert [each.tick_id for each in seen] == [0, 1]
+    assert "actor 'a0': OnReward: no answer within 0.2 s" in caplog.text
+
+
 @pytest.mark.parametrize("who", ["environment", "agent"])
 @on_loop
 async def test_nobody_listens(who: str) -> None:
