@@ -1,7 +1,9 @@
 """`cogrs orchestrator` and `cogrs trial`: as programs, and what they refuse in one line."""
 
+import asyncio
 import json
 import logging
+import queue
 import re
 import signal
 import subprocess
@@ -11,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from cogrs import cli, commands
+from cogrs import cli, commands, sdk
 from cogrs.commands.orchestrator import _SETTINGS
 from cogrs.orchestrator import Settings
 from tests.program import program
@@ -81,6 +83,65 @@ def test_from_its_start_to_a_signal(capsys, config, number, code):
     about = [line for line in lines if line.get("trial_id") == trial_id]
     assert about
     assert {"time", "level", "logger", "message"} <= set(about[0])
+
+
+class Endless(sdk.Environment):
+    """Takes a while to make its last observation."""
+
+    def start(self, trial):
+        return sdk.Update([0])
+
+    def step(self, actions):
+        return sdk.Update([1])
+
+    async def end(self, actions):
+        await asyncio.sleep(0.5)
+        return sdk.Update([999])
+
+
+class Patient(sdk.Agent):
+    """Tells what it is told."""
+
+    told = queue.Queue()
+
+    async def act(self, observation):
+        self.told.put(int(observation.value[0]))
+        await asyncio.Event().wait()
+
+    def end(self, final):
+        self.told.put(None if final.observation is None else int(final.observation.value[0]))
+
+
+@pytest.mark.parametrize(("grace", "last"), [(30, 999), (0.1, None)])
+def test_a_signal_ends_trials_softly_first(capsys, tmp_path, grace, last):
+    with sdk.serve_endpoint(environments={"": Endless}, agents={"": Patient}) as endpoint:
+        where = json.dumps(endpoint.address)
+        config = tmp_path / "cogment.yaml"
+        config.write_text(
+            f"trial_params: {{environment: {{endpoint: {where}}}, "
+            f"actors: [{{name: a, endpoint: {where}}}]}}"
+        )
+        with orchestrator(config, "--grace", grace) as (process, ports):
+            trial(capsys, ports["port"], "start")
+            assert Patient.told.get(timeout=60) == 0
+            process.send_signal(signal.SIGTERM)
+            assert Patient.told.get(timeout=60) == last
+            assert process.wait(60) == 0
+
+
+def test_what_is_not_said_is_as_in_python(capsys, config, monkeypatch):
+    given = {}
+
+    def refuse(file, **arguments):
+        given.update(arguments, file=file)
+        raise OSError("not today")
+
+    monkeypatch.setattr("cogrs.orchestrator.serve_orchestrator", refuse)
+    assert cli.main(["orchestrator", "--config", str(config), "--join-timeout", "7"]) == 2
+    assert capsys.readouterr().err == "cogrs orchestrator: not today\n"
+    assert (given["file"], given["host"], given["port"]) == (config, "127.0.0.1", 9000)
+    assert given["actor_port"] is None
+    assert given["settings"] == Settings(join_timeout=7)
 
 
 def test_the_life_of_a_trial_on_the_command_line(capsys, config, tmp_path):

@@ -223,6 +223,8 @@ class Net:
         self._tls = tls
         self.config: dict[str, Any] = {}
         self.interceptors: list[grpc.aio.ServerInterceptor] = []
+        self.receives = -1
+        """Bytes of the largest message that the services take; -1 takes all."""
         self.environment = EnvironmentService()
         self.agents = AgentService()
         self.hook = HookService()
@@ -230,7 +232,8 @@ class Net:
 
     async def __aenter__(self) -> Self:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self.server = grpc.aio.server(interceptors=self.interceptors, options=options)
+        limits = [("grpc.max_receive_message_length", self.receives), *options[1:]]
+        self.server = grpc.aio.server(interceptors=self.interceptors, options=limits)
         environment_pb2_grpc.add_EnvironmentEndpointServicer_to_server(
             self.environment, self.server
         )

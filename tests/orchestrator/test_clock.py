@@ -1,11 +1,15 @@
-"""Alarms, which are put off far more often than they ring."""
+"""Time: what it is, and alarms, which are put off far more often than they ring."""
 
 from __future__ import annotations
+
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.service.clock import LoopClock
+from tests.orchestrator.net import on_loop
 from tests.orchestrator.world import Clock
 
 moves = st.one_of(
@@ -43,3 +47,9 @@ def test_putting_off_costs_no_timer() -> None:
         alarm.set(5)
         clock.advance(0.001)
     assert len(clock._timers) == 1
+
+
+@on_loop
+async def test_the_time_of_day_is_in_nanoseconds_since_the_epoch() -> None:
+    before = time.time_ns()
+    assert before <= LoopClock().wall_ns() <= time.time_ns()

@@ -69,6 +69,8 @@ def test_a_file(tmp_path: Path) -> None:
         {},
         {"trial": None, "datalog": None, "trial_params": None},
         {"datalog": {"type": "none"}},
+        {"datalog": {"type": "none", "url": "log:9000"}},
+        {"datalog": {"url": "log:9000"}},
     ],
 )
 def test_nothing_in_particular(content: Any) -> None:

@@ -42,13 +42,14 @@ def test_the_environment_ends_a_trial() -> None:
     assert world.trial.end_reason == "environment: final update"
 
 
-def test_a_final_reply_needs_no_observations() -> None:
+def test_a_final_reply_needs_no_observations(caplog: Any) -> None:
     world = World().run()
     world.act()
     world.environment.events.replied(EnvActionReply(final_update=True, rewards=[reward("a0", 3)]))
     final = final_of(world)
     assert not final.observations
     assert values(final.rewards) == [(1, 3)]
+    assert not caplog.records
 
 
 def test_an_environment_that_ends_unasked_is_not_asked_either() -> None:
@@ -199,7 +200,8 @@ def test_an_answer_that_is_due_and_never_comes_is_given_up_too() -> None:
     world.act()
     world.orchestrator.terminate(world.trial.id)
     world.clock.advance(60)
-    assert world.environment.names.count("end") == 1
+    ((_, request),) = world.environment.of("end")
+    assert list(request.action_set.actions) == [b""]
     assert not final_of(world).observations
     assert world.environment.names[-1] == "close"
 
@@ -312,10 +314,16 @@ def test_inactivity_ends_a_pending_trial_by_force() -> None:
     assert world.trial.state is State.ENDED
 
 
-@pytest.mark.parametrize("what", ["rewards", "messages", "heartbeat", "join", "start"])
+_SIGNS = ["rewards", "messages", "heartbeat", "join", "stream", "start", "environment"]
+
+
+@pytest.mark.parametrize("what", _SIGNS)
 def test_what_counts_as_activity(what: str) -> None:
     world = World(agents=1, clients=2, max_inactivity=5)
     client = world.client("c0")
+    other = world.orchestrator.client(world.trial.id, "c1")
+    if what == "stream":
+        other.join()
     world.clock.advance(4)
     trial_id = world.trial.id
     if what == "rewards":
@@ -325,13 +333,30 @@ def test_what_counts_as_activity(what: str) -> None:
     elif what == "heartbeat":
         world.orchestrator.heartbeat(trial_id, client.actor.name)
     elif what == "join":
-        world.client("c1")
-    else:
+        other.join()
+    elif what == "stream":
+        world.client("c1", join=False)
+    elif what == "start":
         world.agent().events.started()
+    else:
+        world.environment.events.started(world.start_reply())
     world.clock.advance(4)
     assert world.trial.state is State.PENDING
     world.clock.advance(1)
     assert world.trial.state >= State.TERMINATING
+
+
+def test_what_happens_in_one_trial_keeps_no_other() -> None:
+    world = World(max_inactivity=5).run()
+    silent = world.trial
+    world.start()
+    world.run()
+    for number in (1, 2, 3):
+        world.clock.advance(2)
+        world.act()
+        world.step(number)
+    assert "max_inactivity" in silent.end_reason
+    assert world.trial.state is State.RUNNING
 
 
 def test_without_a_limit_trials_wait_for_ever() -> None:
@@ -350,7 +375,8 @@ def test_a_trial_can_be_ended_in_every_state() -> None:
     assert "end" not in world.environment.names
     world.environment.events.started(EnvStartReply(observation_set=world.observations(0)))
     world.agent().events.started()
-    assert "end" in world.environment.names
+    ((_, request),) = world.environment.of("end")
+    assert list(request.action_set.actions) == [b""]
     world.drain()
     assert world.seen() == [State.INITIALIZING, State.PENDING, *ENDING]
 
@@ -366,12 +392,15 @@ def test_stopping_ends_trials_softly_and_then_by_force() -> None:
     assert world.trial.state is State.ENDED
 
 
-def test_ended_trials_go_after_a_while_and_leave_no_timer() -> None:
-    world = World(max_inactivity=100, settings=Settings(retention=10)).run()
+@pytest.mark.parametrize(("settings", "seconds"), [(Settings(), 10), (Settings(retention=3), 3)])
+def test_ended_trials_go_after_a_while_and_leave_no_timer(
+    settings: Settings, seconds: float
+) -> None:
+    world = World(max_inactivity=100, settings=settings).run()
     world.orchestrator.terminate(world.trial.id)
     world.drain()
     assert world.clock.waiting == 1
-    world.clock.advance(9.9)
+    world.clock.advance(seconds - 0.1)
     assert [info.trial_id for info in world.orchestrator.info(None)] == [world.trial.id]
     world.clock.advance(0.1)
     assert world.orchestrator.info(None) == []
@@ -384,4 +413,14 @@ def test_the_reason_is_logged(caplog: Any) -> None:
     world = World().run()
     with caplog.at_level(logging.INFO, "cogrs.orchestrator"):
         world.orchestrator.terminate(world.trial.id)
-    assert f"trial {world.trial.id} ends: TerminateTrial was called" in caplog.text
+    (record,) = caplog.records
+    assert record.getMessage() == f"trial {world.trial.id} ends: TerminateTrial was called"
+    assert record.levelno == logging.INFO
+
+
+def test_a_failure_is_logged_as_a_warning(caplog: Any) -> None:
+    world = World().run()
+    world.agent().events.failed("OnObservation", "UNAVAILABLE: gone")
+    (record,) = caplog.records
+    assert record.getMessage().endswith("OnObservation: UNAVAILABLE: gone")
+    assert record.levelno == logging.WARNING

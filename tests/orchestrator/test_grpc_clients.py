@@ -65,6 +65,17 @@ async def test_a_trial_of_a_client_and_an_agent(greets: bool) -> None:
 
 
 @on_loop
+async def test_a_stream_is_accepted_before_there_is_anything_to_send() -> None:
+    async with Net(agents=0, clients=2) as net:
+        trial_id = await net.start()
+        await net.join(trial_id)
+        async with asyncio.timeout(20):
+            await net.client(trial_id).initial_metadata()
+        (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
+        assert info.state == api.PENDING
+
+
+@on_loop
 async def test_several_clients_that_join_in_any_order() -> None:
     async with Net(agents=0, clients=3) as net:
         trials = [await net.start() for _ in range(3)]
@@ -290,11 +301,16 @@ async def test_many_joins_and_cancellations_leave_nothing() -> None:
     assert resident() - begin < 20
 
 
+# Whoever pings each second sends most pings, whoever idles for a minute does what proxies do.
+_PINGS = [(1, 5), (1, 65), (10, 65)] if SOAK else [(1, 5)]
+
+
+@pytest.mark.parametrize(("every", "seconds"), _PINGS)
 @on_loop
-async def test_pings_of_clients_are_no_attack() -> None:
+async def test_pings_of_clients_are_no_attack(every: int, seconds: int) -> None:
     async with Net(agents=0, clients=1, settings=Settings(heartbeat_timeout=0)) as net:
         options = [
-            ("grpc.keepalive_time_ms", 1000),
+            ("grpc.keepalive_time_ms", 1000 * every),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_time_between_pings_ms", 500),
@@ -305,6 +321,6 @@ async def test_pings_of_clients_are_no_attack() -> None:
         async with grpc.aio.insecure_channel(where, options=options) as channel:
             stream = ClientActorStub(channel).ActionStream(metadata=whom(trial_id, "c0"))
             assert (await stream.read()).data.observations[0].tick_id == 0
-            await asyncio.sleep(65 if SOAK else 5)
+            await asyncio.sleep(seconds)
             await stream.write(act(b"x"))
             assert (await stream.read()).data.observations[0].tick_id == 1

@@ -116,6 +116,19 @@ async def test_a_log_gets_parameters_and_all_samples_in_order() -> None:
             ]
 
 
+@on_loop
+async def test_a_log_is_not_told_what_is_left_out() -> None:
+    net = Net(agents=1, log=True)
+    net.config = {"log_exclude": ("rewards", "actions")}
+    async with net:
+        trial_id = await net.start(user_id="me")
+        assert await net.log.over.get() == trial_id
+        _, *samples = net.log.requests[trial_id]
+        for each in samples:
+            told = {field.name for field, _ in each.sample.ListFields()}
+            assert told - {"end_reason"} == {"user_id", "observations"}
+
+
 @pytest.mark.parametrize("how", ["abort", "raise", "away"])
 @on_loop
 async def test_a_log_that_fails_is_no_trouble_for_trials(

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
+import cogrs
 from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import ActorParams, VersionRequest
 from cogrs.orchestrator import Settings
@@ -30,6 +31,7 @@ async def test_versions() -> None:
             info = await service.Version(VersionRequest())
             versions = {each.name: each.version for each in info.versions}
             assert set(versions) == {"orchestrator", "cogment-api", "grpc"}
+            assert versions["orchestrator"] == cogrs.__version__
             assert versions["cogment-api"] == "1.0.0-alpha6"
             assert versions["grpc"] == grpc.__version__
 
@@ -49,6 +51,15 @@ async def test_the_lifecycle() -> None:
         assert failed.state == api.ENDED
         watch = life.WatchTrials(api.TrialListRequest(filter=[99]))
         assert await status_of(watch.read()) == "INVALID_ARGUMENT"
+
+
+@on_loop
+async def test_classes_that_were_declared_are_all_there_are() -> None:
+    net = Net(agents=1, clients=1)
+    net.config = {"classes": frozenset({"player"})}
+    async with net:
+        start = net.lifecycle.StartTrial(api.TrialStartRequest())
+        assert await status_of(start) == "INVALID_ARGUMENT"
 
 
 @on_loop

@@ -6,14 +6,16 @@ import asyncio
 import random
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
-from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, ObservationData
+from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
 from cogrs.orchestrator import Settings
-from tests.orchestrator.net import AgentService, Net, on_loop, whom
-from tests.orchestrator.world import message, observation_set, reward, texts, values
+from tests.orchestrator.net import AgentService, EnvironmentService, Net, on_loop, whom
+from tests.orchestrator.world import message, reward, texts, values
 
 
 @on_loop
@@ -126,6 +128,38 @@ async def test_messages_and_rewards_of_agents() -> None:
 
 
 @on_loop
+async def test_rewards_are_told_one_by_one_and_messages_together_before_what_they_are_for() -> None:
+    async with Net(agents=1, max_steps=1) as net:
+
+        async def talk(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            del trial_id
+            tick = observation.tick_id
+            words = [message(to, f"{word} {tick}") for to in (name, "env") for word in ("a", "b")]
+            earlier = [reward(name, 2.0, tick=0)] if tick == 0 else []
+            return AgentActionReply(messages=words, rewards=earlier)
+
+        net.agents.act = talk  # type: ignore[method-assign]
+        net.environment.length = 2
+        trial_id = await net.start()
+        await net.until(trial_id)
+        calls = net.agents.calls[trial_id, "a0"]
+        assert [name for name, _ in calls] == [
+            *("start", "observation"),
+            *("reward", "reward", "messages", "observation"),
+            "end",
+        ]
+        assert values(net.agents.of(trial_id, "a0", "reward")) == [(0, 2.0), (1, 1.0)]
+        (told,) = net.agents.of(trial_id, "a0", "messages")
+        assert texts(told) == [(1, "a0", "a 0"), (1, "a0", "b 0")]
+        calls = net.environment.calls[trial_id]
+        assert [name for name, _ in calls] == ["start", "message", "action", "message", "end"]
+        assert [texts(each.messages) for each in net.environment.of(trial_id, "message")] == [
+            [(0, "a0", "a 0"), (0, "a0", "b 0")],
+            [(1, "a0", "a 1"), (1, "a0", "b 1")],
+        ]
+
+
+@on_loop
 async def test_terminate() -> None:
     async with Net(agents=1, settings=Settings(close_grace=0.2)) as net:
         net.environment.length = 1_000_000
@@ -141,6 +175,19 @@ async def test_terminate() -> None:
         assert await net.environment.closed.get() == trial_id
 
 
+@on_loop
+async def test_terminate_is_answered_at_once() -> None:
+    net = Net(agents=1)
+    net.environment.OnEnd = _hang  # type: ignore[method-assign]
+    async with net:
+        net.environment.length = 1_000_000
+        trial_id = await net.start()
+        await net.until(trial_id, api.RUNNING)
+        await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
+        (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
+        assert info.state == api.TERMINATING
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 @on_loop
 async def test_max_steps(steps: int) -> None:
@@ -153,25 +200,29 @@ async def test_max_steps(steps: int) -> None:
         assert list(request.action_set.actions) == [b"a0:%d" % steps]
 
 
+@pytest.mark.parametrize("how", ["final update", "OnEnd"])
 @on_loop
-async def test_an_environment_whose_stream_never_ends_is_cut_off() -> None:
-    async with Net(agents=1, settings=Settings(close_grace=0.1)) as net:
-        step = net.environment.step
+async def test_an_environment_whose_stream_never_ends_is_cut_off(how: str) -> None:
+    half_closed, cut = asyncio.Event(), asyncio.Event()
 
-        async def hang(trial_id: str, number: int, request: Any) -> Any:
-            if number == 2:
-                await net.lifecycle.TerminateTrial(
-                    api.TerminateTrialRequest(), metadata=whom(trial_id)
-                )
-                return await step(trial_id, number, request)
-            if number == 3:
+    class Endless(EnvironmentService):
+        async def OnAction(self, requests: Any, context: Any) -> Any:  # noqa: N802
+            try:
+                async for reply in super().OnAction(requests, context):
+                    yield reply
+                half_closed.set()
                 await asyncio.Event().wait()
-            return await step(trial_id, number, request)
+            finally:
+                cut.set()
 
-        net.environment.step = hang  # type: ignore[method-assign]
+    net = Net(agents=1, settings=Settings(close_grace=0.5), max_steps=3 * (how == "OnEnd"))
+    net.environment = Endless()
+    async with net:
         trial_id = await net.start()
         await net.until(trial_id)
-        assert await net.environment.closed.get() == trial_id
+        await half_closed.wait()
+        assert not cut.is_set()
+        await cut.wait()
 
 
 async def _raise(*_: object) -> Any:
@@ -230,6 +281,20 @@ async def test_rewards_and_messages_that_an_agent_does_not_take_are_logged_only(
         assert await net.end_of(trial_id) == "environment: final update"
         assert len(net.agents.of(trial_id, "a0", "observation")) == 5
     assert "actor 'a0': OnReward: UNKNOWN" in caplog.text
+
+
+@on_loop
+async def test_an_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Net(agents=1, max_steps=1, settings=Settings(call_timeout=0.2))
+    net.agents.OnReward = _hang  # type: ignore[method-assign]
+    async with net:
+        trial_id = await net.start()
+        assert "max_steps: 1" in await net.end_of(trial_id)
+        seen = net.agents.of(trial_id, "a0", "observation")
+        assert [each.tick_id for each in seen] == [0, 1]
+    assert "actor 'a0': OnReward: no answer within 0.2 s" in caplog.text
 
 
 @pytest.mark.parametrize("who", ["environment", "agent"])
@@ -303,33 +368,6 @@ async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
 
 
 @on_loop
-async def test_large_observations() -> None:
-    async with Net(agents=2, log=True) as net:
-        large = bytes(16 * 1024 * 1024)
-
-        def observations(trial_id: str, number: int) -> Any:
-            return observation_set(
-                2, number, observations=[ObservationData(content=large)], actors_map=[0, 0]
-            )
-
-        net.environment.observations = observations  # type: ignore[method-assign]
-        net.environment.length = 2
-        trial_id = await net.start()
-        await net.until(trial_id)
-        for name in ("a0", "a1"):
-            seen = net.agents.of(trial_id, name, "observation")
-            assert [len(each.data.content) for each in seen] == [len(large)] * 2
-        (info,) = (
-            await net.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True))
-        ).trial
-        assert info.latest_observation.observations[0].content == large
-        assert await net.log.over.get() == trial_id
-        _, *samples = net.log.requests[trial_id]
-        assert len(samples) == 3
-        assert all(each.sample.observations.observations[0].content == large for each in samples)
-
-
-@on_loop
 async def test_stopping_ends_trials_softly() -> None:
     async with Net(agents=1) as net:
         net.environment.length = 1_000_000
@@ -350,8 +388,16 @@ async def test_stopping_does_not_wait_for_those_who_hang() -> None:
         net.environment.length = 1_000_000
         trial_id = await net.start()
         await net.until(trial_id, api.RUNNING)
+        watch = net.lifecycle.WatchTrials(api.TrialListRequest())
+        await watch.initial_metadata()
         await net.orchestrator.stop(0.2)
         assert len(net.agents.of(trial_id, "a0", "end")) == 1
+        # Whoever watches hears of the end before the watch is over.
+        told = [(await watch.read()).state for _ in range(3)]
+        assert told == [api.RUNNING, api.TERMINATING, api.ENDED]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await watch.read()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @on_loop

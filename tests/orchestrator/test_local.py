@@ -10,6 +10,7 @@ import pytest
 
 from cogrs.api import agent_pb2 as agent
 from cogrs.api import environment_pb2 as environment
+from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
 from cogrs.api.datalog_pb2 import LogExporterSampleReply
 from cogrs.orchestrator import (
@@ -139,6 +140,28 @@ async def test_a_trial_without_a_socket() -> None:
             "trial_params",
             *["sample"] * 5,
         ]
+
+
+@on_loop
+async def test_hooks_are_asked_in_the_order_of_the_configuration() -> None:
+    class Named(Everything):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        async def on_pre_trial(self, trial_id: str, context: Any) -> Any:
+            context.params.environment.implementation += self.name
+            return context
+
+    walls = Walls()
+    names = ("b", "c", "a")
+    net = Net(local={"walls": walls, "echo": Echo(), **{n: Named(n) for n in names}}, **PARAMS)
+    net.config = {"hooks": tuple(f"local://{name}" for name in names)}
+    async with net:
+        trial_id = await net.start()
+        await net.until(trial_id, api.RUNNING)
+        ((_, _, request), *_) = walls.calls
+        assert request.impl_name == "bca"
 
 
 @on_loop

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cogrs.api.environment_pb2 import EnvActionReply
 from tests.orchestrator.world import World, action, message, texts
 
@@ -87,11 +89,15 @@ def test_messages_before_running_are_held() -> None:
     assert texts(world.environment.of("act")[0][0]) == [(0, "a1", "early too")]
 
 
-def test_an_unknown_receiver_is_counted_and_logged(caplog: Any) -> None:
+@pytest.mark.parametrize("receiver", ["nobody", "*", "agent.*"])
+def test_an_unknown_receiver_is_counted_and_logged(receiver: str, caplog: Any) -> None:
     world = World().run()
-    world.orchestrator.send(world.trial.id, "a0", messages=[message("nobody", "x")])
+    world.orchestrator.send(world.trial.id, "a0", messages=[message(receiver, "x")])
     assert world.trial.counts["dropped messages"] == 1
-    assert "'nobody'" in caplog.text
+    assert repr(receiver) in caplog.text
+    world.act()
+    world.step(1)
+    assert not world.agent().of("deliver")[1].messages
 
 
 def test_messages_of_the_last_reply_are_in_the_final_data_once() -> None:

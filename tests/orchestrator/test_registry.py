@@ -29,6 +29,30 @@ def test_each_state_is_told_once_and_in_order() -> None:
     assert world.seen() == list(State)
 
 
+def test_a_state_is_told_before_what_it_brings() -> None:
+    world = World(start=False, log=True)
+    story = world.links.story
+
+    class Told(Reader):
+        def wake(self) -> None:
+            (change,) = told(watcher)
+            story.append(change[1].name)
+
+    watcher = world.orchestrator.watch(Told(), ())
+    world.start()
+    world.run()
+    world.act()
+    world.step(1, final_update=True)
+    world.drain()
+    assert story == [
+        "INITIALIZING",
+        *("PENDING", "start", "start"),
+        *("RUNNING", "params", "deliver", "act"),
+        *("TERMINATING", "sample", "sample", "close", "close", "end"),
+        *("close", "ENDED"),
+    ]
+
+
 def test_the_only_ways_between_states() -> None:
     ways = {(old, new) for old in State for new in State if _may(old, new)}
     assert ways == {

@@ -160,6 +160,9 @@ def test_a_reward_for_a_later_tick_waits_and_is_merged() -> None:
         (reward("a0", 1, tick=-2), "tick -2"),
         (reward("nobody", 1), "'nobody'"),
         (reward("env", 1), "'env'"),
+        # Clients know what these stand for, and send them to each by name.
+        (reward("*", 1), "'*'"),
+        (reward("agent.*", 1), "'agent.*'"),
     ],
 )
 def test_what_cannot_be_delivered_is_counted_and_logged(

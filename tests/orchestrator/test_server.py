@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import pickle
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -23,6 +24,9 @@ from cogrs.orchestrator.links.channels import channel_options
 from cogrs.orchestrator.service.server import server_options
 from tests.orchestrator.net import on_loop
 from tests.program import program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def ask(port: int, stub: Any = TrialLifecycleStub) -> bool:
@@ -52,6 +56,12 @@ def test_both_services_on_one_port_on_this_machine() -> None:
     assert orchestrator.wait(0)
     assert "stopped" in repr(orchestrator)
     assert not ask(orchestrator.port)
+
+
+@pytest.mark.parametrize("start", [cogrs.serve_orchestrator, serve])
+def test_by_default_it_listens_on_this_machine_at_port_9000(start: Callable[..., Any]) -> None:
+    parameters = inspect.signature(start).parameters
+    assert (parameters["host"].default, parameters["port"].default) == ("127.0.0.1", 9000)
 
 
 def test_a_port_of_its_own_for_client_actors() -> None:
@@ -151,6 +161,16 @@ async def test_on_a_loop_of_ones_own() -> None:
         await asyncio.to_thread(ask, orchestrator.port)
         assert not waiting.done()
     await waiting
+
+
+@on_loop
+async def test_signals_are_left_to_the_program() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    async with await serve(port=0):
+        assert [signal.getsignal(number) for number in numbers] == before
+    with cogrs.serve_orchestrator(port=0):
+        assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ BAD: dict[str, tuple[TrialParams, str]] = {
     "class": (TrialParams(environment=ENV, actors=[actor(actor_class="z")]), "'z'"),
     "empty name": (TrialParams(environment=ENV, actors=[actor("")]), "printable ASCII"),
     "newline": (TrialParams(environment=ENV, actors=[actor("a\n")]), "printable ASCII"),
+    "newline within": (TrialParams(environment=ENV, actors=[actor("a\nb")]), "printable ASCII"),
     "umlaut": (TrialParams(environment=ENV, actors=[actor("ä")]), "printable ASCII"),
     "space at the end": (TrialParams(environment=ENV, actors=[actor("a ")]), "printable ASCII"),
     "env": (TrialParams(environment=ENV, actors=[actor("env")]), "stands for the environment"),
@@ -288,6 +289,20 @@ def test_each_hook_gets_what_the_one_before_made() -> None:
     assert {hook.calls[0][0] for hook in hooks} == {world.trial.id}
     assert len(world.reply.actors_in_trial) == 2
     assert world.params.max_steps == 0
+
+
+def test_hooks_may_make_all_of_the_parameters() -> None:
+    made = make_params(
+        *(2, 1),
+        environment=EnvironmentParams(endpoint="grpc://other:1", implementation="walls"),
+        trial_config=TrialConfig(content=b"made"),
+        max_steps=7,
+        max_inactivity=9,
+    )
+    world = World(start=False, hooks=[Hook(lambda _: PreTrialContext(params=made))])
+    # Nothing could run with these.
+    world.params.Clear()
+    assert world.start().params == made
 
 
 @pytest.mark.parametrize("error", [AbortedError, UnavailableError])

@@ -79,6 +79,17 @@ def test_what_comes_before_the_first_observation_is_ignored() -> None:
     assert actions(world) == [[b"now"]]
 
 
+def test_what_a_new_stream_brings_before_its_first_observation_is_ignored() -> None:
+    world, client = running()
+    client.hang_up()
+    client.open()
+    client.act(b"meant for what the old one sent")
+    assert actions(world) == []
+    assert observed(client) == [b"o0.0"]
+    client.act(b"now")
+    assert actions(world) == [[b"now"]]
+
+
 def test_the_first_action_of_a_tick_wins() -> None:
     world, client = running(agents=1)
     client.act(b"first")
@@ -186,6 +197,17 @@ def test_a_client_that_comes_back_is_asked_again(rejoin: bool) -> None:
     client.act()
     world.act(a0=b"x")
     assert not world.environment.of("act")[1][1].reply_with_snapshot
+
+
+def test_a_client_that_comes_back_is_shown_what_the_map_says() -> None:
+    world, client = running(agents=1)
+    client.act()
+    world.act(a0=b"x")
+    world.step(1, observation_set=world.observations(1, actors_map=[1, 0]))
+    assert observed(client) == [b"o1.0"]
+    client.hang_up()
+    client.open()
+    assert observed(client) == [b"o1.0"]
 
 
 def test_a_client_that_left_after_its_action_may_answer_again() -> None:

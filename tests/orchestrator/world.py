@@ -83,9 +83,10 @@ class Timer:
 class Recorder:
     """A port that writes down what it is asked, and hands out copies."""
 
-    def __init__(self, events: Any) -> None:
+    def __init__(self, events: Any, story: list[str]) -> None:
         self.events = events
         self.calls: list[tuple[Any, ...]] = []
+        self._story = story
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_"):
@@ -93,6 +94,7 @@ class Recorder:
 
         def record(*args: Any) -> None:
             self.calls.append((name, *map(_copy, args)))
+            self._story.append(name)
 
         return record
 
@@ -131,21 +133,23 @@ class Links:
         self.agents: dict[tuple[str, str], Recorder] = {}
         self.logs: dict[str, Recorder] = {}
         self.has_log = log
+        self.story: list[str] = []
+        """Names of the calls of all ports, in their order."""
 
     def check(self, what: str, endpoint: Any) -> None:
         pass
 
     def environment(self, trial_id: str, endpoint: Any, events: Any) -> Any:
-        self.environments[trial_id] = Recorder(events)
+        self.environments[trial_id] = Recorder(events, self.story)
         return self.environments[trial_id]
 
     def agent(self, trial_id: str, name: str, endpoint: Any, events: Any) -> Any:
-        self.agents[trial_id, name] = AgentRecorder(events)
+        self.agents[trial_id, name] = AgentRecorder(events, self.story)
         return self.agents[trial_id, name]
 
     def log(self, trial_id: str) -> Any:
         if self.has_log:
-            self.logs[trial_id] = Recorder(None)
+            self.logs[trial_id] = Recorder(None, self.story)
         return self.logs.get(trial_id)
 
 

@@ -109,6 +109,32 @@ async def test_an_actor_that_is_finished_early_closes_its_episode_there() -> Non
 
 
 @on_loop
+async def test_a_reward_that_is_late_by_one_tick_reaches_its_step_and_is_added() -> None:
+    with (
+        world.made_server() as server,
+        network.connected(server) as client,
+        ActorWorker(client, world.decide) as worker,
+    ):
+        player = worker.agent()
+        player.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
+        for tick in range(2):
+            await player.act(sdk.Observation(tick, np.array([1, 0, tick], np.float32)))
+            for value in (0.25, 0.75):
+                player.reward(sdk.ReceivedReward(tick + 1, value))
+        player.reward(sdk.ReceivedReward(1, 2.0))
+        player.reward(sdk.ReceivedReward(0, 9.0))  # before which nobody has acted
+        # What comes once it is finished is not looked at, whatever it says.
+        for tick in (2, 3):
+            shown = np.array([1, 0, tick], np.float32)
+            await player.act(sdk.Observation(tick, shown, terminated=True))
+        await player.end(sdk.Final(None, []))
+        (episode,) = [worker.memory.episode(0)]
+        assert worker.memory.num_episode() == 1
+        assert episode.entries.reward[:-1].tolist() == [3.0, 1.0]
+        assert worker.dropped_rewards == 1
+
+
+@on_loop
 async def test_an_episode_ends_with_the_observation_that_was_not_answered() -> None:
     with (
         world.made_server() as server,

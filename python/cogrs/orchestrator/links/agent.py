@@ -11,13 +11,14 @@ from cogrs.api.agent_pb2 import (
     AgentObservationRequest,
     AgentRewardRequest,
 )
+from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.remote import is_too_large
 from cogrs.orchestrator.links.tasks import describe
 
 if TYPE_CHECKING:
     from cogrs.api.agent_pb2 import AgentStartRequest
-    from cogrs.api.common_pb2 import ActorPeriodData
     from cogrs.orchestrator.engine.ports import AgentEvents
     from cogrs.orchestrator.links.component import AgentComponent
     from cogrs.orchestrator.links.link import Bond
@@ -93,5 +94,9 @@ class AgentLink(Link[AgentObservationRequest]):
 
     async def _end(self, period: ActorPeriodData) -> None:
         request = AgentEndRequest(final_data=period)
-        await self._tell("OnEnd", self._component.on_end(*self._whom, request))
+        failure = await self._tell("OnEnd", self._component.on_end(*self._whom, request))
+        if is_too_large(failure):
+            # Nothing else frees its session, and that is worth more than what it cannot take.
+            bare = AgentEndRequest(final_data=ActorPeriodData())
+            await self._tell("OnEnd", self._component.on_end(*self._whom, bare))
         self._events.ended()

@@ -81,15 +81,15 @@ class LogLink:
         task.add_done_callback(self._tally.closing.discard)
 
     def _put(self, request: LogExporterSampleRequest) -> None:
-        size = request.ByteSize()
+        samples, size = _measure(request)
         full = self._waiting >= self._settings.log_backlog
         if full or self._waiting_bytes + size > self._settings.log_backlog_bytes:
-            self._lose(1)
+            self._lose(samples)
             self._stop(f"{self._waiting} samples of {self._waiting_bytes} bytes wait to be sent")
             if self._sender is not None:
                 self._sender.cancel()
             return
-        self._wait(1, size)
+        self._wait(samples, size)
         self._requests.put(request)
 
     def _wait(self, samples: int, size: int) -> None:
@@ -105,7 +105,8 @@ class LogLink:
     async def _take(self) -> AsyncIterator[LogExporterSampleRequest]:
         async for request in self._requests:
             if not self._stopped:
-                self._wait(-1, -request.ByteSize())
+                samples, size = _measure(request)
+                self._wait(-samples, -size)
             yield request
 
     async def _run(self) -> None:
@@ -138,8 +139,13 @@ class LogLink:
     def _give_up(self) -> None:
         if self._sender is not None:
             self._sender.cancel()
-        if self._waiting:
+        if self._waiting_bytes:
             self._stop("it did not take the rest in time")
         if self.lost:
             what = "trial %s: its data log did not get %d samples"
             self._log.warning(what, self._trial_id, self.lost)
+
+
+def _measure(request: LogExporterSampleRequest) -> tuple[int, int]:
+    """Return how many samples are in a request, and its bytes: that with parameters has none."""
+    return int(request.HasField("sample")), request.ByteSize()

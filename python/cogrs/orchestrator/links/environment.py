@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from cogrs.api.environment_pb2 import EnvActionRequest, EnvMessageRequest
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.remote import RemoteError, is_too_large
 from cogrs.orchestrator.links.tasks import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message
-    from cogrs.api.environment_pb2 import EnvStartRequest
+    from cogrs.api.environment_pb2 import EnvActionReply, EnvStartRequest
     from cogrs.orchestrator.engine.ports import EnvironmentEvents
     from cogrs.orchestrator.links.component import EnvironmentComponent
     from cogrs.orchestrator.links.link import Bond
@@ -78,13 +79,25 @@ class EnvironmentLink(Link[EnvActionRequest]):
     async def _end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         await self._send(messages)
         try:
-            reply = await self._component.on_end(self._trial_id, request)
+            reply = await self._last_reply(request)
         except BaseException as error:
             if not is_failure(error):
                 raise
             self._events.failed("OnEnd", describe(error))
             return
         self._events.ended(reply)
+
+    async def _last_reply(self, request: EnvActionRequest) -> EnvActionReply:
+        try:
+            return await self._component.on_end(self._trial_id, request)
+        except RemoteError as error:
+            if not is_too_large(error):
+                raise
+            # Nothing else frees its session, and that is worth more than what it cannot take.
+            self._log.warning("%s: OnEnd: %s", self._who, error)
+            bare = EnvActionRequest()
+            bare.action_set.actions.extend(b"" for _ in request.action_set.actions)
+            return await self._component.on_end(self._trial_id, bare)
 
     async def _send(self, messages: Sequence[Message]) -> None:
         if messages:

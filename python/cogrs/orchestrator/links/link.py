@@ -76,8 +76,8 @@ class Link(Generic[Request]):
 
         self._reader = self._bond.tasks.spawn(read(), self._crashed)
 
-    async def _tell(self, call: str, answer: Awaitable[object]) -> None:
-        """Make a call without which the trial can go on."""
+    async def _tell(self, call: str, answer: Awaitable[object]) -> BaseException | None:
+        """Make a call without which the trial can go on; return how it failed, if it did."""
         limit = asyncio.timeout(self._bond.call_timeout or None)
         try:
             async with limit:
@@ -88,6 +88,8 @@ class Link(Generic[Request]):
             late = f"no answer within {self._bond.call_timeout:g} s"
             what = late if limit.expired() else describe(error)
             self._log.warning("%s: %s: %s", self._who, call, what)
+            return error
+        return None
 
     async def _half_close(self) -> None:
         self._requests.close()

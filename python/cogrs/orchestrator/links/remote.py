@@ -58,6 +58,11 @@ class RemoteError(Exception):
         super().__init__(f"{self.status}: {self.details}" if self.details else self.status)
 
 
+def is_too_large(error: BaseException | None) -> bool:
+    """Return whether a call failed since more was sent than its receiver takes."""
+    return isinstance(error, RemoteError) and error.status == "RESOURCE_EXHAUSTED"
+
+
 class _Calls:
     """Makes calls to one endpoint."""
 
