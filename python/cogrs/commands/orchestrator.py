@@ -34,7 +34,8 @@ _SETTINGS = {
     "retention": "for which ended trials stay listed",
     "max_message": "bytes of the largest message",
     "watch_backlog": "changes that wait for a slow watcher before it is dropped",
-    "client_backlog": "ticks that wait for a client that does not read",
+    "client_backlog": "ticks that wait for an actor that does not read before it is lost",
+    "client_backlog_bytes": "bytes of such ticks, for each actor",
     "log_backlog": "samples that wait for a data log before it is stopped",
     "log_backlog_bytes": "bytes of such samples",
 }

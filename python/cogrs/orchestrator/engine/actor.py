@@ -56,6 +56,9 @@ class Stage(Protocol):
     def actor_away(self) -> None:
         """An actor missed something and may come back: the next observation is to be whole."""
 
+    def actor_missed(self) -> None:
+        """Data of a tick was dropped, which waited for an actor that does not read."""
+
     def recall(self, actor: Actor) -> Observation | None:
         """Ask an actor that came back again for the action that it may not have given.
 

@@ -295,6 +295,10 @@ class Trial:
         """An actor may have missed observations."""
         self._snapshot = True
 
+    def actor_missed(self) -> None:
+        """An actor will never see a tick."""
+        self.counts["missed ticks"] += 1
+
     def recall(self, actor: Actor) -> Observation | None:
         """Ask an actor that is back again; see `Stage`."""
         if self._phase is not Phase.ACTORS or self.latest is None:
