@@ -69,11 +69,11 @@ def _items(what: str, items: Any, kind: type[Item]) -> Iterator[Item]:
 
 
 def _tick(what: str, tick: object) -> int:
-    expected = f"{what}: tick: expected an integer >= {NOW} in 64 bits"
+    expected = f"{what}: tick: expected an integer >= {NOW} in 32 bits"
     if isinstance(tick, bool) or not hasattr(tick, "__index__"):
         raise TypeError(f"{expected}, got {type(tick).__name__}")
     number = operator.index(tick)
-    if not NOW <= number < 2**63:
+    if not NOW <= number < 2**31:
         raise ValueError(f"{expected}, got {number}")
     return number
 

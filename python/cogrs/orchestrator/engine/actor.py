@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Observation,
         ObservationData,
         Reward,
-        TrialActor,
     )
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.options import ActorOptions
@@ -102,8 +101,12 @@ class Actor(ABC):
         self._patience = Alarm(clock, self._late_action)
 
     @abstractmethod
-    def start(self, actors: list[TrialActor]) -> None:
-        """Begin to take part."""
+    def start(self, everybody: AgentStartRequest) -> None:
+        """Begin to take part.
+
+        Args:
+            everybody: Names all actors of the trial; not to be changed.
+        """
 
     @abstractmethod
     def deliver(self, period: ActorPeriodData) -> None:
@@ -176,9 +179,11 @@ class ServiceActor(Actor):
 
     # What the trial asks for.
 
-    def start(self, actors: list[TrialActor]) -> None:
+    def start(self, everybody: AgentStartRequest) -> None:
         """Call OnStart."""
-        request = AgentStartRequest(impl_name=self.params.implementation, actors_in_trial=actors)
+        request = AgentStartRequest()
+        request.CopyFrom(everybody)
+        request.impl_name = self.params.implementation
         if self.params.HasField("config"):
             request.config.CopyFrom(self.params.config)
         self._life = Life.STARTING

@@ -18,7 +18,8 @@ from cogrs.orchestrator.engine.errors import (
 from cogrs.orchestrator.engine.observation import fill
 
 if TYPE_CHECKING:
-    from cogrs.api.common_pb2 import ActorParams, ObservationData, TrialActor
+    from cogrs.api.agent_pb2 import AgentStartRequest
+    from cogrs.api.common_pb2 import ActorParams, ObservationData
     from cogrs.api.orchestrator_pb2 import TrialActionRequest
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.errors import OrchestratorError
@@ -80,9 +81,9 @@ class ClientActor(Actor):
 
     # What the trial asks for.
 
-    def start(self, actors: list[TrialActor]) -> None:
+    def start(self, everybody: AgentStartRequest) -> None:
         """Wait for somebody to join."""
-        del actors  # JoinTrial tells them
+        del everybody  # JoinTrial tells them
         self._vacancy.set(self._timeout)
 
     def deliver(self, period: ActorPeriodData) -> None:
