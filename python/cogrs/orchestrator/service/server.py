@@ -66,11 +66,6 @@ def server_options(max_message: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         ("grpc.http2.max_ping_strikes", 0),
-        # A client or watcher whose machine is gone closes no connection; it is missed in time.
-        ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-        ("grpc.http2.ping_timeout_ms", 20_000),
-        ("grpc.http2.max_pings_without_data", 0),
     ]
 
 
