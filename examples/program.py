@@ -4,18 +4,34 @@ import argparse
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nets this small gain nothing from a GPU
 
-ctrl_c = threading.Event()
+
+class CtrlC:
+    """Whether Ctrl-C came. An `Event` has a lock, which its handler may wait for."""
+
+    def __init__(self):
+        """Not yet."""
+        self._came = False
+
+    def hear(self, *_):
+        """Take note of it."""
+        self._came = True
+
+    def is_set(self):
+        """Tell whether it came."""
+        return self._came
+
+
+ctrl_c = CtrlC()
 
 
 def hear_ctrl_c():
     """Have Ctrl-C set `ctrl_c`; before the imports, which take seconds."""
-    signal.signal(signal.SIGINT, lambda *_: ctrl_c.set())
+    signal.signal(signal.SIGINT, ctrl_c.hear)
 
 
 def refuse(reason):

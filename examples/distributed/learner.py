@@ -70,7 +70,7 @@ def learn(server, params, args):
     episodes, steps, due = 0, 0, time.monotonic() + 2
     while not ctrl_c.is_set():
         if updates >= server.total_steps:  # one batch for each new step, and none without actors
-            ctrl_c.wait(0.01)
+            time.sleep(0.01)
         else:
             try:
                 prev, following, weight = server.get_batch(BATCH_SIZE, wait=0.5)

@@ -3,12 +3,33 @@
 import argparse
 import signal
 import sys
-import threading
+import time
 
 TOPIC = "parameters"
 
-ctrl_c = threading.Event()
-signal.signal(signal.SIGINT, lambda *_: ctrl_c.set())  # before the imports: they take seconds
+
+class CtrlC:
+    """Whether Ctrl-C came. No `Event`: a handler that sets one waits for ever for who waits."""
+
+    def __init__(self):
+        """Hear it from now on."""
+        self._came = False
+        signal.signal(signal.SIGINT, self._hear)
+
+    def _hear(self, *_):
+        self._came = True
+
+    def is_set(self):
+        """Tell whether it came."""
+        return self._came
+
+    def wait(self):
+        """Wait for it."""
+        while not self._came:
+            time.sleep(0.05)
+
+
+ctrl_c = CtrlC()  # before the imports: they take seconds
 
 
 def refuse(reason):

@@ -25,12 +25,18 @@ def check_kind(name: str, value: object, kind: Any, expected: str) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Refuse what is no string.
+    """Refuse what is no string, or none that can be sent: half a surrogate pair is no character.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is no string.
+        ValueError: It cannot be encoded.
     """
     check_kind(name, value, str, "a string")
+    assert isinstance(value, str)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name}: expected Unicode text, got {value!r}") from error
 
 
 def check_header(name: str, value: str, *, secret: bool = False) -> None:

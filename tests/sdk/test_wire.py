@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -61,6 +62,12 @@ def test_messages_have_one_receiver_each() -> None:
         ({"a": [1.0]}, TypeError, "reward of 'a': expected a number, got list"),
         ({"a": float("nan")}, ValueError, "reward of 'a': expected a finite float32, got nan"),
         ({"a": 1e39}, ValueError, "reward of 'a': expected a finite float32, got 1e"),
+        ([Reward("a", 1.0, math.inf)], ValueError, "'a': confidence: expected a finite float32"),
+        ([Reward("a", 1.0, math.nan)], ValueError, "'a': confidence: expected a finite float32"),
+        ([Reward("a", 1.0, None)], TypeError, "'a': confidence: expected a number, got NoneType"),
+        ([Reward("a", 1.0, tick=2**31)], ValueError, "'a': tick: expected an integer"),
+        ([Reward("a", 1.0, tick=-2)], ValueError, "'a': tick: expected an integer >= -1"),
+        ([Reward("a", 1.0, tick=1.5)], TypeError, "'a': tick: expected an integer"),
         ({5: 1.0}, TypeError, "receiver: expected a string, got int"),
         ([1.0], TypeError, "rewards: expected Reward, got float"),
         (Reward("a", 1.0), TypeError, "rewards: expected several Reward, got Reward"),
@@ -78,6 +85,7 @@ def test_what_is_no_reward_is_refused(given: Any, error: type[Exception], text: 
         ([5], "messages: expected Message, got int"),
         (5, "messages: expected several Message, got int"),
         ([Message("a", 5)], "expected a protobuf message, got int"),
+        ([Message("a", TrialActor(), None)], "'a': tick: expected an integer"),
     ],
 )
 def test_what_is_no_message_is_refused(given: Any, text: str) -> None:

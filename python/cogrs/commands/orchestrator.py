@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, seconds
+from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, read_text, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,8 @@ _SETTINGS = {
     "retention": "for which ended trials stay listed",
     "max_message": "bytes of the largest message",
     "watch_backlog": "changes that wait for a slow watcher before it is dropped",
-    "client_backlog": "ticks that wait for a client that does not read",
+    "client_backlog": "ticks that wait for an actor that does not read before it is lost",
+    "client_backlog_bytes": "bytes of such ticks, for each actor",
     "log_backlog": "samples that wait for a data log before it is stopped",
     "log_backlog_bytes": "bytes of such samples",
 }
@@ -199,7 +200,7 @@ def _security(given: argparse.Namespace) -> Security:
 def _tokens(path: Path | None) -> Sequence[str]:
     if path is None:
         return ()
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [line.strip() for line in read_text(path).splitlines()]
     tokens = [line for line in lines if line and not line.startswith("#")]
     if not tokens:
         # A file that was emptied by mistake would let in everybody.

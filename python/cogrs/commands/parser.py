@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 REFUSED = 2
 """Exit code of what could not start."""
@@ -72,3 +73,16 @@ def seconds(text: str) -> float:
 def port(text: str) -> int:
     """Return a TCP port, or refuse."""
     return integer(text, 0, 65535)
+
+
+def read_text(path: Path) -> str:
+    """Return what is in a file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not text in UTF-8; names the file.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected text in UTF-8: {error.reason}") from error

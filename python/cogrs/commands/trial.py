@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.commands.parser import LOOK, REFUSED, Parser, seconds
+from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
 
 if TYPE_CHECKING:
     import argparse
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from cogrs.demo.interruption import Interruption
     from cogrs.sdk import TrialController, TrialState
 
-_DONE, _FAILED = 0, 1
+_DONE, _FAILED, _UNREAD = 0, 1, 141
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
 _CODES = (
     "Exit codes: 0 it was done, 1 the orchestrator refused or was not reached in time, 2 arguments "
-    "or files are no good, 130 Ctrl-C, 143 SIGTERM."
+    "or files are no good, 130 Ctrl-C, 141 nobody reads it, 143 SIGTERM."
 )
 
 
@@ -85,6 +86,10 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
         details = " ".join((error.details() or "").split())
         reason = f"{given.endpoint}: {error.code().name}: {details}"
         return _say(_FAILED, f"{prog}: {reason}")
+    except BrokenPipeError:
+        # Whoever read what this prints has enough, as `head` has; nor is it to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _UNREAD
     except (ConnectionError, TimeoutError) as error:
         reason = str(error) or f"no answer within {given.timeout:g} s"
         return _say(_FAILED, f"{prog}: {given.endpoint}: {reason}")
@@ -126,7 +131,7 @@ def _controller(given: argparse.Namespace) -> TrialController:
     if given.tls or any(files):
         ca, certificate, key, name = files
         tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
-    token = None if given.token is None else given.token.read_text(encoding="utf-8").strip()
+    token = None if given.token is None else read_text(given.token).strip()
     user_id = getattr(given, "user_id", "")
     return TrialController(given.endpoint, user_id=user_id, tls=tls, token=token)
 
@@ -149,9 +154,11 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
     from cogrs.sdk import TrialState
 
     wanted = {TrialState[name] for name in given.state} or set(TrialState)
-    if given.trial is not None:
-        async with _timeout(given):
+    async with _timeout(given):
+        if given.trial is not None:
             await controller.trial_state(given.trial)  # refuses one that is not known
+        else:
+            await controller.trials()  # whoever does not answer this will not tell of changes
     asked = wanted if given.trial is None else wanted | {TrialState.ENDED}
     states = () if asked == set(TrialState) else asked
     async for trial_id, state in controller.watch_trials(states):

@@ -19,7 +19,7 @@ from cogrs.argument import check_seconds, check_text, check_timeout
 from cogrs.failure import as_exception
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import Action
-from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.payload import CodecBook, encoded
 from cogrs.sdk.remote_call import calling
 from cogrs.sdk.reply_stream import ReplyStream, is_broken
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _HEARTBEAT = 10.0
 """Seconds between two signs of life; orchestrators wait 30 by default."""
+
+_SILENCE = 20.0
+"""Seconds without an answer after which a connection counts as lost."""
 
 _RETRY = 0.2
 """Seconds between two attempts to return."""
@@ -90,8 +93,9 @@ class ClientActor:
         """
         for name, seconds in (("heartbeat", heartbeat), ("reconnect", reconnect)):
             check_seconds(name, seconds, above=name == "heartbeat")
-        self._channel = grpc.aio.insecure_channel(address_of(endpoint), options=CHANNEL_OPTIONS)
-        self.stub = ClientActorStub(self._channel)
+        self._target = address_of(endpoint)
+        self._channels = [grpc.aio.insecure_channel(self._target, options=CLIENT_OPTIONS)]
+        self.stub = ClientActorStub(self._channels[0])
         self.codecs = CodecBook(codec)
         self.endpoint = endpoint
         self.heartbeat = heartbeat
@@ -163,9 +167,21 @@ class ClientActor:
                 await _play(session, given)
             return session.final
 
+    def renew(self, silent: ClientActorStub) -> None:
+        """Make a new connection in place of one that is silent, unless that was done already.
+
+        Whoever else is on the old one notices by itself.
+        """
+        if self.stub is silent:
+            # Channels share connections, dead ones too, unless they are told not to.
+            options = (*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
+            self._channels.append(grpc.aio.insecure_channel(self._target, options=options))
+            self.stub = ClientActorStub(self._channels[-1])
+
     async def close(self) -> None:
         """Close the connection. Whoever still plays has left."""
-        await self._channel.close()
+        for channel in self._channels:
+            await channel.close()
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -305,11 +321,17 @@ class ClientSession(ActorSession):
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._client.heartbeat)
-            # Whoever reads the stream learns of a lost connection, and of its end.
-            with suppress(grpc.aio.AioRpcError):
-                await self._client.stub.Heartbeat(
-                    pb.TrialHeartbeatRequest(), metadata=self._metadata
-                )
+            if self._stream.is_over:
+                continue  # a sign of life now would keep the place from being free for the return
+            stub, request = self._client.stub, pb.TrialHeartbeatRequest()
+            try:
+                await stub.Heartbeat(request, metadata=self._metadata, timeout=_SILENCE)
+            except grpc.aio.AioRpcError as error:
+                # Whoever reads the stream learns of a lost connection, and of its end; but not of
+                # one that was dropped on the way without a word.
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    self._client.renew(stub)
+                    self._stream.lose()
 
 
 async def _play(session: ClientSession, function: Callable[[Observation], Any]) -> None:

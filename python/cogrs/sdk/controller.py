@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
@@ -13,7 +14,7 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.argument import check_header, check_kind, check_text, check_timeout
-from cogrs.sdk.endpoint import CHANNEL_OPTIONS, address_of
+from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
 from cogrs.tls import ClientTls, is_loopback, open_channel
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from cogrs.sdk.trial import Actor
+
+
+_FAREWELL = 2.0
+"""Seconds for an orchestrator to take that a trial is to end."""
 
 
 class TrialState(IntEnum):
@@ -80,7 +85,7 @@ class TrialController:
         target = address_of(endpoint)
         check_text("user_id", user_id)
         self._who = _shown(target, token, tls)
-        self._channel = open_channel(target, CHANNEL_OPTIONS, tls)
+        self._channel = open_channel(target, CLIENT_OPTIONS, tls)
         self._stub = TrialLifecycleStub(self._channel)
         self._user_id = user_id
         self._endpoint = endpoint
@@ -193,7 +198,8 @@ def run_trial(
 ) -> StartedTrial:
     """Start a trial, and block until it has ended: `TrialController` for scripts, in one call.
 
-    Not for the thread of an event loop on which the trial's own components run.
+    Whoever leaves it earlier, by Ctrl-C for instance, asks the trial to end. Not for the thread of
+    an event loop on which the trial's own components run.
 
     Args:
         endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
@@ -204,7 +210,8 @@ def run_trial(
         token: As of `TrialController`.
 
     Returns:
-        The trial, which has ended.
+        The trial, which has ended, well or not: why is in the orchestrator's log, and in the data
+        log's last sample (`end_reason`), but nothing that this could ask for says it.
 
     Raises:
         TypeError: As `TrialController`, or `config` is no bytes.
@@ -223,33 +230,41 @@ def run_trial(
         stub = TrialLifecycleStub(channel)
         # Watched before it is started, so that its end cannot be missed.
         watch = stub.WatchTrials(_ENDED, timeout=timeout, metadata=who)
-        trial = None
+        trial, ended = None, False
         try:
             with calling(endpoint):
                 watch.initial_metadata()
                 request = _start_request(config, user_id)
-                trial = _started(stub.StartTrial(request, timeout=timeout, metadata=who))
-                if any(entry.trial_id == trial.id for entry in watch):
-                    return trial
-            raise _broken(endpoint, trial.id)
+                left = None if until is None else max(until - time.monotonic(), 0.0)
+                trial = _started(stub.StartTrial(request, timeout=left, metadata=who))
+                ended = any(entry.trial_id == trial.id for entry in watch)
+            if not ended:
+                raise _broken(endpoint, trial.id)
+            return trial
         except RemoteCallError as error:
-            if until is None or time.monotonic() < until:
+            if until is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise
             if trial is None:
                 raise TimeoutError(f"{endpoint} did not answer within {timeout:g} s") from error
-            stub.TerminateTrial(pb.TerminateTrialRequest(), metadata=who + _of(trial.id))
             raise TimeoutError(f"{endpoint}: {_late(trial.id, timeout)}") from error
         finally:
             watch.cancel()
+            if trial is not None and not ended:
+                _ask_end(stub, who + _of(trial.id))
 
 
 _ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
 
 
+def _ask_end(stub: TrialLifecycleStub, who: tuple[tuple[str, str], ...]) -> None:
+    with suppress(grpc.RpcError):  # there is an error already, which says more
+        stub.TerminateTrial(pb.TerminateTrialRequest(), timeout=_FAREWELL, metadata=who)
+
+
 def _blocking_channel(target: str, tls: ClientTls | None) -> grpc.Channel:
     if tls is None:
-        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
-    options = [*CHANNEL_OPTIONS, *tls.options()]
+        return grpc.insecure_channel(target, options=CLIENT_OPTIONS)
+    options = [*CLIENT_OPTIONS, *tls.options()]
     return grpc.secure_channel(target, tls.credentials(), options=options)
 
 

@@ -64,6 +64,16 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST),
 )
 
+CLIENT_OPTIONS: Final = (
+    *CHANNEL_OPTIONS,
+    # An orchestrator whose machine is gone closes no connection. Servers of gRPC take more than a
+    # ping in five minutes for an attack, unless they are told otherwise, as others may not be.
+    ("grpc.keepalive_time_ms", 330_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
 _SERVER_OPTIONS: Final = (
     *CHANNEL_OPTIONS,
     # Two servers may not share a port, as Linux would let them.
@@ -74,6 +84,7 @@ _SERVER_OPTIONS: Final = (
     # An orchestrator whose machine is gone closes no connection; streams end when it is missed.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
 )
 
 _STREAM_TIMEOUT = 600.0

@@ -69,6 +69,15 @@ class ReplyStream:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._over
+
+    def lose(self) -> None:
+        """Give the connection up: reading ends as if it were cut."""
+        self._call.cancel()
+
     async def close(self) -> None:
         """Cancel the call."""
         self._call.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ from cogrs.api.any import pack
 from cogrs.argument import check_text
 from cogrs.sdk.payload import decoded
 from cogrs.sdk.trial import (
+    NOW,
     Actor,
     Final,
     Message,
@@ -42,12 +44,16 @@ def rewards_of(
 
     Raises:
         TypeError: Something is none.
-        ValueError: A value is not finite in float32.
+        ValueError: A value or a confidence is not finite in float32, or a tick is none.
     """
     if isinstance(rewards, Mapping):
         rewards = [Reward(name, value) for name, value in rewards.items()]
     return [
-        common_pb2.Reward(receiver_name=name, tick_id=reward.tick, sources=[_source(reward)])
+        common_pb2.Reward(
+            receiver_name=name,
+            tick_id=_tick(f"reward of {reward.receiver!r}", reward.tick),
+            sources=[_source(reward)],
+        )
         for reward in _items("rewards", rewards, Reward)
         for name in receivers(reward.receiver, actors)
     ]
@@ -62,20 +68,29 @@ def _items(what: str, items: Any, kind: type[Item]) -> Iterator[Item]:
         yield each
 
 
-def _check_value(reward: Reward) -> None:
+def _tick(what: str, tick: object) -> int:
+    expected = f"{what}: tick: expected an integer >= {NOW} in 32 bits"
+    if isinstance(tick, bool) or not hasattr(tick, "__index__"):
+        raise TypeError(f"{expected}, got {type(tick).__name__}")
+    number = operator.index(tick)
+    if not NOW <= number < 2**31:
+        raise ValueError(f"{expected}, got {number}")
+    return number
+
+
+def _check_number(what: str, number: float) -> None:
     try:
-        fits = -_LARGEST <= reward.value <= _LARGEST
+        fits = -_LARGEST <= number <= _LARGEST
     except (TypeError, ValueError) as error:  # of arrays of several numbers
-        kind = type(reward.value).__name__
-        raise TypeError(f"reward of {reward.receiver!r}: expected a number, got {kind}") from error
+        raise TypeError(f"{what}: expected a number, got {type(number).__name__}") from error
     if not fits:
-        raise ValueError(
-            f"reward of {reward.receiver!r}: expected a finite float32, got {reward.value}"
-        )
+        raise ValueError(f"{what}: expected a finite float32, got {number}")
 
 
 def _source(reward: Reward) -> common_pb2.RewardSource:
-    _check_value(reward)
+    what = f"reward of {reward.receiver!r}"
+    _check_number(what, reward.value)
+    _check_number(f"{what}: confidence", reward.confidence)
     data = None if reward.user_data is None else pack(reward.user_data)
     return common_pb2.RewardSource(value=reward.value, confidence=reward.confidence, user_data=data)
 
@@ -85,9 +100,14 @@ def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[co
 
     Raises:
         TypeError: Something is none.
+        ValueError: A tick is none.
     """
     return [
-        common_pb2.Message(receiver_name=name, tick_id=message.tick, payload=pack(message.payload))
+        common_pb2.Message(
+            receiver_name=name,
+            tick_id=_tick(f"message for {message.receiver!r}", message.tick),
+            payload=pack(message.payload),
+        )
         for message in _items("messages", messages, Message)
         for name in receivers(message.receiver, actors)
     ]

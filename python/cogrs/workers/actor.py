@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("cogrs.workers")
 
+_PATIENCE = 10.0
+"""Seconds for a policy that was called to return when its worker is closed."""
+
 
 class Decision(NamedTuple):
     """What a policy says of k states.
@@ -104,7 +107,7 @@ class ActorWorker:
         self._players: dict[tuple[str, str], Player] = {}
         self._group = _group(self._memory, batch_size, timeout_ms, self.recurrent)
         self._lulls: WeakKeyDictionary[asyncio.AbstractEventLoop, Lull] = WeakKeyDictionary()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._changed = threading.Condition()
         self._unpushed = 0
         self._closing = False
@@ -213,13 +216,19 @@ class ActorWorker:
             raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
 
     def close(self) -> None:
-        """Stop the policy, and push what is left. Again: nothing."""
+        """Stop the policy, and push what is left. Again: nothing.
+
+        A policy that does not return within 10 s is left to its thread, which is logged.
+        """
         self._group.close()
         with self._changed:
             self._closing = True
             self._changed.notify()
-        for thread in self._threads:
-            thread.join()
+        policy, pusher = self._threads
+        pusher.join()
+        policy.join(_PATIENCE)
+        if policy.is_alive():
+            _logger.error("the policy did not return within %g s of close", _PATIENCE)
 
     def _answer(self) -> None:
         while not self._closing:
@@ -240,7 +249,8 @@ class ActorWorker:
                     raise ValueError(f"{name}: expected none, as the worker's is None")
                 reply = replies[name]
                 reply[...] = convert(name, given, reply.dtype, reply.shape)
-        except Exception as error:
+        except BaseException as error:
+            # Whatever else ended this thread would leave all who ask without an answer.
             _logger.exception("the policy failed, and the trials that waited for it")
             self._failure = error
         else:
@@ -254,9 +264,9 @@ class ActorWorker:
                 self._client.update_counter()
                 while owed >= self._memory.cache_size and self._client.push_cache() == 0:
                     owed -= self._memory.cache_size
-            except (TimeoutError, RuntimeError, ValueError) as error:
+            except Exception as error:
                 # What is owed by then is old; later episodes are pushed when the server is back.
-                _logger.warning("nothing is pushed: %s", error)
+                _logger.warning("nothing is pushed: %s", str(error) or type(error).__name__)
                 owed = 0.0
 
     def _next_unpushed(self) -> int:

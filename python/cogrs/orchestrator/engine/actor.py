@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Observation,
         ObservationData,
         Reward,
-        TrialActor,
     )
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.options import ActorOptions
@@ -55,6 +54,9 @@ class Stage(Protocol):
 
     def actor_away(self) -> None:
         """An actor missed something and may come back: the next observation is to be whole."""
+
+    def actor_missed(self) -> None:
+        """Data of a tick was dropped, which waited for an actor that does not read."""
 
     def recall(self, actor: Actor) -> Observation | None:
         """Ask an actor that came back again for the action that it may not have given.
@@ -99,8 +101,12 @@ class Actor(ABC):
         self._patience = Alarm(clock, self._late_action)
 
     @abstractmethod
-    def start(self, actors: list[TrialActor]) -> None:
-        """Begin to take part."""
+    def start(self, everybody: AgentStartRequest) -> None:
+        """Begin to take part.
+
+        Args:
+            everybody: Names all actors of the trial; not to be changed.
+        """
 
     @abstractmethod
     def deliver(self, period: ActorPeriodData) -> None:
@@ -173,9 +179,11 @@ class ServiceActor(Actor):
 
     # What the trial asks for.
 
-    def start(self, actors: list[TrialActor]) -> None:
+    def start(self, everybody: AgentStartRequest) -> None:
         """Call OnStart."""
-        request = AgentStartRequest(impl_name=self.params.implementation, actors_in_trial=actors)
+        request = AgentStartRequest()
+        request.CopyFrom(everybody)
+        request.impl_name = self.params.implementation
         if self.params.HasField("config"):
             request.config.CopyFrom(self.params.config)
         self._life = Life.STARTING

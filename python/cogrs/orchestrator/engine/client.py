@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.errors import (
     AlreadyExistsError,
@@ -18,7 +18,8 @@ from cogrs.orchestrator.engine.errors import (
 from cogrs.orchestrator.engine.observation import fill
 
 if TYPE_CHECKING:
-    from cogrs.api.common_pb2 import ActorParams, ObservationData, TrialActor
+    from cogrs.api.agent_pb2 import AgentStartRequest
+    from cogrs.api.common_pb2 import ActorParams, ObservationData
     from cogrs.api.orchestrator_pb2 import TrialActionRequest
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.errors import OrchestratorError
@@ -63,7 +64,7 @@ class ClientActor(Actor):
         super().__init__(index, params, options, stage, settings, clock)
         connect = options.initial_connection_timeout
         self._timeout = settings.join_timeout if connect is None else connect
-        self._outbox: deque[TrialActionReply] = deque()
+        self._outbox: Backlog[TrialActionReply] = Backlog()
         self._line: Line | None = None
         self._away = ""
         """Why it is being waited for; empty if it is not."""
@@ -80,9 +81,9 @@ class ClientActor(Actor):
 
     # What the trial asks for.
 
-    def start(self, actors: list[TrialActor]) -> None:
+    def start(self, everybody: AgentStartRequest) -> None:
         """Wait for somebody to join."""
-        del actors  # JoinTrial tells them
+        del everybody  # JoinTrial tells them
         self._vacancy.set(self._timeout)
 
     def deliver(self, period: ActorPeriodData) -> None:
@@ -91,8 +92,11 @@ class ClientActor(Actor):
         self._expect()
         self._await_action()
         self._send(TrialActionReply(data=period))
-        if len(self._outbox) > self._settings.client_backlog:
-            self._hang_up(ExhaustedError(self._say(f"{len(self._outbox)} ticks wait to be read")))
+        if excess := self._find_excess():
+            self._hang_up(ExhaustedError(self._say(excess)))
+            while self._find_excess():
+                self._outbox.popleft()
+                self._stage.actor_missed()
 
     def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
         """Queue an observation; an action is owed from now on."""
@@ -238,6 +242,11 @@ class ClientActor(Actor):
         self._outbox.append(reply)
         if self._line is not None:
             self._line.reader.wake()
+
+    def _find_excess(self) -> str:
+        waiting, settings = self._outbox, self._settings
+        most, most_bytes = settings.client_backlog, settings.client_backlog_bytes
+        return find_excess(len(waiting), waiting.bytes, most, most_bytes)
 
     def _expect(self) -> None:
         timeout = self._settings.heartbeat_timeout

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from cogrs.api.orchestrator_pb2 import TrialStartRequest
 
+MOST_ACTORS = 4096
+"""Of a trial. Each of them is told of all, so a trial takes memory and time by their square."""
+
 ENVIRONMENT = "env"
 """The name by which rewards and messages know the environment."""
 
@@ -47,6 +50,8 @@ def check_params(
     check_endpoint("environment", where)
     if not params.actors:
         raise InvalidError("actors: expected at least one, got none")
+    if len(params.actors) > MOST_ACTORS:
+        raise InvalidError(f"actors: expected at most {MOST_ACTORS}, got {len(params.actors)}")
     seen: set[str] = set()
     for actor in params.actors:
         _check_name(actor.name, seen)

@@ -8,7 +8,7 @@ from cogrs.api.common_pb2 import ActorPeriodData, Message, Reward
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.engine.mailbox import Mailbox
 from cogrs.orchestrator.engine.params import ENVIRONMENT
-from cogrs.orchestrator.engine.rewards import LATEST, RewardBook
+from cogrs.orchestrator.engine.rewards import LATEST, RewardBook, is_finite
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -37,6 +37,8 @@ class Post:
             elif reward.tick_id < LATEST:
                 self._drop("reward", sender, f"tick {reward.tick_id}")
             else:
+                if not all(map(is_finite, reward.sources)):
+                    self._note_not_finite(sender)
                 self._rewards.add(sender, reward)
 
     def add_messages(self, sender: str, messages: Iterable[Message]) -> None:
@@ -62,6 +64,14 @@ class Post:
     def environment_messages(self, tick: int) -> list[Message]:
         """Take the messages for the environment."""
         return self._messages.take(ENVIRONMENT, tick)
+
+    def _note_not_finite(self, sender: str) -> None:
+        self._counts["not finite rewards"] += 1
+        if self._counts["not finite rewards"] == 1:
+            what = (
+                "trial %s: a reward from %r is not finite: it is passed on, and counts for nothing"
+            )
+            self._log.warning(what, self._trial_id, sender)
 
     def _drop(self, what: str, sender: str, why: str) -> None:
         self._counts[f"dropped {what}s"] += 1

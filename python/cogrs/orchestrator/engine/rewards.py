@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import Reward, RewardSource
@@ -14,6 +15,11 @@ LATEST = -1
 """Tick of what belongs to the tick with which it will be delivered."""
 
 
+def is_finite(source: RewardSource) -> bool:
+    """Return whether value and confidence are numbers that can be averaged."""
+    return isfinite(source.value) and isfinite(source.confidence)
+
+
 def aggregate(sources: Iterable[RewardSource]) -> float:
     """Return the mean value of the sources, weighted with their confidence.
 
@@ -21,9 +27,9 @@ def aggregate(sources: Iterable[RewardSource]) -> float:
     sum(confidence * value) / sum(confidence)    over sources with confidence > 0
     ```
 
-    0 when there is no such source.
+    0 when there is no such source. One that is not finite has no mean with others: it is none.
     """
-    trusted = [source for source in sources if source.confidence > 0]
+    trusted = [source for source in sources if source.confidence > 0 and is_finite(source)]
     weight = sum(source.confidence for source in trusted)
     if not weight:
         return 0.0

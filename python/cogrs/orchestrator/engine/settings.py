@@ -37,7 +37,10 @@ class Settings:
     watch_backlog: int = 10_000
     """Changes of state that wait for a slow watcher before it is dropped."""
     client_backlog: int = 10_000
-    """Ticks that wait for a client that does not read before its stream is closed."""
+    """Ticks that wait for an actor that does not read before it is lost: a client's stream is
+    closed, and of what waits for its return the oldest is dropped."""
+    client_backlog_bytes: int = 64 * 1024 * 1024
+    """Bytes of such ticks, for each actor; a single one may have more."""
     log_backlog: int = 10_000
     """Samples that wait for a slow data log before the trial's log is stopped."""
     log_backlog_bytes: int = 256 * 1024 * 1024

@@ -13,6 +13,7 @@ from cogrs.api.agent_pb2 import (
 )
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.failure import is_failure
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.remote import is_too_large
 from cogrs.orchestrator.links.tasks import describe
@@ -20,6 +21,7 @@ from cogrs.orchestrator.links.tasks import describe
 if TYPE_CHECKING:
     from cogrs.api.agent_pb2 import AgentStartRequest
     from cogrs.orchestrator.engine.ports import AgentEvents
+    from cogrs.orchestrator.engine.settings import Settings
     from cogrs.orchestrator.links.component import AgentComponent
     from cogrs.orchestrator.links.link import Bond
 
@@ -28,7 +30,13 @@ class AgentLink(Link[AgentObservationRequest]):
     """An `AgentPort` to a component."""
 
     def __init__(
-        self, trial_id: str, name: str, component: AgentComponent, events: AgentEvents, bond: Bond
+        self,
+        trial_id: str,
+        name: str,
+        component: AgentComponent,
+        events: AgentEvents,
+        settings: Settings,
+        bond: Bond,
     ) -> None:
         """Be ready to call.
 
@@ -37,12 +45,16 @@ class AgentLink(Link[AgentObservationRequest]):
             name: The name of the actor.
             component: What is called.
             events: Told what comes of it.
+            settings: How much may wait for it.
             bond: What to work with.
         """
         super().__init__(trial_id, f"actor {name!r}", bond, events.crashed)
         self._whom = (trial_id, name)
         self._component = component
         self._events = events
+        self._settings = settings
+        self._undelivered: Backlog[ActorPeriodData | AgentObservationRequest] = Backlog()
+        self._too_slow = False
 
     def start(self, request: AgentStartRequest) -> None:
         """Call OnStart, and open the stream of observations when it was answered."""
@@ -50,14 +62,15 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
-        self._courier.do(partial(self._deliver, period))
+        self._later(period)
 
     def observe(self, request: AgentObservationRequest) -> None:
         """Send an observation; what `deliver` does when that is all."""
         if self._courier.idle:
             self._requests.put(request)
+            self._check_backlog()
         else:
-            self._courier.do(partial(self._observe, request))
+            self._later(request)
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
@@ -79,7 +92,41 @@ class AgentLink(Link[AgentObservationRequest]):
         self._read(replies, self._events.acted, partial(self._events.failed, "OnObservation"))
         self._events.started()
 
-    async def _deliver(self, period: ActorPeriodData) -> None:
+    def _later(self, data: ActorPeriodData | AgentObservationRequest) -> None:
+        if not self._too_slow:
+            self._undelivered.append(data)
+            self._courier.do(self._deliver)
+            self._check_backlog()
+
+    def _check_backlog(self) -> None:
+        behind, unsent, settings = self._undelivered, self._unsent, self._settings
+        excess = find_excess(
+            len(behind) + len(unsent),
+            behind.bytes + unsent.bytes,
+            settings.client_backlog,
+            settings.client_backlog_bytes,
+        )
+        if excess and not self._too_slow:
+            self._too_slow = True
+            self._requests.close()
+            behind.clear()
+            unsent.clear()
+            # Not within this call, which comes of the trial.
+            self._bond.tasks.spawn(self._fail(excess), self._crashed)
+
+    async def _fail(self, why: str) -> None:
+        self._events.failed("OnObservation", why)
+
+    async def _deliver(self) -> None:
+        if self._too_slow:
+            return
+        data = self._undelivered.popleft()
+        if isinstance(data, AgentObservationRequest):
+            self._requests.put(data)
+        else:
+            await self._deliver_period(data)
+
+    async def _deliver_period(self, period: ActorPeriodData) -> None:
         for reward in period.rewards:
             told = self._component.on_reward(*self._whom, AgentRewardRequest(reward=reward))
             await self._tell("OnReward", told)
@@ -88,9 +135,6 @@ class AgentLink(Link[AgentObservationRequest]):
             await self._tell("OnMessage", self._component.on_message(*self._whom, messages))
         for observation in period.observations:
             self._requests.put(AgentObservationRequest(observation=observation))
-
-    async def _observe(self, request: AgentObservationRequest) -> None:
-        self._requests.put(request)
 
     async def _end(self, period: ActorPeriodData) -> None:
         request = AgentEndRequest(final_data=period)

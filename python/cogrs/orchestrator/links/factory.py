@@ -89,7 +89,7 @@ class LinkFactory:
     def agent(self, trial_id: str, name: str, endpoint: Endpoint, events: AgentEvents) -> AgentLink:
         """Return a port to an agent."""
         component, bond = self._reach(trial_id, endpoint, RemoteAgent)
-        return AgentLink(trial_id, name, component, events, bond)
+        return AgentLink(trial_id, name, component, events, self._settings, bond)
 
     def log(self, trial_id: str) -> LogLink | None:
         """Return a port to the data log, if there is one."""

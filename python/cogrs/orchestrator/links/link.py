@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cogrs.failure import is_failure
+from cogrs.orchestrator.engine.backlog import Backlog, Sized
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.links.tasks import Tasks
     from cogrs.orchestrator.links.turns import Lane
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=Sized)
 Reply = TypeVar("Reply")
 
 
@@ -50,7 +51,8 @@ class Link(Generic[Request]):
         self._bond = bond
         self._crashed = crashed
         self._courier = Courier(bond.tasks, bond.lane, crashed)
-        self._requests: Outlet[Request] = Outlet(bond.lane)
+        self._unsent: Backlog[Request] = Backlog()
+        self._requests: Outlet[Request] = Outlet(bond.lane, self._unsent)
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 

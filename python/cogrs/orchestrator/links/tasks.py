@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.turns import Gate, Turns
@@ -58,15 +58,35 @@ class Tasks:
             await asyncio.wait(self._tasks)
 
 
+class Queue(Protocol[T]):
+    """What an outlet keeps things in."""
+
+    def append(self, item: T, /) -> None:
+        """Add the last one."""
+
+    def popleft(self) -> T:
+        """Take the first one."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+
 class Outlet(Generic[T]):
     """Things that are put in here and taken out elsewhere, such as the requests of a stream.
 
     An `asyncio.Queue` does more, for which a tick would pay several times.
     """
 
-    def __init__(self, lane: Lane) -> None:
-        """Be empty and open."""
-        self._items: deque[T] = deque()
+    def __init__(self, lane: Lane, items: Queue[T] | None = None) -> None:
+        """Be empty and open.
+
+        Args:
+            lane: Whose turns those of the reader are among.
+            items: Holds what was put in; None takes a deque.
+        """
+        self._items: Queue[T] = deque() if items is None else items
         self._gate = Gate(lane)
         self.closed = False
 

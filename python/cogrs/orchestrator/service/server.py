@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -42,6 +44,9 @@ T = TypeVar("T")
 
 _PATIENCE = 10.0
 """Seconds in which a loop that is not stuck comes to what it is asked."""
+
+_LOOK = 0.1
+"""Seconds between two looks at whether it has ended instead."""
 
 _FAREWELL = 1.0
 """Seconds for calls that are still open when all trials have ended."""
@@ -210,7 +215,13 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
         loop.call_soon_threadsafe(work)
     except RuntimeError:  # it was closed just now
         return call()
-    return answer.result(_PATIENCE)
+    until = time.monotonic() + _PATIENCE
+    while wait_for({answer}, timeout=_LOOK).not_done:
+        if loop.is_closed():  # it ended, and did not come to what it was asked
+            return call()
+        if time.monotonic() > until:
+            raise TimeoutError(f"the event loop was busy for {_PATIENCE:g} s")
+    return answer.result()
 
 
 async def serve(

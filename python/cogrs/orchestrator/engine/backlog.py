@@ -1,0 +1,76 @@
+"""What waits for somebody to read it, and how much that is."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Sized(Protocol):
+    """A message."""
+
+    def ByteSize(self) -> int:  # noqa: N802
+        """Return its bytes on the wire."""
+
+
+M = TypeVar("M", bound=Sized)
+
+
+class Backlog(Generic[M]):
+    """Messages in order, with the bytes of those that were put behind others.
+
+    To measure a message takes about as long as to send it, and who reads has nothing waiting as a
+    rule: so the first one is not measured.
+    """
+
+    def __init__(self) -> None:
+        """Be empty."""
+        self._messages: deque[M] = deque()
+        self._sizes: deque[int] = deque()
+        self.bytes = 0
+        """Of all but the first ones."""
+
+    def append(self, message: M) -> None:
+        """Add the last one."""
+        if self._messages:
+            size = message.ByteSize()
+            self._sizes.append(size)
+            self.bytes += size
+        self._messages.append(message)
+
+    def appendleft(self, message: M) -> None:
+        """Put the first one back."""
+        self._messages.appendleft(message)
+
+    def popleft(self) -> M:
+        """Take the first one."""
+        message = self._messages.popleft()
+        if len(self._sizes) > len(self._messages):
+            self.bytes -= self._sizes.popleft()
+        return message
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._messages.clear()
+        self._sizes.clear()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[M]:
+        """Return all, the first one first."""
+        return iter(self._messages)
+
+
+def find_excess(ticks: int, size: int, most: int, most_bytes: int) -> str:
+    """Return what is too much, in words; empty if nothing is. A single tick never is."""
+    if ticks > most:
+        return f"{ticks} ticks wait to be read"
+    if ticks > 1 and size > most_bytes:
+        return f"{ticks} ticks of {size} bytes wait to be read"
+    return ""
