@@ -172,7 +172,7 @@ impl Batch {
         Rows {
             start: self.start(part),
             row: self.row_size(part),
-            rows: self.rows(),
+            count: self.rows(),
             batch: PhantomData,
         }
     }
@@ -212,7 +212,7 @@ impl Batch {
 pub struct Rows<'a> {
     start: *mut u8,
     row: usize,
-    rows: usize,
+    count: usize,
     batch: PhantomData<&'a Batch>,
 }
 
@@ -220,7 +220,7 @@ impl Rows<'_> {
     /// Where `len` bytes of a row lie, `skip` bytes from its start.
     #[inline]
     fn place(&self, row: usize, skip: usize, len: usize) -> *mut u8 {
-        let fits = row < self.rows && skip <= self.row && len <= self.row - skip;
+        let fits = row < self.count && skip <= self.row && len <= self.row - skip;
         assert!(fits, "outside of a batch");
         // SAFETY: the array has so many rows of that size, and the batch is there as long as `self` is.
         unsafe { self.start.add(row * self.row + skip) }

@@ -21,12 +21,13 @@ pub fn fill(route: &Route, batch: &Batch, places: &[Place<'_>]) {
         let back = collector.steps - 1 - step;
         for (input, show) in route.shows.iter().enumerate() {
             let rows = batch.rows_of(collector.input_part(step, input));
-            match show.source(back) {
-                _ if show.frames > 0 => {
-                    places.iter().for_each(|place| write_frames(show, place, back, rows));
+            let source = show.source(back);
+            for place in places {
+                match source {
+                    _ if show.frames > 0 => write_frames(show, place, back, rows),
+                    Some(from) => write(show, place, from, rows),
+                    None => rows.clear(place.row, 0, show.range.len()),
                 }
-                Some(from) => places.iter().for_each(|place| write(show, place, from, rows)),
-                None => places.iter().for_each(|place| rows.clear(place.row, 0, show.range.len())),
             }
         }
     }

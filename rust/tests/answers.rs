@@ -1,0 +1,49 @@
+//! Answers of several threads to the same games.
+
+#![allow(clippy::unwrap_used)]
+
+#[expect(dead_code, reason = "other tests use more of it")]
+#[path = "collector/game.rs"]
+mod game;
+#[expect(dead_code, reason = "other tests use more of it")]
+#[path = "collector/run.rs"]
+mod run;
+
+use std::sync::Barrier;
+use std::thread;
+
+use game::{actor, collector};
+use run::{Run, options};
+
+const GAMES: usize = 64;
+
+/// Rounds in which all games are answered by both.
+const ROUNDS: usize = 2_000;
+
+#[test]
+fn no_game_goes_on_before_the_answers_of_all_are_taken() {
+    let critic = collector("critic", GAMES, 1, Some(&["V"]));
+    let run = Run::started(vec![actor(GAMES), critic], options(GAMES, 1), 90);
+    // Both have a batch in hand before either answers, and then answer at the same time.
+    let barrier = Barrier::new(2);
+    let answers = |group: usize| {
+        for _ in 0..ROUNDS {
+            let taken = run.wait(Some(group));
+            if group == 0 {
+                run.reply(taken, |row| row["s"][0] as i64);
+            }
+            barrier.wait();
+            run.context.answer(taken).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| answers(1));
+        answers(0);
+    });
+    run.context.stop();
+    let log = run.log.lock().unwrap();
+    assert!(log.len() > (ROUNDS - 2) * GAMES / 2);
+    for &(id, episode, seq, action) in &*log {
+        assert_eq!(action, id as i64 * 10_000 + episode * 100 + seq);
+    }
+}
