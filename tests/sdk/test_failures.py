@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,9 @@ async def test_an_agent_that_fails_ends_its_trial_only(method: str, at: int, wai
 
 @pytest.mark.parametrize("method", ["reward", "message", "end"])
 @on_loop
-async def test_an_agent_that_fails_elsewhere_does_not_end_a_trial(method: str) -> None:
+async def test_an_agent_that_fails_elsewhere_does_not_end_a_trial(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
     class Talking(Counting):
         def step(self, actions: Any) -> Any:
             update = super().step(actions)
@@ -107,6 +110,12 @@ async def test_an_agent_that_fails_elsewhere_does_not_end_a_trial(method: str) -
         assert net.reason(trial_id) == "environment: final update"
     assert len(named(told[trial_id], "step")) == 5
     assert (LOST in heard[trial_id, "a0"]) is (method == "end")
+    call = {"reward": "OnReward", "message": "OnMessage", "end": "OnEnd"}[method]
+    told_of = [each for each in caplog.records if each.name == "cogrs.orchestrator"]
+    warned = [each.getMessage() for each in told_of if each.levelno >= logging.WARNING]
+    assert len(warned) == 1
+    assert f"trial {trial_id}: actor 'a0': {call}: " in warned[0]
+    assert f"{method} failed: FaultError: no more" in warned[0]
 
 
 def sdk_message() -> Any:

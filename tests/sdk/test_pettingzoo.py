@@ -231,6 +231,29 @@ async def test_who_is_finished_gets_the_last_reward_once_and_is_not_asked_again(
     assert named(second, "message") == []
 
 
+class Masks(Leaves):
+    """The infos of `a` say that 1 is not legal."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        observations, infos = super().reset(seed, options)
+        return observations, {**infos, "a": {"action_mask": np.array([1, 0], np.int8)}}
+
+
+@on_loop
+async def test_masks_may_come_with_the_infos() -> None:
+    heard = calls()
+    make = sdk.PettingZooEnvironment.factory(Masks)
+    async with world(make, lambda: Cyclic(heard, (1, 0)), actors=("a:p", "b:p")) as net:
+        trial_id = await net.play()
+        said = "action of 'a': expected a legal one of [0], got 1"
+        assert said in net.reason(trial_id)
+    (masked,) = named(heard[trial_id, "a"], "act")
+    np.testing.assert_array_equal(masked.value["action_mask"], [1, 0])
+    assert masked.value["observation"] == 0
+    (plain,) = named(heard[trial_id, "b"], "act")
+    assert plain.value == 0
+
+
 @pytest.mark.parametrize("max_steps", [1, 2])
 @on_loop
 async def test_an_end_that_was_asked_for_cuts_the_game_short(max_steps: int) -> None:

@@ -110,10 +110,16 @@ async def test_an_actor_that_is_finished_early_closes_its_episode_there() -> Non
 
 @on_loop
 async def test_a_reward_that_is_late_by_one_tick_reaches_its_step_and_is_added() -> None:
+    asked: list[float] = []
+
+    def decide(states: np.ndarray) -> Decision:
+        asked.extend(states[:, 2])
+        return world.decide(states)
+
     with (
         world.made_server() as server,
         network.connected(server) as client,
-        ActorWorker(client, world.decide) as worker,
+        ActorWorker(client, decide) as worker,
     ):
         player = worker.agent()
         player.start(sdk.Trial("t", (sdk.Actor("a0", "player"),), "a0"))
@@ -132,6 +138,7 @@ async def test_a_reward_that_is_late_by_one_tick_reaches_its_step_and_is_added()
         assert worker.memory.num_episode() == 1
         assert episode.entries.reward[:-1].tolist() == [3.0, 1.0]
         assert worker.dropped_rewards == 1
+    assert asked == [0, 1]
 
 
 @on_loop
