@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import threading
 import time
@@ -157,3 +158,33 @@ class Odd(Counting):
 
     def shown(self) -> Any:
         return self.odd if self.steps else super().shown()
+
+
+class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Shows the seed of the episode beside what there is to see."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        parts = {"shown": env.observation_space, "seed": spaces.Box(0, 2**32, (), np.int64)}
+        self.observation_space = spaces.Dict(parts)
+
+    def _shown(self, observation: Any) -> dict[str, Any]:
+        return {"shown": observation, "seed": np.int64(self.seed)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        assert seed is not None
+        self.seed = seed
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._shown(observation), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._shown(observation), float(reward), terminated, truncated, info
+
+
+def seeded(name: str, package: str) -> Seeded:
+    """An environment that a package brings."""
+    module = importlib.import_module(package)
+    if name not in gymnasium.registry:
+        gymnasium.register_envs(module)
+    return Seeded(gymnasium.make(name))
