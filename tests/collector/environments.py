@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import threading
 import time
@@ -182,9 +181,6 @@ class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._shown(observation), float(reward), terminated, truncated, info
 
 
-def seeded(name: str, package: str) -> Seeded:
-    """An environment that a package brings."""
-    module = importlib.import_module(package)
-    if name not in gymnasium.registry:
-        gymnasium.register_envs(module)
+def seeded(name: str) -> Seeded:
+    """An environment of Gymnasium, or of a package that registers it there."""
     return Seeded(gymnasium.make(name))

@@ -19,13 +19,13 @@ GAMES = 3
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize(
     ("name", "package", "states"),
-    [("ALE/Pong-v5", "ale_py", 30), ("InvertedPendulum-v5", "mujoco", 120)],
+    [("ale_py:ALE/Pong-v5", "ale_py", 30), ("InvertedPendulum-v5", "mujoco", 120)],
 )
 def test_every_history_is_what_the_environment_itself_does(
     name: str, package: str, states: int, processes: int
 ) -> None:
     pytest.importorskip(package)
-    alone = environments.seeded(name, package)
+    alone = environments.seeded(name)
     space = alone.action_space
     space.seed(1)
     histories: dict[int, list[dict[str, Any]]] = {game: [] for game in range(GAMES)}
@@ -39,7 +39,7 @@ def test_every_history_is_what_the_environment_itself_does(
             state = {key: batch[0][key][row].copy() for key in keys}
             histories[game].append({**state, "a": action})
 
-    more = {"processes": processes, "make": {"name": name, "package": package}}
+    more = {"processes": processes, "make": {"name": name}}
     with played(environments.seeded, description, GAMES, **more) as games:
         games.reg_callback("actor", act)
         for _ in range(states):
