@@ -274,9 +274,9 @@ def test_whatever_is_sent_only_documented_codes_come_back(
             for method, request, given_metadata, known in calls:
                 whole = [*given_metadata, *(whom(real, "c0") if known else ())]
                 assert await code_of(net.channel, method, request, whole) in DOCUMENTED
-            call = net.channel.stream_stream("/cogment.ClientActor/ActionStream")
-            opened = call(iter(stream), metadata=metadata)
-            assert await code_of_stream(opened) in DOCUMENTED
+            port = net.orchestrator.port
+            code = await asyncio.to_thread(code_of_action_stream, port, stream, metadata)
+            assert code in DOCUMENTED
             assert (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
 
     play()
