@@ -227,7 +227,8 @@ def step():
         rows += 1
 while interrupted < 500:
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0004 + interrupted * 1e-6)
+        # Again after a second: Python drops what is raised in a callback of its own.
+        signal.setitimer(signal.ITIMER_REAL, 0.0004 + interrupted * 1e-6, 1)
         while True:
             step()
     except KeyboardInterrupt:
