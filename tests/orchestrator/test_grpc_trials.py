@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -16,6 +17,9 @@ from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams
 from cogrs.orchestrator import Settings
 from tests.orchestrator.net import AgentService, EnvironmentService, Net, on_loop, whom
 from tests.orchestrator.world import message, reward, texts, values
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 @on_loop
@@ -175,14 +179,21 @@ async def test_terminate() -> None:
         assert await net.environment.closed.get() == trial_id
 
 
-@on_loop
-async def test_terminate_is_answered_at_once() -> None:
+@asynccontextmanager
+async def _endless() -> AsyncIterator[tuple[Net, str]]:
+    """A trial that runs, of an environment that answers everything but OnEnd."""
     net = Net(agents=1)
     net.environment.OnEnd = _hang  # type: ignore[method-assign]
     async with net:
         net.environment.length = 1_000_000
         trial_id = await net.start()
         await net.until(trial_id, api.RUNNING)
+        yield net, trial_id
+
+
+@on_loop
+async def test_terminate_is_answered_at_once() -> None:
+    async with _endless() as (net, trial_id):
         await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
         (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
         assert info.state == api.TERMINATING
@@ -382,12 +393,7 @@ async def test_stopping_ends_trials_softly() -> None:
 
 @on_loop
 async def test_stopping_does_not_wait_for_those_who_hang() -> None:
-    net = Net(agents=1)
-    net.environment.OnEnd = _hang  # type: ignore[method-assign]
-    async with net:
-        net.environment.length = 1_000_000
-        trial_id = await net.start()
-        await net.until(trial_id, api.RUNNING)
+    async with _endless() as (net, trial_id):
         watch = net.lifecycle.WatchTrials(api.TrialListRequest())
         await watch.initial_metadata()
         await net.orchestrator.stop(0.2)

@@ -19,7 +19,7 @@ from tests.orchestrator.net import on_loop
 from tests.sdk.net import Counting, Echo, calls, named, rewards
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 
 @asynccontextmanager
@@ -202,6 +202,23 @@ async def _copy(reader: Any, writer: Any) -> None:
         writer.close()
 
 
+def cut_off(
+    seen: list[int], cut: Callable[[], Any]
+) -> Callable[[sdk.ActorSession], Awaitable[None]]:
+    """A player that loses its connection twice, each time before it acts."""
+
+    async def play(session: sdk.ActorSession) -> None:
+        async for event in session:
+            if isinstance(event, sdk.Observation):
+                seen.append(event.tick)
+                if event.tick in (1, 3) and seen.count(event.tick) == 1:
+                    cut()
+                    continue
+                await session.act(event.value)
+
+    return play
+
+
 @on_loop
 async def test_a_connection_that_is_cut_is_made_again() -> None:
     told = calls()
@@ -210,18 +227,8 @@ async def test_a_connection_that_is_cut_is_made_again() -> None:
         port = await line.start()
         async with sdk.ClientActor(f"127.0.0.1:{port}", reconnect=60) as client:
             trial = (await controller.start_trial()).id
-            seen = []
-
-            async def play(session: sdk.ActorSession) -> None:
-                async for event in session:
-                    if isinstance(event, sdk.Observation):
-                        seen.append(event.tick)
-                        if event.tick in (1, 3) and seen.count(event.tick) == 1:
-                            line.cut()
-                            continue
-                        await session.act(event.value)
-
-            final = await client.play(play, trial, name="c0")
+            seen: list[int] = []
+            final = await client.play(cut_off(seen, line.cut), trial, name="c0")
         await line.close()
         assert final is not None
         # A cut shows the same observation again.

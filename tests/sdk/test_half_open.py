@@ -16,7 +16,7 @@ from cogrs.sdk.endpoint import CHANNEL_OPTIONS
 from tests.orchestrator.net import on_loop
 from tests.program import program
 from tests.sdk.net import calls, named
-from tests.sdk.test_client import Line, game
+from tests.sdk.test_client import Line, cut_off, game
 
 QUICK = (
     *CHANNEL_OPTIONS,
@@ -70,18 +70,8 @@ async def test_a_client_leaves_a_silent_connection_for_a_new_one(
         port = await line.start()
         async with sdk.ClientActor(f"127.0.0.1:{port}", heartbeat=0.3, reconnect=60) as client:
             trial = (await controller.start_trial()).id
-            seen = []
-
-            async def play(session: sdk.ActorSession) -> None:
-                async for event in session:
-                    if isinstance(event, sdk.Observation):
-                        seen.append(event.tick)
-                        if event.tick in (1, 3) and seen.count(event.tick) == 1:
-                            line.hush()
-                            continue
-                        await session.act(event.value)
-
-            final = await client.play(play, trial, name="c0")
+            seen: list[int] = []
+            final = await client.play(cut_off(seen, line.hush), trial, name="c0")
         await line.close()
     assert final is not None
     assert seen == [0, 1, 1, 2, 3, 3, 4]
