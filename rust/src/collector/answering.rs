@@ -40,11 +40,11 @@ impl Board {
             return false;
         }
         chunk.tasks.clear();
-        chunk.tasks.extend(owners.iter().enumerate().map(|(row, &slot)| {
+        chunk.tasks.extend(owners.iter().zip(0..).map(|(&slot, row)| {
             self.ends[slot as usize] = 0;
             Task::Answer { slot, row }
         }));
-        chunk.in_blocks = self.groups[taken.group].gives_at_once();
+        chunk.in_sections = self.groups[taken.group].gives_at_once();
         self.running += chunk.tasks.len();
         true
     }

@@ -238,6 +238,37 @@ impl Rows<'_> {
         unsafe { copy(bytes.as_ptr(), place, bytes.len()) }
     }
 
+    /// Copies bytes into whole rows, from this one on.
+    ///
+    /// # Panics
+    /// When there are not so many rows, or the bytes are not those of whole ones.
+    pub fn write_run(&self, row: usize, bytes: &[u8]) {
+        if let Some(rows) = self.run(row, bytes.len()) {
+            // SAFETY: `run` checked the bounds. The rest is as in `write`.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), rows, bytes.len()) }
+        }
+    }
+
+    /// Copies whole rows out, from this one on.
+    ///
+    /// # Panics
+    /// As [`Self::write_run`].
+    pub fn read_run(&self, row: usize, bytes: &mut [u8]) {
+        if let Some(rows) = self.run(row, bytes.len()) {
+            // SAFETY: as in `write_run`.
+            unsafe { std::ptr::copy_nonoverlapping(rows, bytes.as_mut_ptr(), bytes.len()) }
+        }
+    }
+
+    /// Where rows of `len` bytes together lie, if these are any.
+    fn run(&self, row: usize, len: usize) -> Option<*mut u8> {
+        let rows = len.checked_div(self.row).unwrap_or(0);
+        let fits = row <= self.count && rows <= self.count - row && rows * self.row == len;
+        assert!(fits, "outside of a batch");
+        // SAFETY: the array has so many rows of that size, and the batch is there as long as `self` is.
+        (len > 0).then(|| unsafe { self.start.add(row * self.row) })
+    }
+
     /// Copies the start of a row out.
     ///
     /// # Panics

@@ -184,36 +184,60 @@ impl Board {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
-        for &(slot, wish) in &chunk.wishes {
-            let groups = match wish {
-                Wish::Ask(groups) | Wish::Tell(groups) => groups,
-                Wish::Move => {
-                    let driver = self.queries.driver_of(slot);
-                    self.outside[driver].push_back(slot);
-                    continue;
-                }
-            };
-            self.ends[slot as usize] = groups.count_ones();
-            if groups == 0 {
-                self.go_on(slot);
-            }
-            for group in bits(groups) {
-                match self.groups[group].claim(slot) {
-                    Some(row) => {
-                        chunk.grants.push(Grant { slot, group, row });
-                        self.note(group);
+        for wishes in chunk.wishes.chunk_by(|(_, one), (_, other)| one == other) {
+            match wishes[0].1 {
+                Wish::Ask(groups) | Wish::Tell(groups) => {
+                    for &(slot, _) in wishes {
+                        self.ends[slot as usize] = groups.count_ones();
+                        if groups == 0 {
+                            self.go_on(slot);
+                        }
                     }
-                    None => self.grant(group),
+                    for group in bits(groups) {
+                        self.claim_of(group, wishes, &mut chunk.grants, &mut chunk.granted);
+                    }
+                }
+                Wish::Move => {
+                    for &(slot, _) in wishes {
+                        let driver = self.queries.driver_of(slot);
+                        self.outside[driver].push_back(slot);
+                    }
                 }
             }
         }
         chunk.wishes.clear();
     }
 
+    /// Asks a group for rows.
+    fn claim_of(
+        &mut self,
+        group: usize,
+        wishes: &[(u32, Wish)],
+        grants: &mut Vec<Grant>,
+        granted: &mut Vec<u32>,
+    ) {
+        let mut left = wishes;
+        while !left.is_empty()
+            && let Some((row, count)) =
+                self.groups[group].claim_many(left.iter().map(|&(slot, _)| slot))
+        {
+            let (given, rest) = left.split_at(count);
+            let first = granted.len();
+            granted.extend(given.iter().map(|&(slot, _)| slot));
+            grants.push(Grant { group, row, slots: first..granted.len() });
+            left = rest;
+        }
+        self.note(group);
+        if !left.is_empty() {
+            left.iter().for_each(|&(slot, _)| self.groups[group].wait(slot));
+            self.grant(group);
+        }
+    }
+
     /// Has rows written that somebody waited for.
     pub(super) fn grant(&mut self, group: usize) {
         let queue = &mut self.queue;
-        let mut write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
+        let mut write = |&slot: &u32, row| queue.push_back(Task::write(slot, group, row));
         self.groups[group].grants(&mut write);
         self.note(group);
     }
@@ -230,13 +254,14 @@ impl Board {
     pub fn finish(&mut self, chunk: &mut Chunk, took: Duration) {
         self.learn(chunk, took);
         let mut written = 0;
-        for grant in chunk.grants.drain(..) {
-            self.groups[grant.group].commit(grant.row);
-            written |= 1 << grant.group;
-            if self.holding >> grant.group & 1 == 0 {
-                self.end(grant.slot);
+        for Grant { group, row, slots } in chunk.grants.drain(..) {
+            self.groups[group].commit_many(row.buffer, slots.len());
+            written |= 1 << group;
+            if self.holding >> group & 1 == 0 {
+                chunk.granted[slots].iter().for_each(|&slot| self.end(slot));
             }
         }
+        chunk.granted.clear();
         bits(written).for_each(|group| self.make_ready(group));
         self.running -= chunk.tasks.len();
         chunk.tasks.clear();
@@ -301,7 +326,7 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::group::Rules;
+    use crate::collector::group::{Row, Rules};
 
     /// Two answering collectors whose batches have a row for each of two games.
     fn board(in_turn: bool) -> Board {
@@ -320,8 +345,10 @@ mod tests {
         writes.reverse();
         let mut order = Vec::new();
         for write in writes {
-            let Task::Write(grant) = write else { continue };
-            let mut chunk = Chunk { grants: vec![grant], ..Chunk::default() };
+            let Task::Write { slot, group, buffer, row } = write else { continue };
+            let mut chunk = Chunk::default();
+            let row = Row { buffer: buffer as usize, row: row as usize };
+            chunk.grant(group as usize, row, slot);
             board.finish(&mut chunk, Duration::ZERO);
             order.extend(std::iter::from_fn(|| board.take(None)).map(|taken| taken.group));
         }

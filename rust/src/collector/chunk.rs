@@ -1,28 +1,31 @@
 //! What a thread does between two looks at the board.
 
+use std::ops::Range;
+
 use crate::collector::board::Taken;
 use crate::collector::group::Row;
 use crate::collector::slot::Wish;
 
-/// A row that a game has been given and is to write.
-#[derive(Debug, Clone, Copy)]
+/// Rows of a batch, one after the other, that games have been given and are to write.
+#[derive(Debug, Clone)]
 pub struct Grant {
-    /// The game.
-    pub slot: u32,
     /// The collector.
     pub group: usize,
-    /// The row.
+    /// Which of its batches, and the first row.
     pub row: Row,
+    /// The games, as positions in [`Chunk::granted`].
+    pub slots: Range<usize>,
 }
 
 impl Grant {
-    /// Whether two rows are of one batch.
-    pub fn is_beside(&self, other: &Self) -> bool {
-        self.group == other.group && self.row.buffer == other.row.buffer
+    /// Whether a row comes right after these.
+    fn is_before(&self, group: usize, row: Row) -> bool {
+        let next = Row { row: self.row.row + self.slots.len(), ..self.row };
+        self.group == group && next == row
     }
 }
 
-/// Something to be done for a game.
+/// Something to be done for a game or a query.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
     /// Go on to where collectors are needed next.
@@ -32,21 +35,47 @@ pub enum Task {
         /// The game.
         slot: u32,
         /// The row.
-        row: usize,
+        row: u32,
     },
     /// Write a row that had to be waited for.
-    Write(Grant),
+    Write {
+        /// The game.
+        slot: u32,
+        /// The collector.
+        group: u32,
+        /// Which of its batches.
+        buffer: u32,
+        /// The row.
+        row: u32,
+    },
     /// Take in what came of a game's move, which lies in a row of its driver's desk.
     Report {
         /// The game.
         slot: u32,
         /// The row.
-        row: usize,
+        row: u32,
     },
     /// Nothing any more: the game failed, and the chunk says why.
-    Failed,
+    Failed(u32),
     /// Nothing but what the chunk says already: what a query wants.
-    Asked,
+    Asked(u32),
+}
+
+impl Task {
+    /// That a game writes a row.
+    pub fn write(slot: u32, group: usize, row: Row) -> Self {
+        let Row { buffer, row } = row;
+        Self::Write { slot, group: group as u32, buffer: buffer as u32, row: row as u32 }
+    }
+
+    /// Whom it is for.
+    #[inline]
+    pub fn slot(&self) -> u32 {
+        match *self {
+            Self::Advance(slot) | Self::Failed(slot) | Self::Asked(slot) => slot,
+            Self::Answer { slot, .. } | Self::Write { slot, .. } | Self::Report { slot, .. } => slot,
+        }
+    }
 }
 
 /// Who takes work.
@@ -67,6 +96,8 @@ pub struct Chunk {
     pub wishes: Vec<(u32, Wish)>,
     /// Rows to write.
     pub grants: Vec<Grant>,
+    /// Whose they are.
+    pub granted: Vec<u32>,
     /// The game being dealt with.
     pub slot: u32,
     /// Games that failed, and what they said.
@@ -78,5 +109,17 @@ pub struct Chunk {
     /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.
     pub answered: Option<(Taken, Vec<u32>)>,
     /// Whether its games may go on before all of those answers are taken: there are rows for them elsewhere.
-    pub in_blocks: bool,
+    pub in_sections: bool,
+}
+
+impl Chunk {
+    /// Adds a row to write.
+    pub fn grant(&mut self, group: usize, row: Row, slot: u32) {
+        let at = self.granted.len();
+        self.granted.push(slot);
+        match self.grants.last_mut() {
+            Some(last) if last.is_before(group, row) => last.slots.end += 1,
+            _ => self.grants.push(Grant { group, row, slots: at..at + 1 }),
+        }
+    }
 }

@@ -30,8 +30,6 @@ pub struct Columns {
     size: usize,
     game_keys: usize,
     action: usize,
-    /// Where what is replied begins: behind all that games write.
-    replies: usize,
 }
 
 /// Parts that every record has, in front; their positions are those of [`Fixed`].
@@ -47,9 +45,6 @@ const FIXED: [(&str, &str, usize); 9] = [
     // No key of a description can have this name.
     ("_episode", "<u4", 4),
 ];
-
-/// Bytes of the parts that every record has.
-pub const HEAD: usize = offset(FIXED.len());
 
 /// Where the fixed part of this number begins.
 const fn offset(part: usize) -> usize {
@@ -85,6 +80,19 @@ pub enum Fixed {
 }
 
 impl Fixed {
+    /// All of them.
+    pub const ALL: [Self; FIXED.len()] = [
+        Self::Id,
+        Self::Tid,
+        Self::Seq,
+        Self::LastReward,
+        Self::LastTerminal,
+        Self::LastTruncated,
+        Self::Ended,
+        Self::Cut,
+        Self::Episode,
+    ];
+
     /// Where it lies in a record.
     pub const fn range(self) -> Range<usize> {
         offset(self as usize)..offset(self as usize + 1)
@@ -99,7 +107,7 @@ impl Columns {
     /// the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
         let mut columns =
-            Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0, replies: 0 };
+            Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
         for (key, dtype, itemsize) in FIXED {
             let field = FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] };
             columns.add(key, &field, false)?;
@@ -107,7 +115,6 @@ impl Columns {
         for (key, field) in &game.keys {
             columns.add(key, field, false)?;
         }
-        columns.replies = columns.size;
         columns.action = columns.add(ACTION, &game.action, true)?;
         let replies = collectors.iter().flat_map(|each| each.replies.iter().flatten());
         for reply in replies {
@@ -157,27 +164,19 @@ impl Columns {
         self.size
     }
 
-    /// Where what is replied lies, all of it.
-    #[inline]
-    pub fn all_replies(&self) -> Range<usize> {
-        self.replies..self.size
-    }
-
     /// Where the action lies.
-    pub fn action(&self) -> Range<usize> {
-        self.all[self.action].range.clone()
+    pub fn action(&self) -> &Range<usize> {
+        &self.all[self.action].range
     }
 
     /// Where what is replied lies, by key.
-    pub fn replies(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+    pub fn replies(&self) -> impl Iterator<Item = (&str, &Range<usize>)> {
         let replies = self.all.iter().filter(|column| column.reply);
-        replies.map(|column| (column.key.as_str(), column.range.clone()))
+        replies.map(|column| (column.key.as_str(), &column.range))
     }
 
     /// Where the game's own keys lie, in its order.
-    pub fn game_keys(&self) -> impl Iterator<Item = Range<usize>> {
-        self.all[FIXED.len()..FIXED.len() + self.game_keys]
-            .iter()
-            .map(|column| column.range.clone())
+    pub fn game_keys(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.all[FIXED.len()..FIXED.len() + self.game_keys].iter().map(|column| &column.range)
     }
 }

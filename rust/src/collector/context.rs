@@ -1,5 +1,6 @@
 //! Games that run, their batches, and the threads that step them.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -21,7 +22,9 @@ use crate::collector::options::{buffers, check_fill, check_memory, memory, rules
 use crate::collector::plan::Plan;
 use crate::collector::shared::{Shared, lock};
 use crate::collector::slot::Slot;
+use crate::collector::slots::{Games, MOST, Slots};
 use crate::error::{Error, Result};
+use crate::games::herd::Herd;
 use crate::games::{Game, GameSpec};
 
 /// Games of a context at most.
@@ -43,13 +46,32 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Value`] when options or collectors do not fit, [`Error::Memory`] when the system refuses.
-    pub fn new(
+    pub fn new<G: Game + 'static>(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
-        game: impl FnMut(usize) -> Box<dyn Game>,
+        mut game: impl FnMut(usize) -> G,
     ) -> Result<Self> {
-        Self::make(spec, collectors, options, Vec::new(), game)
+        Self::of_herds(spec, collectors, options, |games| {
+            Box::new(games.map(&mut game).collect::<Vec<G>>())
+        })
+    }
+
+    /// As [`Self::new`]; `herd` makes several games by their numbers.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_herds(
+        spec: &GameSpec,
+        collectors: Vec<Collector>,
+        options: Options,
+        mut herd: impl FnMut(Range<usize>) -> Box<dyn Herd>,
+    ) -> Result<Self> {
+        let threads = options.threads.clamp(1, options.games.max(1));
+        // What takes long is not to wait for each other.
+        let most = if spec.blocking { 1 } else { MOST };
+        let sharing = (options.games / threads).clamp(1, most).ilog2();
+        Self::make(spec, collectors, options, Vec::new(), sharing, |slots| Games::Here(herd(slots)))
     }
 
     /// A context that has not started, of games that drivers move: for each file one, which has its desk there,
@@ -68,9 +90,10 @@ impl Context {
         }
         let games = options.games.div_ceil(files.len());
         let desks = files.iter().map(|&file| Desk::new(spec, games, file));
-        let desks: Vec<_> = desks.collect::<Result<_>>()?;
-        let unmoved = desks[0].unmoved();
-        Self::make(spec, collectors, options, desks, unmoved)
+        let desks: Vec<Desk> = desks.collect::<Result<_>>()?;
+        let blank = desks[0].blank();
+        let unmoved = |slots: Range<usize>| Games::Outside(slots.map(|_| blank()).collect());
+        Self::make(spec, collectors, options, desks, games.min(MOST).ilog2(), unmoved)
     }
 
     fn make(
@@ -78,7 +101,8 @@ impl Context {
         collectors: Vec<Collector>,
         options: Options,
         desks: Vec<Desk>,
-        mut game: impl FnMut(usize) -> Box<dyn Game>,
+        sharing: u32,
+        mut games: impl FnMut(Range<usize>) -> Games,
     ) -> Result<Self> {
         if !(1..=MOST_GAMES).contains(&options.games) {
             let expected = format!("an integer in [1, {MOST_GAMES}]");
@@ -107,16 +131,23 @@ impl Context {
         if outside {
             board.move_outside(desks.len(), options.slots());
         }
-        let mut slot = |at: usize, tid: usize| {
-            let made = Slot::new(game(at), at as u32, options.seed, outside, &plan);
-            Mutex::new(made.query(tid as u32))
+        let slot = |at: usize| {
+            // Behind all games come the queries of the first, then of the next.
+            let query = at.checked_sub(options.games);
+            let game = query.map_or(at, |query| query / options.queries);
+            let tid = query.map_or(0, |query| query % options.queries + 1);
+            Slot::new(game as u32, tid as u32, options.seed)
         };
-        let mut slots: Vec<_> = (0..options.games).map(|at| slot(at, 0)).collect();
-        let queries =
-            (0..options.games).flat_map(|at| (1..=options.queries).map(move |tid| (at, tid)));
-        slots.extend(queries.map(|(at, tid)| slot(at, tid)));
+        let share = |first: usize| {
+            let numbers = first..options.slots().min(first + (1 << sharing));
+            let slots = numbers.clone().map(slot).collect();
+            Mutex::new(Slots::new(first as u32, games(numbers), slots, &plan))
+        };
+        let slots = (0..options.slots()).step_by(1 << sharing).map(share).collect();
         let shared = Shared {
             slots,
+            sharing,
+            games: options.games,
             queries: options.queries,
             batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
             board: Mutex::new(board),
@@ -239,9 +270,7 @@ impl Context {
             board.spare = chunk;
             drop(board);
             if shared.plan.routes[taken.group].collector.replying() {
-                for (row, &slot) in owners.iter().enumerate() {
-                    shared.apply(&mut lock(&shared.slots[slot as usize]), taken, row);
-                }
+                shared.take(taken, &owners);
             }
             let mut board = lock(&shared.board);
             board.release(taken, owners);
@@ -317,11 +346,11 @@ impl Context {
     /// # Errors
     /// [`Error::Value`] when there is no such game.
     pub fn divert(&self, game: usize, detour: Detour) -> Result<()> {
-        let games = self.shared.slots.len() / (self.shared.queries + 1);
+        let games = self.shared.games;
         if game >= games {
             return Err(Error::value("game", format!("an integer in [0, {games})"), game));
         }
-        lock(&self.shared.slots[game]).divert(detour);
+        self.shared.slots_of(game as u32).divert(game as u32, detour);
         Ok(())
     }
 
@@ -347,8 +376,8 @@ impl Context {
 
     /// What each game has done.
     pub fn counts(&self) -> Vec<Counts> {
-        let games = self.shared.slots.len() / (self.shared.queries + 1);
-        self.shared.slots[..games].iter().map(|slot| lock(slot).counts()).collect()
+        let all = self.shared.slots.iter().flat_map(|slots| lock(slots).counts());
+        all.take(self.shared.games).collect()
     }
 }
 

@@ -12,7 +12,8 @@ use crate::collector::context::Context;
 use crate::collector::life::Life;
 use crate::collector::plan::Plan;
 use crate::collector::shared::lock;
-use crate::collector::slot::{Move, Slot};
+use crate::collector::slot::Move;
+use crate::collector::slots::Slots;
 use crate::error::{Error, Result};
 use crate::games::{Action, Game, GameSpec, Outcome};
 
@@ -114,17 +115,18 @@ impl Desk {
         &self.memory
     }
 
-    fn write(&self, plan: &Plan, row: usize, game: u32, slot: &mut Slot) {
+    fn write(&self, plan: &Plan, row: usize, game: u32, slots: &Slots) {
         let put = |part: Part, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
         put(Part::Game, &i64::from(game).to_ne_bytes());
+        let (order, action) = slots.order(plan, game);
         // What begins an episode is a number that every generator takes: of 32 bits.
-        let seed = match slot.next_move() {
+        let seed = match order {
             Move::Reset(seed) => (seed >> 32) as i64,
             Move::Step => -1,
         };
         put(Part::Seed, &seed.to_ne_bytes());
         if seed < 0 {
-            put(Part::Action, slot.action(plan));
+            put(Part::Action, action);
         }
     }
 
@@ -148,11 +150,11 @@ impl Desk {
         Ok(Box::new(Reported { memory: Arc::clone(&self.memory), row, outcome }))
     }
 
-    /// What makes games that were not moved yet, by their numbers.
-    pub fn unmoved(&self) -> impl FnMut(usize) -> Box<dyn Game> + use<> {
+    /// What makes games that were not moved yet.
+    pub fn blank(&self) -> impl Fn() -> Box<dyn Game> + use<> {
         let memory = Arc::clone(&self.memory);
         let outcome = Outcome::default();
-        move |_| Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome })
+        move || Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome })
     }
 }
 
@@ -311,7 +313,7 @@ impl Context {
         let shared = &*self.shared;
         let mut hand = lock(&desk.hand);
         for (row, &game) in hand.games.iter().enumerate() {
-            desk.write(&shared.plan, row, game, &mut lock(&shared.slots[game as usize]));
+            desk.write(&shared.plan, row, game, &shared.slots_of(game));
         }
         hand.since = Instant::now();
         hand.games.len()
@@ -346,12 +348,12 @@ impl Report {
 
     /// Tasks that take in what became of these games.
     fn chunk(self, driver: usize, games: &[u32]) -> Chunk {
-        let task = |(row, &slot)| Task::Report { slot, row };
-        let tasks = games.iter().enumerate().map(task).collect();
+        let task = |(&slot, row)| Task::Report { slot, row };
+        let tasks = games.iter().zip(0..).map(task).collect();
         let mut chunk = Chunk { tasks, driver, ..Chunk::default() };
         for (row, text) in self.failed {
             if let Some(&slot) = games.get(row) {
-                chunk.tasks[row] = Task::Failed;
+                chunk.tasks[row] = Task::Failed(slot);
                 chunk.crashes.push((slot, text));
             }
         }
@@ -359,7 +361,7 @@ impl Report {
         if let Some((&slot, task)) = last.filter(|_| self.broken_off)
             && matches!(task, Task::Report { .. })
         {
-            *task = Task::Failed;
+            *task = Task::Failed(slot);
             chunk.broken_off = Some(slot);
         }
         chunk

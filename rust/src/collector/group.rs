@@ -97,9 +97,32 @@ impl<O> Group<O> {
         if self.gives_at_once() {
             return Some(self.allot(owner));
         }
+        self.wait(owner);
+        None
+    }
+
+    /// Rows one after the other for the first of some owners: the first row, and how many. None when there are none
+    /// now.
+    pub fn claim_many(&mut self, owners: impl Iterator<Item = O>) -> Option<(Row, usize)> {
+        if !self.gives_at_once() {
+            return None;
+        }
+        let at = self.opened();
+        let room = self.rules.batch_size;
+        let buffer = &mut self.buffers[at];
+        let row = buffer.owners.len();
+        buffer.owners.extend(owners.take(room - row));
+        let filled = buffer.owners.len();
+        if filled == room {
+            self.close();
+        }
+        Some((Row { buffer: at, row }, filled - row))
+    }
+
+    /// Has an owner wait for a row.
+    pub fn wait(&mut self, owner: O) {
         self.since.get_or_insert_with(Instant::now);
         self.waiting.push_back(owner);
-        None
     }
 
     /// Whether [`Self::claim`] would give a row.
@@ -113,18 +136,24 @@ impl<O> Group<O> {
 
     /// The next row; there is one.
     fn allot(&mut self, owner: O) -> Row {
-        let at = self.open.or_else(|| self.free.pop_front()).unwrap_or_default();
-        if self.open.replace(at).is_none() && self.rules.order.is_none() {
-            self.since = Some(Instant::now());
-        }
+        let at = self.opened();
         let buffer = &mut self.buffers[at];
-        buffer.phase = Phase::Filling;
         buffer.owners.push(owner);
         let row = buffer.owners.len() - 1;
         if buffer.owners.len() == self.rules.batch_size {
             self.close();
         }
         Row { buffer: at, row }
+    }
+
+    /// The batch that is being filled, or a free one that is from now on; there is one.
+    fn opened(&mut self) -> usize {
+        let at = self.open.or_else(|| self.free.pop_front()).unwrap_or_default();
+        if self.open.replace(at).is_none() && self.rules.order.is_none() {
+            self.since = Some(Instant::now());
+        }
+        self.buffers[at].phase = Phase::Filling;
+        at
     }
 
     fn close(&mut self) {
@@ -226,7 +255,12 @@ impl<O> Group<O> {
 
     /// Says that a row is written. That may make batches ready.
     pub fn commit(&mut self, row: Row) {
-        self.buffers[row.buffer].written += 1;
+        self.commit_many(row.buffer, 1);
+    }
+
+    /// Says that so many rows of a batch are written.
+    pub fn commit_many(&mut self, buffer: usize, rows: usize) {
+        self.buffers[buffer].written += rows;
     }
 
     /// Gives a ready batch to a consumer: the number of its rows, and of this delivery.

@@ -1,6 +1,6 @@
 //! How a context runs, and what memory that takes.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::collector::batch::{self, Batch};
 use crate::collector::crash::OnError;
@@ -52,7 +52,7 @@ pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> 
 }
 
 /// Bytes that a game takes beside its histories, about.
-const GAME: usize = size_of::<Mutex<Slot>>() + 256;
+const GAME: usize = size_of::<Slot>() + 256;
 
 /// Bytes that a batch takes beside its memory, about.
 const BATCH: usize = 256;

@@ -1,6 +1,6 @@
 //! Descriptions, checked and resolved to bytes.
 
-use crate::collector::column::Columns;
+use crate::collector::column::{Columns, Fixed};
 use crate::collector::description::Collector;
 use crate::collector::route::{Route, Track};
 use crate::error::{Error, Result};
@@ -18,8 +18,16 @@ pub struct Plan {
     pub routes: Vec<Route>,
     /// The histories of a game; the first is of all states.
     pub tracks: Vec<Track>,
+    /// The collectors that only listen, as bits.
+    pub listening: u64,
+    /// The fixed columns that somebody looks at, as bits.
+    shown: u16,
+    /// Games take turns among players.
+    pub has_turns: bool,
     /// For each player the collectors that answer when it moves, as bits.
     asked: Vec<u64>,
+    /// For each player the tracks of its states alone, as bits; the first track, of all states, is not counted.
+    present: Vec<u64>,
 }
 
 impl Plan {
@@ -41,9 +49,21 @@ impl Plan {
             .zip(later)
             .map(|(collector, later)| Route::new(collector, &later, &columns, &mut tracks))
             .collect();
-        let mut plan = Self { columns, routes: routes?, tracks, asked: Vec::new() };
+        let players = 0..game.players.len();
+        let has_turns = players.len() > 1;
+        let (asked, present) = Default::default();
+        let routes = routes?;
+        let shown = shown(&routes);
+        let mut plan =
+            Self { columns, routes, tracks, listening: 0, shown, has_turns, asked, present };
+        plan.listening = plan.select(|each| !each.replying());
         let answers = |player| plan.select(|each| each.replying() && each.sees(player));
-        plan.asked = (0..game.players.len()).map(answers).collect();
+        plan.asked = players.clone().map(answers).collect();
+        let track = |player, (at, track): (usize, &Track)| {
+            u64::from(track.player == Some(player)) << at
+        };
+        let tracks = |player| plan.tracks[1..].iter().enumerate().map(move |each| track(player, each));
+        plan.present = players.map(|player| tracks(player).fold(0, |all, one| all | one)).collect();
         Ok(plan)
     }
 
@@ -53,11 +73,33 @@ impl Plan {
         self.asked.get(player).copied().unwrap_or(0)
     }
 
+    /// Whether somebody looks at a fixed column.
+    #[inline]
+    pub fn shows(&self, column: Fixed) -> bool {
+        self.shown >> column as u16 & 1 == 1
+    }
+
+    /// The tracks of this player's states alone, as bits from the second track on.
+    #[inline]
+    pub fn present(&self, player: usize) -> u64 {
+        self.present.get(player).copied().unwrap_or(0)
+    }
+
     /// The collectors that meet a condition, as bits.
     pub fn select(&self, condition: impl Fn(&Collector) -> bool) -> u64 {
         let bit = |(at, route): (usize, &Route)| u64::from(condition(&route.collector)) << at;
         self.routes.iter().enumerate().map(bit).fold(0, |all, one| all | one)
     }
+}
+
+/// The fixed columns that somebody looks at, as bits: frames are told apart by their episodes.
+fn shown(routes: &[Route]) -> u16 {
+    let shows = || routes.iter().flat_map(|route| &route.shows);
+    let looks = |column: &Fixed| {
+        let frames = *column == Fixed::Episode && shows().any(|show| show.frames > 0);
+        frames || shows().any(|show| show.range == column.range())
+    };
+    Fixed::ALL.iter().filter(|&column| looks(column)).fold(0, |all, &each| all | 1 << each as u16)
 }
 
 /// For each reply of a collector, those after it that write the same key.

@@ -121,10 +121,11 @@ impl Context {
         board.life.check()?;
         let slot = board.queries.slot(game, tid)?;
         board.queries.begin(slot, game, tid)?;
-        let tasks = vec![Task::Asked];
+        let tasks = vec![Task::Asked(slot)];
         board.running += tasks.len();
         drop(board);
-        let wish = lock(&shared.slots[slot as usize]).ask(&shared.plan, shown);
+        let wish = shared.slots_of(slot).ask(&shared.plan, slot, shown);
+        let wish = wish.inspect_err(|error| shared.fail(error.clone()))?;
         let mut chunk = Chunk { tasks, wishes: vec![(slot, wish)], slot, ..Chunk::default() };
         let mut board = shared.run(lock(&shared.board), &mut chunk, Role::Worker);
         while !board.queries.end(slot) {
@@ -137,10 +138,6 @@ impl Context {
             };
         }
         drop(board);
-        let mut slot = lock(&shared.slots[slot as usize]);
-        let record = slot.answered();
-        let part =
-            |(key, range): (&str, std::ops::Range<usize>)| (key.into(), record[range].into());
-        Ok(shared.plan.columns.replies().map(part).collect())
+        Ok(shared.slots_of(slot).answers(&shared.plan, slot))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::collector::board::{Board, bits};
-use crate::collector::chunk::{Grant, Task};
+use crate::collector::chunk::Task;
 use crate::collector::group::Group;
 
 impl Board {
@@ -44,7 +44,7 @@ impl Board {
 
     fn shorten(&mut self, group: usize) {
         let queue = &mut self.queue;
-        let write = |&slot: &u32, row| queue.push_back(Task::Write(Grant { slot, group, row }));
+        let write = |&slot: &u32, row| queue.push_back(Task::write(slot, group, row));
         self.groups[group].shorten(write);
         self.note(group);
         self.make_ready(group);

@@ -1,32 +1,38 @@
-//! Rows of batches, filled from the histories of games.
+//! Rows of batches, filled from the records of games.
 
 use crate::collector::batch::{Batch, Rows};
 use crate::collector::column::Fixed;
-use crate::collector::history::History;
+use crate::collector::records::Records;
 use crate::collector::route::{Route, Show};
 
 /// A game's row.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The row.
-    pub row: usize,
-    /// The states that it shows.
-    pub history: &'a History,
+struct Place {
+    row: usize,
+    game: usize,
 }
 
-/// Writes rows of one batch, input by input.
-pub fn fill(route: &Route, batch: &Batch, places: &[Place<'_>]) {
+/// Writes rows of one batch, from this one on one for each of these games, input by input.
+pub fn fill(route: &Route, records: &Records, batch: &Batch, first: usize, games: &[usize]) {
     let collector = &route.collector;
+    let places = games.iter().zip(first..).map(|(&game, row)| Place { row, game });
+    // Of neighbours in step with each other all is copied at once.
+    let kept = records.in_step(games).unwrap_or(0);
     for step in 0..collector.steps {
         let back = collector.steps - 1 - step;
         for (input, show) in route.shows.iter().enumerate() {
             let rows = batch.rows_of(collector.input_part(step, input));
-            let source = show.source(back);
-            for place in places {
-                match source {
-                    _ if show.frames > 0 => write_frames(show, place, back, rows),
-                    Some(from) => write(show, place, from, rows),
-                    None => rows.clear(place.row, 0, show.range.len()),
+            if show.frames > 0 {
+                places.clone().for_each(|place| write_frames(show, records, place, back, rows));
+                continue;
+            }
+            match show.source(back) {
+                None => places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len())),
+                Some(from) if from < kept => {
+                    rows.write_run(first, records.run(&show.range, games, from));
+                }
+                Some(from) => {
+                    places.clone().for_each(|place| write(show, records, place, from, rows));
                 }
             }
         }
@@ -34,27 +40,24 @@ pub fn fill(route: &Route, batch: &Batch, places: &[Place<'_>]) {
 }
 
 #[inline]
-fn write(show: &Show, place: &Place<'_>, from: usize, rows: Rows<'_>) {
-    match place.history.back(from) {
-        Some(record) => rows.write(place.row, 0, &record[show.range.clone()]),
-        None => match show.blank {
-            Some(blank) => rows.write(place.row, 0, blank),
-            None => rows.clear(place.row, 0, show.range.len()),
-        },
+fn write(show: &Show, records: &Records, place: Place, from: usize, rows: Rows<'_>) {
+    match records.back(&show.range, place.game, from).or(show.blank) {
+        Some(bytes) => rows.write(place.row, 0, bytes),
+        None => rows.clear(place.row, 0, show.range.len()),
     }
 }
 
 /// The last states of the same episode, zeros before its start.
-fn write_frames(show: &Show, place: &Place<'_>, back: usize, rows: Rows<'_>) {
-    let Place { row, history } = *place;
-    let episode = Fixed::Episode.range();
-    let newest = history.back(back).map(|record| &record[episode.clone()]);
+fn write_frames(show: &Show, records: &Records, place: Place, back: usize, rows: Rows<'_>) {
+    let Place { row, game } = place;
+    let episode = |back: usize| records.back(&const { Fixed::Episode.range() }, game, back);
+    let newest = episode(back);
     for frame in 0..show.frames {
-        let record = history.back(back + show.frames - 1 - frame);
-        let same = record.filter(|record| Some(&record[episode.clone()]) == newest);
+        let from = back + show.frames - 1 - frame;
+        let shown = records.back(&show.range, game, from).filter(|_| episode(from) == newest);
         let skip = frame * show.range.len();
-        match same {
-            Some(record) => rows.write(row, skip, &record[show.range.clone()]),
+        match shown {
+            Some(bytes) => rows.write(row, skip, bytes),
             None => rows.clear(row, skip, show.range.len()),
         }
     }

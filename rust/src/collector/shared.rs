@@ -1,6 +1,5 @@
 //! What the threads of a context share, and what they do with it.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,46 +8,32 @@ use crate::collector::batch::Batch;
 use crate::collector::board::{Board, Taken};
 use crate::collector::chunk::{Chunk, Grant, Role, Task};
 use crate::collector::desk::Desk;
+use crate::collector::group::Row;
 use crate::collector::life::Life;
 use crate::collector::plan::Plan;
 use crate::collector::route::Route;
-use crate::collector::rows::{self, Place};
-use crate::collector::slot::{Slot, Wish};
-use crate::error::{Error, Result};
+use crate::collector::slots::{MOST, Slots, panic_text};
+use crate::error::Error;
 
-/// Games that are dealt with together, when a batch is not needed as a whole: what they are made of is still at
-/// hand when their rows are written.
-const BLOCK: usize = 32;
+/// Games of a batch that go on before those behind them have taken their answers.
+const SECTION: usize = MOST;
 
 /// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
 /// while that of a slot is taken.
 pub struct Shared {
     pub plan: Plan,
-    pub slots: Vec<Mutex<Slot>>,
+    /// Games and queries, each so many as share a lock.
+    pub slots: Vec<Mutex<Slots>>,
+    /// How many do, as a power of two.
+    pub sharing: u32,
     pub batches: Vec<Vec<Arc<Batch>>>,
     pub board: Mutex<Board>,
     pub desks: Vec<Desk>,
+    pub games: usize,
     /// Queries of each game.
     pub queries: usize,
     pub work: Condvar,
     pub news: Condvar,
-}
-
-/// A game that a thread deals with.
-struct Kept<'a> {
-    slot: u32,
-    errand: Errand,
-    game: MutexGuard<'a, Slot>,
-}
-
-/// Where there is something for a game.
-#[derive(Debug, Clone, Copy)]
-enum Errand {
-    None,
-    /// In a row of the answered batch.
-    Answered(usize),
-    /// In a row of its driver's desk.
-    Reported(usize),
 }
 
 impl std::fmt::Debug for Shared {
@@ -106,112 +91,89 @@ impl Shared {
     }
 
     fn work(&self, chunk: &mut Chunk) {
-        let tasks = std::mem::take(&mut chunk.tasks);
+        let mut tasks = std::mem::take(&mut chunk.tasks);
+        // Games that go on together do so in no order, and fastest beside their neighbours.
+        if !tasks.is_sorted_by_key(Task::slot) {
+            tasks.sort_by_key(Task::slot);
+        }
         for &task in &tasks {
-            if let Task::Write(grant) = task {
-                chunk.slot = grant.slot;
-                self.write(&lock(&self.slots[grant.slot as usize]), grant);
-                chunk.grants.push(grant);
+            if let Task::Write { slot, group, buffer, row } = task {
+                let row = Row { buffer: buffer as usize, row: row as usize };
+                chunk.grant(group as usize, row, slot);
             }
         }
+        self.write(&chunk.grants, &chunk.granted);
         let mut answered = chunk.answered.take();
         // Rows are free only when all of a batch have been taken from: who has no others waits for that.
-        let size = if chunk.in_blocks { BLOCK } else { tasks.len().max(1) };
-        let mut blocks = tasks.chunks(size).peekable();
-        while let Some(block) = blocks.next() {
-            let done = if blocks.peek().is_none() { answered.take() } else { None };
+        let size = if chunk.in_sections { SECTION } else { tasks.len().max(1) };
+        let mut sections = tasks.chunks(size).peekable();
+        while let Some(section) = sections.next() {
+            let done = if sections.peek().is_none() { answered.take() } else { None };
             let taken = answered.as_ref().or(done.as_ref()).map(|(taken, _)| *taken);
-            self.work_on(block, chunk, taken, done);
+            self.go_on(section, chunk, taken);
+            let claimed = chunk.grants.len();
+            lock(&self.board).claim(chunk, done);
+            self.write(&chunk.grants[claimed..], &chunk.granted);
         }
         chunk.tasks = tasks;
     }
 
-    /// Has games go on to their next rows, and writes those that there are.
-    fn work_on(
+    /// Has games take what there is for them and go on to where they need rows.
+    fn go_on(&self, tasks: &[Task], chunk: &mut Chunk, taken: Option<Taken>) {
+        let desk = self.desks.get(chunk.driver);
+        for tasks in self.by_lock(tasks, Task::slot) {
+            chunk.slot = tasks[0].slot();
+            let mut slots = self.slots_of(chunk.slot);
+            if let Some(taken) = taken {
+                slots.take(&self.plan, taken.group, self.batch(taken.group, taken.buffer), tasks);
+            }
+            slots.go_on(&self.plan, desk, tasks, chunk);
+        }
+    }
+
+    /// Has games take what their rows of a batch were answered, and not go on yet.
+    pub fn take(&self, taken: Taken, owners: &[u32]) {
+        let mut tasks: Vec<_> =
+            owners.iter().zip(0..).map(|(&slot, row)| Task::Answer { slot, row }).collect();
+        tasks.sort_by_key(Task::slot);
+        let batch = self.batch(taken.group, taken.buffer);
+        for tasks in self.by_lock(&tasks, Task::slot) {
+            self.slots_of(tasks[0].slot()).take(&self.plan, taken.group, batch, tasks);
+        }
+    }
+
+    /// Writes rows that were given to games.
+    fn write(&self, grants: &[Grant], granted: &[u32]) {
+        for Grant { group, row, slots } in grants {
+            let batch = self.batch(*group, row.buffer);
+            let mut first = row.row;
+            for slots in self.by_lock(&granted[slots.clone()], |&slot| slot) {
+                self.slots_of(slots[0]).write(&self.plan, *group, batch, first, slots);
+                first += slots.len();
+            }
+        }
+    }
+
+    fn batch(&self, group: usize, buffer: usize) -> &Batch {
+        &self.batches[group][buffer]
+    }
+
+    /// A game or query with all those that share its lock.
+    pub fn slots_of(&self, slot: u32) -> MutexGuard<'_, Slots> {
+        lock(&self.slots[self.share(slot)])
+    }
+
+    fn share(&self, slot: u32) -> usize {
+        (slot >> self.sharing) as usize
+    }
+
+    /// What there is for games that share a lock, one lock after the other.
+    fn by_lock<'a, T>(
         &self,
-        tasks: &[Task],
-        chunk: &mut Chunk,
-        taken: Option<Taken>,
-        done: Option<(Taken, Vec<u32>)>,
-    ) {
-        // Games are kept until their rows are written. Nobody waits for a game with the board in hand. All are
-        // taken before the first goes on: between two locks a processor does one thing at a time.
-        let keep = |&task: &Task| {
-            let (slot, errand) = match task {
-                Task::Write(_) | Task::Failed | Task::Asked => return None,
-                Task::Advance(slot) => (slot, Errand::None),
-                Task::Report { slot, row } => (slot, Errand::Reported(row)),
-                Task::Answer { slot, row } => (slot, Errand::Answered(row)),
-            };
-            Some(Kept { slot, errand, game: lock(&self.slots[slot as usize]) })
-        };
-        let mut kept: Vec<_> = tasks.iter().filter_map(keep).collect();
-        let mut at = 0;
-        while at < kept.len() {
-            let go_on = AssertUnwindSafe(|| {
-                while let Some(each) = kept.get_mut(at) {
-                    match self.go_on(each, chunk.driver, taken) {
-                        Ok(wish) => chunk.wishes.push((each.slot, wish)),
-                        Err(error) => chunk.crashes.push((each.slot, error.to_string())),
-                    }
-                    at += 1;
-                }
-            });
-            if let Err(panic) = catch_unwind(go_on) {
-                let text = format!("panicked: {}", panic_text(&*panic));
-                chunk.crashes.push((kept[at].slot, text));
-                at += 1;
-            }
-        }
-        let claimed = chunk.grants.len();
-        lock(&self.board).claim(chunk, done);
-        self.write_all(&kept, &chunk.grants[claimed..]);
-    }
-
-    /// Has a game take what there is for it, and go on.
-    fn go_on(&self, kept: &mut Kept<'_>, driver: usize, taken: Option<Taken>) -> Result<Wish> {
-        match (kept.errand, taken) {
-            (Errand::Reported(row), _) => {
-                return kept.game.moved(&self.plan, self.desks[driver].report(row)?);
-            }
-            (Errand::Answered(row), Some(taken)) => self.apply(&mut kept.game, taken, row),
-            _ => {}
-        }
-        kept.game.advance(&self.plan)
-    }
-
-    /// Writes rows that were given to games in this order; what a query wants is not among them.
-    fn write_all(&self, kept: &[Kept<'_>], grants: &[Grant]) {
-        let mut places = Vec::with_capacity(grants.len());
-        let mut next = 0;
-        for run in grants.chunk_by(Grant::is_beside) {
-            let (group, buffer) = (run[0].group, run[0].row.buffer);
-            let route = &self.plan.routes[group];
-            for &grant in run {
-                match kept[next..].iter().position(|each| each.slot == grant.slot) {
-                    Some(skip) => {
-                        next += skip;
-                        let history = kept[next].game.history(route.history);
-                        places.push(Place { row: grant.row.row, history });
-                    }
-                    None => self.write(&lock(&self.slots[grant.slot as usize]), grant),
-                }
-            }
-            rows::fill(route, &self.batches[group][buffer], &places);
-            places.clear();
-        }
-    }
-
-    /// Has a game take what its row of a batch was answered.
-    pub fn apply(&self, game: &mut Slot, taken: Taken, row: usize) {
-        let batch = &self.batches[taken.group][taken.buffer];
-        game.apply(&self.plan, taken.group, batch, row);
-    }
-
-    fn write(&self, game: &Slot, grant: Grant) {
-        let route = &self.plan.routes[grant.group];
-        let place = Place { row: grant.row.row, history: game.history(route.history) };
-        rows::fill(route, &self.batches[grant.group][grant.row.buffer], &[place]);
+        all: &'a [T],
+        slot: impl Fn(&T) -> u32,
+    ) -> impl Iterator<Item = &'a [T]> {
+        all.chunk_by(move |one, other| self.share(slot(one)) == self.share(slot(other)))
     }
 
     /// Has happen to a game that failed what the options say.
@@ -238,7 +200,7 @@ impl Shared {
     /// Gives up a game's episode: the states that each collector will not get.
     fn give_up(&self, slot: u32) -> Vec<u64> {
         let mut lost = vec![0; self.plan.routes.len()];
-        lock(&self.slots[slot as usize]).crash(&self.plan, &mut lost);
+        self.slots_of(slot).crash(&self.plan, slot, &mut lost);
         lost
     }
 
@@ -322,9 +284,4 @@ impl Shared {
             batch.zero(part, taken.rows);
         }
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
 }

@@ -1,15 +1,7 @@
-//! One game between its collectors.
+//! Where one game stands between its collectors.
 
-use std::iter;
-use std::ops::Range;
-
-use crate::collector::batch::Batch;
-use crate::collector::column::{Fixed, HEAD};
-use crate::collector::history::History;
 use crate::collector::plan::Plan;
-use crate::collector::route::Track;
-use crate::error::Result;
-use crate::games::{Action, Game, Outcome};
+use crate::games::Outcome;
 
 /// What a game has got to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +25,7 @@ pub enum Wish {
     Move,
 }
 
-/// What a driver does for a game.
+/// What moves a game on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Begin an episode with this seed.
@@ -51,48 +43,6 @@ pub enum Detour {
     Begin(Option<u64>),
 }
 
-/// A game, its last states, and where it stands.
-pub struct Slot {
-    game: Box<dyn Game>,
-    id: u32,
-    /// Which query of its game it is; 0 is the game itself.
-    tid: u32,
-    seed: u64,
-    episode: u32,
-    seq: i32,
-    point: Point,
-    /// The state is the last of its episode.
-    over: bool,
-    /// Whose turn it is in the present state.
-    player: usize,
-    /// All its states.
-    past: Past,
-    /// Those of single players.
-    shares: Vec<Past>,
-    /// The histories that the present state is in, as bits.
-    present: u64,
-    /// The collectors that have answered the present state, as bits.
-    answered: u64,
-    /// States and episodes so far.
-    counts: Counts,
-    /// A driver moves the game, and `game` is what it reported last.
-    outside: bool,
-    detour: Option<Detour>,
-}
-
-/// The states of a game, or of one of its players.
-struct Past {
-    history: History,
-    /// What happened since the newest of them.
-    carried: Outcome,
-}
-
-impl Past {
-    fn new(size: usize, track: &Track) -> Self {
-        Self { history: History::new(size, track.depth), carried: Outcome::default() }
-    }
-}
-
 /// What a game has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -102,124 +52,59 @@ pub struct Counts {
     pub episodes: u64,
 }
 
+/// Where a game stands.
+#[derive(Debug)]
+pub struct Slot {
+    /// The game's number.
+    pub id: u32,
+    /// Which query of its game it is; 0 is the game itself.
+    pub tid: u32,
+    /// Steps of the episode.
+    pub seq: i32,
+    /// Episodes so far, but for the first.
+    pub episode: u32,
+    /// The state is the last of its episode.
+    pub over: bool,
+    point: Point,
+    /// Whose turn it is in the present state.
+    player: u32,
+    /// The tracks of single players that the present state is in, as bits.
+    present: u64,
+    /// The collectors that have answered the present state, as bits.
+    answered: u64,
+    counts: Counts,
+    seed: u64,
+    detour: Option<Detour>,
+}
+
 impl Slot {
-    /// A game before its first state.
-    pub fn new(game: Box<dyn Game>, id: u32, seed: u64, outside: bool, plan: &Plan) -> Self {
-        let size = plan.columns.size();
+    /// A game before its first state, or a query of it.
+    pub fn new(id: u32, tid: u32, seed: u64) -> Self {
         Self {
-            game,
             id,
-            tid: 0,
-            seed,
-            episode: 0,
+            tid,
             seq: 0,
-            point: Point::Fresh,
+            episode: 0,
             over: false,
+            point: Point::Fresh,
             player: 0,
-            past: Past::new(size, &plan.tracks[0]),
-            shares: plan.tracks[1..].iter().map(|track| Past::new(size, track)).collect(),
             present: 0,
             answered: 0,
             counts: Counts::default(),
-            outside,
+            seed,
             detour: None,
         }
     }
 
-    /// The same as a query of the game.
-    pub fn query(mut self, tid: u32) -> Self {
-        self.tid = tid;
-        self
-    }
-
-    /// Asks about a state that `game` shows.
-    pub fn ask(&mut self, plan: &Plan, game: Box<dyn Game>) -> Wish {
-        self.game = game;
-        self.begin(plan);
-        self.point = Point::Asking;
-        Wish::Ask(plan.asked(self.player))
-    }
-
-    /// What the newest state was answered, by position of its column.
-    pub fn answered(&mut self) -> &[u8] {
-        self.past.history.newest()
-    }
-
-    /// What it has done.
+    /// States and episodes so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Goes on to where collectors are needed next.
-    ///
-    /// # Errors
-    /// Those of the game.
-    pub fn advance(&mut self, plan: &Plan) -> Result<Wish> {
-        match self.detour.take() {
-            Some(Detour::Stay) => {
-                self.answered = 0;
-                return Ok(Wish::Ask(plan.asked(self.player)));
-            }
-            Some(Detour::Begin(seed)) => self.begin_anew(seed),
-            None => {}
-        }
-        if self.point == Point::Asking {
-            self.point = Point::Telling;
-            let due = self.due(plan);
-            if due != 0 {
-                return Ok(Wish::Tell(due));
-            }
-        }
-        if self.outside {
-            return Ok(Wish::Move);
-        }
-        self.go_on(plan)
-    }
-
-    fn go_on(&mut self, plan: &Plan) -> Result<Wish> {
-        if self.begins() {
-            self.begin(plan);
-        } else {
-            self.step(plan)?;
-        }
-        self.point = Point::Asking;
-        Ok(Wish::Ask(plan.asked(self.player)))
-    }
-
-    /// Whether an episode begins next.
-    fn begins(&self) -> bool {
-        self.point == Point::Fresh || self.over
-    }
-
-    /// What its driver is to do.
-    pub fn next_move(&self) -> Move {
-        if self.begins() { Move::Reset(self.next_seed()) } else { Move::Step }
-    }
-
-    /// The action that its driver is to take.
-    pub fn action(&mut self, plan: &Plan) -> &[u8] {
-        &self.past.history.newest()[plan.columns.action()]
-    }
-
-    /// Goes on as a driver has reported: `game` shows the state that the move led to.
-    ///
-    /// # Errors
-    /// Those of `game`.
-    pub fn moved(&mut self, plan: &Plan, game: Box<dyn Game>) -> Result<Wish> {
-        self.game = game;
-        self.go_on(plan)
-    }
-
-    /// Gives up an episode because the game failed: it is as if there had been no state before the next. Adds
-    /// to `lost`, for each collector, the states that it has not got of this game and never will.
-    pub fn crash(&mut self, plan: &Plan, lost: &mut [u64]) {
-        for (route, lost) in plan.routes.iter().zip(lost) {
-            if !route.collector.replying() {
-                let states = self.history(route.history).count();
-                *lost += route.collector.undelivered(states);
-            }
-        }
-        self.begin_anew(None);
+    /// What it does instead of its next step.
+    #[inline]
+    pub fn detour(&mut self) -> Option<Detour> {
+        self.detour.take()
     }
 
     /// Has it do something else than its next step.
@@ -231,12 +116,67 @@ impl Slot {
         }
     }
 
-    /// As if there had been no state before the next.
-    fn begin_anew(&mut self, seed: Option<u64>) {
-        for past in iter::once(&mut self.past).chain(&mut self.shares) {
-            past.history.clear();
-            past.carried = Outcome::default();
+    /// Wants the present state answered.
+    #[inline]
+    pub fn asks(&self, plan: &Plan) -> Wish {
+        Wish::Ask(plan.asked(self.player as usize))
+    }
+
+    /// Is answered, and to be shown to the listening collectors. Returns whether that is news.
+    #[inline]
+    pub fn tells(&mut self) -> bool {
+        let news = self.point == Point::Asking;
+        self.point = if news { Point::Telling } else { self.point };
+        news
+    }
+
+    /// Whether the present state is in a track.
+    #[inline]
+    pub fn is_in(&self, track: usize) -> bool {
+        track == 0 || self.present >> (track - 1) & 1 == 1
+    }
+
+    /// What moves it on.
+    #[inline]
+    pub fn next_move(&self) -> Move {
+        if self.point == Point::Fresh || self.over {
+            Move::Reset(episode_seed(self.seed, self.id, self.next_episode()))
+        } else {
+            Move::Step
         }
+    }
+
+    fn next_episode(&self) -> u32 {
+        self.episode.wrapping_add(u32::from(self.point != Point::Fresh))
+    }
+
+    /// Has begun an episode.
+    pub fn begin(&mut self) {
+        self.episode = self.next_episode();
+        self.seq = 0;
+        self.over = false;
+    }
+
+    /// Has taken a step.
+    #[inline]
+    pub fn step(&mut self, outcome: Outcome) {
+        self.seq = self.seq.wrapping_add(1);
+        self.over = outcome.terminated || outcome.truncated;
+        self.counts.episodes += u64::from(self.over);
+    }
+
+    /// Is in a state in which this player moves.
+    #[inline]
+    pub fn enter(&mut self, plan: &Plan, player: usize) {
+        self.player = player as u32;
+        self.present = plan.present(player);
+        self.counts.states += 1;
+        self.point = Point::Asking;
+        self.forget_answers();
+    }
+
+    /// As if there had been no state before the next.
+    pub fn begin_anew(&mut self, seed: Option<u64>) {
         self.point = Point::Telling;
         self.over = true;
         if let Some(seed) = seed {
@@ -246,117 +186,22 @@ impl Slot {
         }
     }
 
-    fn due(&self, plan: &Plan) -> u64 {
-        let mut due = 0;
-        for (at, route) in plan.routes.iter().enumerate() {
-            let seen = self.present >> route.history & 1 == 1;
-            let listens = !route.collector.replying();
-            if seen && listens && route.collector.due(self.history(route.history).count()) {
-                due |= 1 << at;
-            }
-        }
-        due
-    }
-
-    fn begin(&mut self, plan: &Plan) {
-        self.game.reset(self.next_seed());
-        self.episode = self.next_episode();
-        self.seq = 0;
-        self.over = false;
-        self.enter(plan);
-    }
-
-    fn next_episode(&self) -> u32 {
-        self.episode.wrapping_add(u32::from(self.point != Point::Fresh))
-    }
-
-    fn next_seed(&self) -> u64 {
-        episode_seed(self.seed, self.id, self.next_episode())
-    }
-
-    fn step(&mut self, plan: &Plan) -> Result<()> {
-        let action = Action(&self.past.history.newest()[plan.columns.action()]);
-        let outcome = self.game.step(action)?;
-        let pasts = iter::once(&mut self.past).chain(&mut self.shares);
-        for (Past { carried, .. }, track) in pasts.zip(&plan.tracks) {
-            let paid = |player| self.game.reward(outcome, player);
-            carried.reward += track.player.map_or(outcome.reward, paid);
-            carried.terminated |= outcome.terminated;
-            carried.truncated |= outcome.truncated;
-        }
-        self.seq = self.seq.wrapping_add(1);
-        self.over = outcome.terminated || outcome.truncated;
-        self.counts.episodes += u64::from(self.over);
-        self.enter(plan);
-        Ok(())
-    }
-
-    /// Records the state that the game is in.
-    fn enter(&mut self, plan: &Plan) {
-        let player = self.game.player();
-        self.player = player;
-        self.counts.states += 1;
-        self.answered = 0;
-        self.present = 0;
-        for (at, track) in plan.tracks.iter().enumerate() {
-            if track.player.is_none_or(|only| only == player) {
-                self.present |= 1 << at;
-                self.record(plan, at);
-            }
-        }
-    }
-
-    fn record(&mut self, plan: &Plan, at: usize) {
-        let columns = &plan.columns;
-        let past = at.checked_sub(1).map_or(&mut self.past, |at| &mut self.shares[at]);
-        let Past { history, carried } = past;
-        let outcome = *carried;
-        let mut head = [0; HEAD];
-        let mut put = |at: Range<usize>, bytes: &[u8]| head[at].copy_from_slice(bytes);
-        put(const { Fixed::Id.range() }, &self.id.to_ne_bytes());
-        put(const { Fixed::Tid.range() }, &self.tid.to_ne_bytes());
-        put(const { Fixed::Seq.range() }, &self.seq.to_ne_bytes());
-        put(const { Fixed::Episode.range() }, &self.episode.to_ne_bytes());
-        put(const { Fixed::LastReward.range() }, &outcome.reward.to_ne_bytes());
-        put(const { Fixed::Ended.range() }, &[u8::from(self.over && outcome.terminated)]);
-        put(const { Fixed::Cut.range() }, &[u8::from(self.over && outcome.truncated)]);
-        // The other keys tell of the end of an episode in the first state after it.
-        let mut rest = Outcome { reward: 0.0, ..outcome };
-        if !self.over {
-            put(const { Fixed::LastTerminal.range() }, &[u8::from(outcome.terminated)]);
-            put(const { Fixed::LastTruncated.range() }, &[u8::from(outcome.truncated)]);
-            rest = Outcome::default();
-        }
-        let record = history.push();
-        record[..HEAD].copy_from_slice(&head);
-        for (key, range) in columns.game_keys().enumerate() {
-            self.game.write(key, &mut record[range]);
-        }
-        record[columns.all_replies()].fill(0);
-        *carried = rest;
-    }
-
-    /// Takes an answer to the present state; where a later collector has answered the same key, its stays.
-    pub fn apply(&mut self, plan: &Plan, at: usize, batch: &Batch, row: usize) {
-        for take in &plan.routes[at].takes {
-            if self.answered & take.later != 0 {
-                continue;
-            }
-            let pasts = iter::once(&mut self.past).chain(&mut self.shares);
-            for (at, Past { history, .. }) in pasts.enumerate() {
-                if self.present >> at & 1 == 1 {
-                    batch.read(take.part, row, &mut history.newest()[take.range.clone()]);
-                }
-            }
-        }
-        self.answered |= 1 << at;
-    }
-
-    /// Its states, or those of one player, as the plan's tracks are numbered.
+    /// Whether one of these collectors has answered the present state.
     #[inline]
-    pub fn history(&self, track: usize) -> &History {
-        let past = track.checked_sub(1).map_or(&self.past, |at| &self.shares[at]);
-        &past.history
+    pub fn has_answer_of(&self, collectors: u64) -> bool {
+        self.answered & collectors != 0
+    }
+
+    /// As if nobody had answered the present state.
+    #[inline]
+    pub fn forget_answers(&mut self) {
+        self.answered = 0;
+    }
+
+    /// Remembers that a collector has answered the present state.
+    #[inline]
+    pub fn answer(&mut self, collector: usize) {
+        self.answered |= 1 << collector;
     }
 }
 

@@ -78,6 +78,7 @@ impl Physics<4> for Acrobot {
         std::array::from_fn(|_| rng.random_range(-START..START))
     }
 
+    #[inline]
     fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
         let choice = action.choice(ACTIONS, "0, 1 or 2 (a torque of -1, 0 or 1)")?;
         let [first, second, spin1, spin2] = integrate(state, choice as f64 - 1.0);

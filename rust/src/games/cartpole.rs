@@ -39,6 +39,7 @@ impl Physics<4> for CartPole {
         std::array::from_fn(|_| rng.random_range(-START..START))
     }
 
+    #[inline]
     fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
         let right = action.choice(ACTIONS, "0 (left) or 1 (right)")? == 1;
         let [position, velocity, angle, spin] = state;

@@ -6,6 +6,7 @@ pub mod acrobot;
 pub mod cartpole;
 pub mod catch;
 pub mod connect_four;
+pub mod herd;
 pub mod limit;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
@@ -13,6 +14,7 @@ pub mod pendulum;
 pub mod physics;
 
 use crate::error::{Error, Result};
+use crate::games::herd::Herd;
 use crate::games::limit::Limit;
 use crate::games::physics::Body;
 use crate::spec::FieldSpec;
@@ -89,6 +91,7 @@ pub struct Action<'a>(pub &'a [u8]);
 
 impl Action<'_> {
     /// The number of a numbered action.
+    #[inline]
     pub fn index(&self) -> i64 {
         self.0.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }
@@ -102,10 +105,14 @@ impl Action<'_> {
     ///
     /// # Errors
     /// [`Error::Value`] when there is no such action.
+    #[inline]
     pub fn choice(&self, count: usize, meaning: &str) -> Result<usize> {
         let index = self.index();
-        let choice = usize::try_from(index).ok().filter(|&choice| choice < count);
-        choice.ok_or_else(|| Error::value("a", meaning, index))
+        // A negative one is larger than any count.
+        if (index as u64) < count as u64 {
+            return Ok(index as usize);
+        }
+        Err(Error::value("a", meaning, index))
     }
 
     /// A continuous action of one number.
@@ -150,6 +157,28 @@ pub trait Game: Send {
     }
 }
 
+impl<G: Game + ?Sized> Game for Box<G> {
+    fn reset(&mut self, seed: u64) {
+        (**self).reset(seed);
+    }
+
+    fn step(&mut self, action: Action<'_>) -> Result<Outcome> {
+        (**self).step(action)
+    }
+
+    fn write(&self, key: usize, out: &mut [u8]) {
+        (**self).write(key, out);
+    }
+
+    fn player(&self) -> usize {
+        (**self).player()
+    }
+
+    fn reward(&self, outcome: Outcome, player: usize) -> f32 {
+        (**self).reward(outcome, player)
+    }
+}
+
 /// A kind of game that can be built in.
 pub trait Kind: Game + Default + 'static {
     /// What it looks like.
@@ -162,10 +191,20 @@ struct Entry {
     name: &'static str,
     spec: fn() -> GameSpec,
     game: fn(u64) -> Box<dyn Game>,
+    herd: fn(u64, usize) -> Box<dyn Herd>,
 }
 
 const fn entry<K: Kind>(name: &'static str) -> Entry {
-    Entry { name, spec: K::spec, game: |limit| Box::new(Limit::new(K::default(), limit)) }
+    Entry {
+        name,
+        spec: K::spec,
+        game: |limit| Box::new(limited::<K>(limit)),
+        herd: |limit, count| Box::new(Vec::from_iter((0..count).map(|_| limited::<K>(limit)))),
+    }
+}
+
+fn limited<K: Kind>(limit: u64) -> Limit<K> {
+    Limit::new(K::default(), limit)
 }
 
 /// All kinds, by the names of their modules here and in Python.
@@ -215,5 +254,10 @@ impl Builtin {
     /// A game of this kind.
     pub fn game(self) -> Box<dyn Game> {
         (self.entry.game)(self.limit)
+    }
+
+    /// So many games of this kind.
+    pub fn herd(self, count: usize) -> Box<dyn Herd> {
+        (self.entry.herd)(self.limit, count)
     }
 }

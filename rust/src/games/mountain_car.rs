@@ -31,6 +31,7 @@ impl Physics<2> for MountainCar {
         [rng.random_range(START), 0.0]
     }
 
+    #[inline]
     fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
         let choice = action.choice(ACTIONS, "0 (left), 1 (neither) or 2 (right)")?;
         let [position, velocity] = state;

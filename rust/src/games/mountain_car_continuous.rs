@@ -45,6 +45,7 @@ impl Physics<2> for MountainCarContinuous {
         [f64::from(rng.random_range(mountain_car::START) as f32), 0.0]
     }
 
+    #[inline]
     fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
         let action = action.number()?;
         let [position, velocity] = state.map(|part| part as f32);

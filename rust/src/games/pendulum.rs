@@ -32,6 +32,7 @@ impl Physics<2> for Pendulum {
         [rng.random_range(-PI..PI), rng.random_range(-START_SPIN..START_SPIN)]
     }
 
+    #[inline]
     fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
         let torque = action.number()?.clamp(-MOST_TORQUE, MOST_TORQUE);
         let [angle, spin] = state;

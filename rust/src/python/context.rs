@@ -219,7 +219,7 @@ impl CollectorContext {
         };
         let (made, moved) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
-            let make = || Context::new(&game.spec(), collectors, options, |_| game.game());
+            let make = || Context::of_herds(&game.spec(), collectors, options, |games| game.herd(games.len()));
             (py.detach(make)?, None)
         } else {
             let (spec, files, moved) = game.extract::<GivenGame<'_>>()?.resolve()?;

@@ -1,0 +1,222 @@
+//! The last states of several games.
+
+use std::ops::Range;
+
+use crate::collector::column::Fixed;
+use crate::collector::plan::Plan;
+use crate::games::herd::Place;
+
+/// For each of several games a ring of records, kept column by column: what is copied together lies together.
+///
+/// A column is named by where it lies in a record, and has an item for each game and place of its ring.
+#[derive(Debug)]
+pub struct Records {
+    bytes: Vec<u8>,
+    depth: usize,
+    rings: Vec<Ring>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ring {
+    /// Records there have been, those that are gone included.
+    count: u64,
+    /// Where in the ring the newest is.
+    newest: usize,
+}
+
+impl Records {
+    /// Keeps the last `depth` records of `record` bytes of so many games.
+    pub fn new(record: usize, depth: usize, games: usize) -> Self {
+        let rings = vec![Ring::default(); games];
+        Self { bytes: vec![0; record * depth * games], depth, rings }
+    }
+
+    /// Records that there have been of a game, those that are gone included.
+    #[inline]
+    pub fn count(&self, game: usize) -> u64 {
+        self.rings[game].count
+    }
+
+    /// Forgets all records of a game, as if there had been none.
+    pub fn clear(&mut self, game: usize) {
+        self.rings[game].count = 0;
+    }
+
+    /// Begins a record of a game, in place of its oldest, whose bytes it has: its item in each column.
+    #[inline]
+    pub fn push(&mut self, game: usize) -> usize {
+        let ring = &mut self.rings[game];
+        ring.count += 1;
+        ring.newest = if ring.newest + 1 == self.depth { 0 } else { ring.newest + 1 };
+        ring.newest * self.rings.len() + game
+    }
+
+    /// The item of the newest record in each column; there must have been one.
+    #[inline]
+    pub fn item(&self, game: usize) -> usize {
+        self.rings[game].newest * self.rings.len() + game
+    }
+
+    /// A column.
+    #[inline]
+    pub fn column(&self, column: &Range<usize>) -> &[u8] {
+        let items = self.depth * self.rings.len();
+        &self.bytes[column.start * items..column.end * items]
+    }
+
+    /// A column.
+    #[inline]
+    pub fn column_mut(&mut self, column: &Range<usize>) -> &mut [u8] {
+        let items = self.depth * self.rings.len();
+        &mut self.bytes[column.start * items..column.end * items]
+    }
+
+    /// Writes all items of a column: for each game what `value` says.
+    pub fn fill<const N: usize>(&mut self, column: Fixed, value: impl Fn(usize) -> [u8; N]) {
+        let games = (0..self.rings.len()).cycle();
+        let items = self.column_mut(&column.range()).as_chunks_mut().0;
+        items.iter_mut().zip(games).for_each(|(item, game)| *item = value(game));
+    }
+
+    /// Writes items of a column that somebody looks at: for each game that has one, what `value` says.
+    #[inline]
+    pub fn put<const N: usize>(
+        &mut self,
+        plan: &Plan,
+        column: Fixed,
+        places: &[Place],
+        value: impl Fn(usize) -> [u8; N],
+    ) {
+        if !plan.shows(column) {
+            return;
+        }
+        let items = self.column_mut(&column.range()).as_chunks_mut().0;
+        for place in places {
+            items[place.item] = value(place.at);
+        }
+    }
+
+    /// Zeroes items of a column.
+    pub fn clear_column(&mut self, column: &Range<usize>, places: &[Place]) {
+        let size = column.len();
+        let items = self.column_mut(column);
+        for place in places {
+            items[place.item * size..][..size].fill(0);
+        }
+    }
+
+    /// The newest record's part of a column; there must have been a record.
+    #[inline]
+    pub fn newest(&self, column: &Range<usize>, game: usize) -> &[u8] {
+        &self.bytes[self.place(column, self.rings[game].newest, game)]
+    }
+
+    /// As [`Self::newest`].
+    #[inline]
+    pub fn newest_mut(&mut self, column: &Range<usize>, game: usize) -> &mut [u8] {
+        let place = self.place(column, self.rings[game].newest, game);
+        &mut self.bytes[place]
+    }
+
+    /// A column's part of the record so many before the newest, if that is kept.
+    #[inline]
+    pub fn back(&self, column: &Range<usize>, game: usize, steps: usize) -> Option<&[u8]> {
+        let kept = steps < self.depth && (steps as u64) < self.rings[game].count;
+        kept.then(|| &self.bytes[self.place(column, self.turned_back(game, steps), game)])
+    }
+
+    /// How many records each of these games has at least, when they are neighbours whose newest lie side by side.
+    pub fn in_step(&self, games: &[usize]) -> Option<usize> {
+        let (&first, &last) = (games.first()?, games.last()?);
+        if !games.is_sorted_by(|one, other| one + 1 == *other) {
+            return None;
+        }
+        let rings = &self.rings[first..=last];
+        let newest = self.rings[first].newest;
+        let least = rings.iter().map(|ring| ring.count).min()?;
+        let beside = rings.iter().all(|ring| ring.newest == newest);
+        beside.then(|| usize::try_from(least).map_or(self.depth, |least| least.min(self.depth)))
+    }
+
+    /// A column's parts of the records so many before the newest, of games that are [`Self::in_step`] and have
+    /// these.
+    pub fn run(&self, column: &Range<usize>, games: &[usize], steps: usize) -> &[u8] {
+        &self.bytes[self.run_of(column, games, steps)]
+    }
+
+    /// The newest records' parts of a column, of games that are [`Self::in_step`].
+    pub fn newest_run(&mut self, column: &Range<usize>, games: &[usize]) -> &mut [u8] {
+        let run = self.run_of(column, games, 0);
+        &mut self.bytes[run]
+    }
+
+    fn run_of(&self, column: &Range<usize>, games: &[usize], steps: usize) -> Range<usize> {
+        let first = games.first().copied().unwrap_or_default();
+        let start = self.place(column, self.turned_back(first, steps), first).start;
+        start..start + games.len() * column.len()
+    }
+
+    /// Where in the ring the record so many before the newest is, if it is kept.
+    #[inline]
+    fn turned_back(&self, game: usize, steps: usize) -> usize {
+        let newest = self.rings[game].newest;
+        if steps > newest { newest + self.depth - steps } else { newest - steps }
+    }
+
+    #[inline]
+    fn place(&self, column: &Range<usize>, turned: usize, game: usize) -> Range<usize> {
+        let games = self.rings.len();
+        let start = column.start * self.depth * games + (turned * games + game) * column.len();
+        start..start + column.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The columns of a record of three bytes.
+    const COLUMNS: [Range<usize>; 2] = [0..1, 1..3];
+
+    fn record(records: &mut Records, game: usize, number: u8) {
+        let item = records.push(game);
+        records.column_mut(&COLUMNS[0])[item] = number;
+        records.column_mut(&COLUMNS[1])[2 * item..][..2].fill(number + 100);
+    }
+
+    #[test]
+    fn each_game_keeps_its_last_records() {
+        let mut records = Records::new(3, 3, 2);
+        assert!(records.back(&COLUMNS[0], 1, 0).is_none());
+        (1..=5).for_each(|number| record(&mut records, 1, number));
+        record(&mut records, 0, 9);
+        let kept = |column: usize, game: usize| {
+            (0..5).map(move |steps| (column, game, steps)).map(|(column, game, steps)| {
+                records.back(&COLUMNS[column], game, steps).map(<[u8]>::to_vec)
+            })
+        };
+        let some = |bytes: &[u8]| Some(bytes.to_vec());
+        assert!(kept(0, 1).eq([some(&[5]), some(&[4]), some(&[3]), None, None]));
+        assert!(kept(1, 1).eq([some(&[105; 2]), some(&[104; 2]), some(&[103; 2]), None, None]));
+        assert!(kept(0, 0).eq([some(&[9]), None, None, None, None]));
+        assert_eq!(records.newest(&COLUMNS[1], 0), [109; 2]);
+        records.clear(1);
+        assert!(records.back(&COLUMNS[0], 1, 0).is_none());
+    }
+
+    #[test]
+    fn games_in_step_have_their_records_side_by_side() {
+        let mut records = Records::new(3, 2, 3);
+        (0..3).for_each(|game| record(&mut records, game, game as u8));
+        assert_eq!(records.in_step(&[0, 1, 2]), Some(1));
+        assert_eq!(records.in_step(&[0, 2]), None);
+        assert_eq!(records.run(&COLUMNS[0], &[1, 2], 0), [1, 2]);
+        (1..3).for_each(|game| record(&mut records, game, 10 + game as u8));
+        assert_eq!(records.in_step(&[0, 1, 2]), None);
+        assert_eq!(records.in_step(&[1, 2]), Some(2));
+        assert_eq!(records.run(&COLUMNS[1], &[1, 2], 0), [111, 111, 112, 112]);
+        assert_eq!(records.run(&COLUMNS[0], &[1, 2], 1), [1, 2]);
+        records.newest_run(&COLUMNS[0], &[1, 2]).fill(9);
+        assert_eq!(records.newest(&COLUMNS[0], 1), [9]);
+    }
+}

@@ -1,0 +1,413 @@
+//! Games that share a lock, and their records.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::collector::batch::{Batch, Rows};
+use crate::collector::board::bits;
+use crate::collector::chunk::{Chunk, Task};
+use crate::collector::column::Fixed;
+use crate::collector::desk::Desk;
+use crate::collector::plan::Plan;
+use crate::collector::records::Records;
+use crate::collector::route::{Take, Track};
+use crate::collector::rows;
+use crate::collector::slot::{Counts, Detour, Move, Slot, Wish};
+use crate::error::{Error, Result};
+use crate::games::herd::{self, Herd};
+use crate::games::{Game, Outcome};
+
+/// Games that share a lock at most: what they are made of is still at hand when their rows are written.
+pub const MOST: usize = 64;
+
+/// Games that share a lock. What several of them do they do side by side, one part after the other.
+pub struct Slots {
+    /// The number of the first among all.
+    first: u32,
+    games: Games,
+    slots: Vec<Slot>,
+    /// Those of all their states, and then those of single players, as the plan's tracks are numbered.
+    pasts: Vec<Past>,
+}
+
+/// Games, or what is known of them.
+pub enum Games {
+    /// Games that move here.
+    Here(Box<dyn Herd>),
+    /// What drivers have reported last of games that they move.
+    Outside(Vec<Box<dyn Game>>),
+}
+
+/// The states of games, or of one of their players.
+struct Past {
+    records: Records,
+    /// For each game what happened since the newest of them.
+    carried: Vec<Outcome>,
+}
+
+/// What a game does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// It waits for this.
+    Wish(Wish),
+    /// It takes a step.
+    Step,
+    /// It is in a new state already: it has begun an episode.
+    Enter,
+}
+
+/// Games that failed, by position, and what they said.
+type Failed = Vec<(usize, String)>;
+
+impl Slots {
+    /// Games before their first states.
+    pub fn new(first: u32, games: Games, slots: Vec<Slot>, plan: &Plan) -> Self {
+        let past = |track: &Track| {
+            let mut records = Records::new(plan.columns.size(), track.depth, slots.len());
+            // These never change.
+            records.fill(Fixed::Id, |at| slots[at].id.to_ne_bytes());
+            records.fill(Fixed::Tid, |at| slots[at].tid.to_ne_bytes());
+            Past { records, carried: vec![Outcome::default(); slots.len()] }
+        };
+        let pasts = plan.tracks.iter().map(past).collect();
+        Self { first, games, slots, pasts }
+    }
+
+    #[inline]
+    fn at(&self, slot: u32) -> usize {
+        (slot - self.first) as usize
+    }
+
+    /// Has games take what their rows of a batch were answered.
+    pub fn take(&mut self, plan: &Plan, collector: usize, batch: &Batch, tasks: &[Task]) {
+        let answered = tasks.iter().filter_map(|task| match *task {
+            Task::Answer { slot, row } => Some((self.at(slot), row as usize)),
+            _ => None,
+        });
+        let (games, rows): (Vec<_>, Vec<_>) = answered.unzip();
+        let Some(&first) = rows.first() else { return };
+        let alone = self.pasts.len() == 1 && rows.is_sorted_by(|one, other| one + 1 == *other);
+        let at_once = alone && self.pasts[0].records.in_step(&games).is_some();
+        for take in &plan.routes[collector].takes {
+            let part = batch.rows_of(take.part);
+            if at_once && take.later == 0 {
+                part.read_run(first, self.pasts[0].records.newest_run(&take.range, &games));
+                continue;
+            }
+            for (&at, &row) in games.iter().zip(&rows) {
+                self.take_one(take, at, part, row);
+            }
+        }
+        games.iter().for_each(|&at| self.slots[at].answer(collector));
+    }
+
+    fn take_one(&mut self, take: &Take, at: usize, part: Rows<'_>, row: usize) {
+        // Where a later collector has answered the same key, its answer stays.
+        if self.slots[at].has_answer_of(take.later) {
+            return;
+        }
+        for (track, past) in self.pasts.iter_mut().enumerate() {
+            if self.slots[at].is_in(track) {
+                part.read(row, past.records.newest_mut(&take.range, at));
+            }
+        }
+    }
+
+    /// Has games go on to where collectors are needed next. What they want, and which of them failed, is added to the
+    /// chunk.
+    pub fn go_on(&mut self, plan: &Plan, desk: Option<&Desk>, tasks: &[Task], chunk: &mut Chunk) {
+        let mut entering = Vec::with_capacity(tasks.len());
+        let mut steps = Vec::with_capacity(tasks.len());
+        let failed = passing_over(|done| {
+            for &task in &tasks[*done..] {
+                match self.start(plan, desk, task)? {
+                    Some(Next::Wish(wish)) => chunk.wishes.push((task.slot(), wish)),
+                    Some(next) => {
+                        let at = self.at(task.slot());
+                        entering.push(at);
+                        if next == Next::Step {
+                            steps.push(herd::Place { at, item: self.pasts[0].records.item(at) });
+                        }
+                    }
+                    None => {}
+                }
+                *done += 1;
+            }
+            Ok(())
+        });
+        chunk.crashes.extend(failed.into_iter().map(|(at, text)| (tasks[at].slot(), text)));
+        let failed = self.step(plan, &steps);
+        self.drop_failed(failed, &mut entering, chunk);
+        let failed = self.enter(plan, &entering);
+        self.drop_failed(failed, &mut entering, chunk);
+        let wish = |at: usize| (self.first + at as u32, self.slots[at].asks(plan));
+        chunk.wishes.extend(entering.into_iter().map(wish));
+    }
+
+    /// Games that failed, by their numbers here, enter nothing.
+    fn drop_failed(&self, failed: Failed, entering: &mut Vec<usize>, chunk: &mut Chunk) {
+        for (at, text) in failed {
+            // One that fails twice, such as in two of its keys, is told of once.
+            if let Some(place) = entering.iter().position(|&other| other == at) {
+                entering.remove(place);
+                chunk.crashes.push((self.first + at as u32, text));
+            }
+        }
+    }
+
+    /// Finds out what a task has its game do.
+    #[inline]
+    fn start(&mut self, plan: &Plan, desk: Option<&Desk>, task: Task) -> Result<Option<Next>> {
+        Ok(match (task, desk) {
+            (Task::Write { .. } | Task::Failed(_) | Task::Asked(_), _) => None,
+            (Task::Report { slot, row }, Some(desk)) => {
+                let at = self.at(slot);
+                self.show(at, desk.report(row as usize)?);
+                Some(self.move_on(at))
+            }
+            _ => Some(self.next(plan, self.at(task.slot()))),
+        })
+    }
+
+    #[inline]
+    fn next(&mut self, plan: &Plan, at: usize) -> Next {
+        match self.slots[at].detour() {
+            Some(Detour::Stay) => {
+                self.slots[at].forget_answers();
+                return Next::Wish(self.slots[at].asks(plan));
+            }
+            Some(Detour::Begin(seed)) => self.begin_anew(at, seed),
+            None => {}
+        }
+        if self.slots[at].tells() {
+            let due = self.due(plan, at);
+            if due != 0 {
+                return Next::Wish(Wish::Tell(due));
+            }
+        }
+        match self.games {
+            Games::Here(_) => self.move_on(at),
+            Games::Outside(_) => Next::Wish(Wish::Move),
+        }
+    }
+
+    #[inline]
+    fn move_on(&mut self, at: usize) -> Next {
+        match self.slots[at].next_move() {
+            Move::Step => Next::Step,
+            Move::Reset(seed) => {
+                self.games.herd_mut().reset(at, seed);
+                self.slots[at].begin();
+                Next::Enter
+            }
+        }
+    }
+
+    /// The listening collectors that are to get a row.
+    fn due(&self, plan: &Plan, at: usize) -> u64 {
+        let is_due = |&collector: &usize| {
+            let route = &plan.routes[collector];
+            let count = self.pasts[route.history].records.count(at);
+            self.slots[at].is_in(route.history) && route.collector.due(count)
+        };
+        bits(plan.listening).filter(is_due).fold(0, |due, collector| due | 1 << collector)
+    }
+
+    /// Has games take steps; those that fail are named by their numbers here.
+    fn step(&mut self, plan: &Plan, places: &[herd::Place]) -> Failed {
+        let Self { games, slots, pasts, .. } = self;
+        let herd = games.herd_mut();
+        let mut outcomes = vec![None; places.len()];
+        let column = plan.columns.action();
+        let actions = pasts[0].records.column(column);
+        let failed = passing_over(|done| {
+            herd.step(column.len(), actions, places, &mut outcomes, done)
+        });
+        for (&herd::Place { at, .. }, outcome) in places.iter().zip(outcomes) {
+            let Some(outcome) = outcome else { continue };
+            slots[at].step(outcome);
+            for (past, track) in pasts.iter_mut().zip(&plan.tracks) {
+                let paid = |player| herd.reward(at, outcome, player);
+                let carried = &mut past.carried[at];
+                carried.reward += track.player.map_or(outcome.reward, paid);
+                carried.terminated |= outcome.terminated;
+                carried.truncated |= outcome.truncated;
+            }
+        }
+        failed.into_iter().map(|(place, text)| (places[place].at, text)).collect()
+    }
+
+    /// Records the states that games are in; those that fail are named by their numbers here.
+    fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
+        let herd = self.games.herd();
+        for &at in games {
+            let player = if plan.has_turns { herd.player(at) } else { 0 };
+            self.slots[at].enter(plan, player);
+        }
+        let tracks = 0..self.pasts.len();
+        tracks.flat_map(|track| self.record(plan, track, games)).collect()
+    }
+
+    /// Records the states that belong to a track.
+    fn record(&mut self, plan: &Plan, track: usize, games: &[usize]) -> Failed {
+        let Self { games: herd, slots, pasts, .. } = self;
+        let Past { records, carried } = &mut pasts[track];
+        let mut places = Vec::with_capacity(games.len());
+        for &at in games {
+            if slots[at].is_in(track) {
+                places.push(herd::Place { at, item: records.push(at) });
+            }
+        }
+        records.put(plan, Fixed::Seq, &places, |at| slots[at].seq.to_ne_bytes());
+        records.put(plan, Fixed::Episode, &places, |at| slots[at].episode.to_ne_bytes());
+        records.put(plan, Fixed::LastReward, &places, |at| carried[at].reward.to_ne_bytes());
+        // The other keys tell of the end of an episode in the first state after it.
+        records.put(plan, Fixed::LastTerminal, &places, |at| flag(!slots[at].over && carried[at].terminated));
+        records.put(plan, Fixed::LastTruncated, &places, |at| flag(!slots[at].over && carried[at].truncated));
+        records.put(plan, Fixed::Ended, &places, |at| flag(slots[at].over && carried[at].terminated));
+        records.put(plan, Fixed::Cut, &places, |at| flag(slots[at].over && carried[at].truncated));
+        for place in &places {
+            let end = &mut carried[place.at];
+            let told = !slots[place.at].over;
+            *end = Outcome {
+                reward: 0.0,
+                terminated: end.terminated && !told,
+                truncated: end.truncated && !told,
+            };
+        }
+        for (_, column) in plan.columns.replies() {
+            records.clear_column(column, &places);
+        }
+        let herd = herd.herd();
+        let mut failed = Vec::new();
+        for (key, column) in plan.columns.game_keys().enumerate() {
+            let out = records.column_mut(column);
+            let each = passing_over(|done| {
+                herd.write(key, column.len(), out, &places, done);
+                Ok(())
+            });
+            failed.extend(each.into_iter().map(|(place, text)| (places[place].at, text)));
+        }
+        failed
+    }
+
+    /// Writes rows of a batch, from this one on, that were given to games.
+    pub fn write(&self, plan: &Plan, collector: usize, batch: &Batch, first: usize, slots: &[u32]) {
+        let route = &plan.routes[collector];
+        let games: Vec<_> = slots.iter().map(|&slot| self.at(slot)).collect();
+        rows::fill(route, &self.pasts[route.history].records, batch, first, &games);
+    }
+
+    /// Has a query ask about a state that `shown` shows.
+    ///
+    /// # Errors
+    /// [`Error::State`] when that fails.
+    pub fn ask(&mut self, plan: &Plan, slot: u32, shown: Box<dyn Game>) -> Result<Wish> {
+        let at = self.at(slot);
+        self.show(at, shown);
+        self.slots[at].begin();
+        match self.enter(plan, &[at]).pop() {
+            None => Ok(self.slots[at].asks(plan)),
+            Some((_, text)) => Err(Error::State(text)),
+        }
+    }
+
+    /// What the newest state was answered, for each key that anybody replies.
+    pub fn answers(&self, plan: &Plan, slot: u32) -> Vec<(String, Vec<u8>)> {
+        let at = self.at(slot);
+        let part = |(key, column): (&str, &_)| {
+            (key.into(), self.pasts[0].records.newest(column, at).into())
+        };
+        plan.columns.replies().map(part).collect()
+    }
+
+    /// Takes in what a game that moves outside has got to.
+    fn show(&mut self, at: usize, shown: Box<dyn Game>) {
+        if let Games::Outside(games) = &mut self.games {
+            games[at] = shown;
+        }
+    }
+
+    /// What a game's driver is to do, and the action for that.
+    pub fn order(&self, plan: &Plan, slot: u32) -> (Move, &[u8]) {
+        let at = self.at(slot);
+        (self.slots[at].next_move(), self.pasts[0].records.newest(plan.columns.action(), at))
+    }
+
+    /// Gives up an episode because the game failed: it is as if there had been no state before the next. Adds
+    /// to `lost`, for each collector, the states that it has not got of this game and never will.
+    pub fn crash(&mut self, plan: &Plan, slot: u32, lost: &mut [u64]) {
+        let at = self.at(slot);
+        for (route, lost) in plan.routes.iter().zip(lost) {
+            if !route.collector.replying() {
+                let states = self.pasts[route.history].records.count(at);
+                *lost += route.collector.undelivered(states);
+            }
+        }
+        self.begin_anew(at, None);
+    }
+
+    /// As if there had been no state before the next.
+    fn begin_anew(&mut self, at: usize, seed: Option<u64>) {
+        for Past { records, carried } in &mut self.pasts {
+            records.clear(at);
+            carried[at] = Outcome::default();
+        }
+        self.slots[at].begin_anew(seed);
+    }
+
+    /// Has a game do something else than its next step.
+    pub fn divert(&mut self, slot: u32, detour: Detour) {
+        let at = self.at(slot);
+        self.slots[at].divert(detour);
+    }
+
+    /// What each has done.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.slots.iter().map(Slot::counts).collect()
+    }
+}
+
+impl Games {
+    #[inline]
+    fn herd(&self) -> &dyn Herd {
+        match self {
+            Self::Here(herd) => &**herd,
+            Self::Outside(games) => games,
+        }
+    }
+
+    #[inline]
+    fn herd_mut(&mut self) -> &mut dyn Herd {
+        match self {
+            Self::Here(herd) => &mut **herd,
+            Self::Outside(games) => games,
+        }
+    }
+}
+
+fn flag(set: bool) -> [u8; 1] {
+    [u8::from(set)]
+}
+
+/// Has something done from a position on, which it counts up as it gets on. Where it fails or panics it is had go on
+/// behind that: where it was, and what it said.
+fn passing_over(mut act: impl FnMut(&mut usize) -> Result<()>) -> Failed {
+    let mut failed = Vec::new();
+    let mut done = 0;
+    loop {
+        let text = match catch_unwind(AssertUnwindSafe(|| act(&mut done))) {
+            Ok(Ok(())) => return failed,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => format!("panicked: {}", panic_text(&*panic)),
+        };
+        failed.push((done, text));
+        done += 1;
+    }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
+}
