@@ -165,13 +165,15 @@ impl Board {
 
     /// Learns from how long a chunk took.
     fn learn(&mut self, chunk: &Chunk, took: Duration) {
-        let slots = chunk.tasks.iter().filter_map(|task| match task {
-            Task::Advance(slot) | Task::Answer { slot, .. } => Some(*slot as usize),
-            _ => None,
-        });
-        // Which game of several it was shows when each is timed alone.
+        // Which game of several it was shows when each is timed alone, as those are that are taken for slow.
         let slow = self.outside.is_empty() && (self.blocking || took > SLOW);
-        slots.for_each(|slot| self.is_slow[slot] = slow);
+        if slow || chunk.tasks.len() == 1 {
+            for task in &chunk.tasks {
+                if let Task::Advance(slot) | Task::Answer { slot, .. } = *task {
+                    self.is_slow[slot as usize] = slow;
+                }
+            }
+        }
         if took <= SLOW {
             let each = took.as_nanos() as f64 / chunk.tasks.len().max(1) as f64;
             self.cost += (each - self.cost) / 8.0;
@@ -184,52 +186,52 @@ impl Board {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
-        for wishes in chunk.wishes.chunk_by(|(_, one), (_, other)| one == other) {
-            match wishes[0].1 {
+        for (wish, slots) in chunk.wishes.drain(..) {
+            let slots = &chunk.wishing[slots];
+            match wish {
                 Wish::Ask(groups) | Wish::Tell(groups) => {
-                    for &(slot, _) in wishes {
+                    for &slot in slots {
                         self.ends[slot as usize] = groups.count_ones();
                         if groups == 0 {
                             self.go_on(slot);
                         }
                     }
                     for group in bits(groups) {
-                        self.claim_of(group, wishes, &mut chunk.grants, &mut chunk.granted);
+                        self.claim_of(group, slots, &mut chunk.grants, &mut chunk.granted);
                     }
                 }
                 Wish::Move => {
-                    for &(slot, _) in wishes {
+                    for &slot in slots {
                         let driver = self.queries.driver_of(slot);
                         self.outside[driver].push_back(slot);
                     }
                 }
             }
         }
-        chunk.wishes.clear();
+        chunk.wishing.clear();
     }
 
     /// Asks a group for rows.
     fn claim_of(
         &mut self,
         group: usize,
-        wishes: &[(u32, Wish)],
+        slots: &[u32],
         grants: &mut Vec<Grant>,
         granted: &mut Vec<u32>,
     ) {
-        let mut left = wishes;
+        let mut left = slots;
         while !left.is_empty()
-            && let Some((row, count)) =
-                self.groups[group].claim_many(left.iter().map(|&(slot, _)| slot))
+            && let Some((row, count)) = self.groups[group].claim_many(left.iter().copied())
         {
             let (given, rest) = left.split_at(count);
             let first = granted.len();
-            granted.extend(given.iter().map(|&(slot, _)| slot));
+            granted.extend_from_slice(given);
             grants.push(Grant { group, row, slots: first..granted.len() });
             left = rest;
         }
         self.note(group);
         if !left.is_empty() {
-            left.iter().for_each(|&(slot, _)| self.groups[group].wait(slot));
+            left.iter().for_each(|&slot| self.groups[group].wait(slot));
             self.grant(group);
         }
     }
@@ -339,8 +341,9 @@ mod tests {
 
     /// Has both games ask both, and the rows written, those of the group that answers last first.
     fn written_the_other_way_round(board: &mut Board) -> Vec<usize> {
-        let wishes = vec![(1, Wish::Ask(0b11)), (0, Wish::Ask(0b11))];
-        board.claim(&mut Chunk { wishes, ..Chunk::default() }, None);
+        let mut chunk = Chunk::default();
+        chunk.wish(Wish::Ask(0b11), [1, 0]);
+        board.claim(&mut chunk, None);
         let mut writes: Vec<_> = board.queue.drain(..).collect();
         writes.reverse();
         let mut order = Vec::new();

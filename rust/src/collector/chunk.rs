@@ -92,8 +92,10 @@ pub enum Role {
 pub struct Chunk {
     /// What to do.
     pub tasks: Vec<Task>,
-    /// What the games that went on want.
-    pub wishes: Vec<(u32, Wish)>,
+    /// What the games that went on want, and who, as positions in `wishing`.
+    pub wishes: Vec<(Wish, Range<usize>)>,
+    /// The games that went on.
+    pub wishing: Vec<u32>,
     /// Rows to write.
     pub grants: Vec<Grant>,
     /// Whose they are.
@@ -113,6 +115,13 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// Adds what games want.
+    pub fn wish(&mut self, wish: Wish, slots: impl IntoIterator<Item = u32>) {
+        let first = self.wishing.len();
+        self.wishing.extend(slots);
+        self.wishes.push((wish, first..self.wishing.len()));
+    }
+
     /// Adds a row to write.
     pub fn grant(&mut self, group: usize, row: Row, slot: u32) {
         let at = self.granted.len();

@@ -126,7 +126,8 @@ impl Context {
         drop(board);
         let wish = shared.slots_of(slot).ask(&shared.plan, slot, shown);
         let wish = wish.inspect_err(|error| shared.fail(error.clone()))?;
-        let mut chunk = Chunk { tasks, wishes: vec![(slot, wish)], slot, ..Chunk::default() };
+        let mut chunk = Chunk { tasks, slot, ..Chunk::default() };
+        chunk.wish(wish, [slot]);
         let mut board = shared.run(lock(&shared.board), &mut chunk, Role::Worker);
         while !board.queries.end(slot) {
             board.life.check()?;

@@ -100,8 +100,9 @@ impl Records {
     pub fn clear_column(&mut self, column: &Range<usize>, places: &[Place]) {
         let size = column.len();
         let items = self.column_mut(column);
-        for place in places {
-            items[place.item * size..][..size].fill(0);
+        // Items one after the other are zeroed at once.
+        for run in places.chunk_by(|one, other| one.item + 1 == other.item) {
+            items[run[0].item * size..][..run.len() * size].fill(0);
         }
     }
 
@@ -125,14 +126,10 @@ impl Records {
         kept.then(|| &self.bytes[self.place(column, self.turned_back(game, steps), game)])
     }
 
-    /// How many records each of these games has at least, when they are neighbours whose newest lie side by side.
-    pub fn in_step(&self, games: &[usize]) -> Option<usize> {
-        let (&first, &last) = (games.first()?, games.last()?);
-        if !games.is_sorted_by(|one, other| one + 1 == *other) {
-            return None;
-        }
-        let rings = &self.rings[first..=last];
-        let newest = self.rings[first].newest;
+    /// How many records each of these neighbours has at least, when their newest lie side by side.
+    pub fn in_step(&self, games: Range<usize>) -> Option<usize> {
+        let rings = &self.rings[games];
+        let newest = rings.first()?.newest;
         let least = rings.iter().map(|ring| ring.count).min()?;
         let beside = rings.iter().all(|ring| ring.newest == newest);
         beside.then(|| usize::try_from(least).map_or(self.depth, |least| least.min(self.depth)))
@@ -140,19 +137,18 @@ impl Records {
 
     /// A column's parts of the records so many before the newest, of games that are [`Self::in_step`] and have
     /// these.
-    pub fn run(&self, column: &Range<usize>, games: &[usize], steps: usize) -> &[u8] {
+    pub fn run(&self, column: &Range<usize>, games: Range<usize>, steps: usize) -> &[u8] {
         &self.bytes[self.run_of(column, games, steps)]
     }
 
     /// The newest records' parts of a column, of games that are [`Self::in_step`].
-    pub fn newest_run(&mut self, column: &Range<usize>, games: &[usize]) -> &mut [u8] {
+    pub fn newest_run(&mut self, column: &Range<usize>, games: Range<usize>) -> &mut [u8] {
         let run = self.run_of(column, games, 0);
         &mut self.bytes[run]
     }
 
-    fn run_of(&self, column: &Range<usize>, games: &[usize], steps: usize) -> Range<usize> {
-        let first = games.first().copied().unwrap_or_default();
-        let start = self.place(column, self.turned_back(first, steps), first).start;
+    fn run_of(&self, column: &Range<usize>, games: Range<usize>, steps: usize) -> Range<usize> {
+        let start = self.place(column, self.turned_back(games.start, steps), games.start).start;
         start..start + games.len() * column.len()
     }
 
@@ -208,15 +204,14 @@ mod tests {
     fn games_in_step_have_their_records_side_by_side() {
         let mut records = Records::new(3, 2, 3);
         (0..3).for_each(|game| record(&mut records, game, game as u8));
-        assert_eq!(records.in_step(&[0, 1, 2]), Some(1));
-        assert_eq!(records.in_step(&[0, 2]), None);
-        assert_eq!(records.run(&COLUMNS[0], &[1, 2], 0), [1, 2]);
+        assert_eq!(records.in_step(0..3), Some(1));
+        assert_eq!(records.run(&COLUMNS[0], 1..3, 0), [1, 2]);
         (1..3).for_each(|game| record(&mut records, game, 10 + game as u8));
-        assert_eq!(records.in_step(&[0, 1, 2]), None);
-        assert_eq!(records.in_step(&[1, 2]), Some(2));
-        assert_eq!(records.run(&COLUMNS[1], &[1, 2], 0), [111, 111, 112, 112]);
-        assert_eq!(records.run(&COLUMNS[0], &[1, 2], 1), [1, 2]);
-        records.newest_run(&COLUMNS[0], &[1, 2]).fill(9);
+        assert_eq!(records.in_step(0..3), None);
+        assert_eq!(records.in_step(1..3), Some(2));
+        assert_eq!(records.run(&COLUMNS[1], 1..3, 0), [111, 111, 112, 112]);
+        assert_eq!(records.run(&COLUMNS[0], 1..3, 1), [1, 2]);
+        records.newest_run(&COLUMNS[0], 1..3).fill(9);
         assert_eq!(records.newest(&COLUMNS[0], 1), [9]);
     }
 }

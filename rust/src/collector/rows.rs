@@ -1,5 +1,7 @@
 //! Rows of batches, filled from the records of games.
 
+use std::ops::Range;
+
 use crate::collector::batch::{Batch, Rows};
 use crate::collector::column::Fixed;
 use crate::collector::records::Records;
@@ -12,12 +14,19 @@ struct Place {
     game: usize,
 }
 
-/// Writes rows of one batch, from this one on one for each of these games, input by input.
-pub fn fill(route: &Route, records: &Records, batch: &Batch, first: usize, games: &[usize]) {
+/// Writes rows of one batch, from this one on one for each of these games, input by input. Of neighbours in step with
+/// each other all is copied at once; so far as they have it.
+pub fn fill(
+    route: &Route,
+    records: &Records,
+    batch: &Batch,
+    first: usize,
+    games: impl Iterator<Item = usize> + Clone,
+    neighbours: Option<Range<usize>>,
+) {
     let collector = &route.collector;
-    let places = games.iter().zip(first..).map(|(&game, row)| Place { row, game });
-    // Of neighbours in step with each other all is copied at once.
-    let kept = records.in_step(games).unwrap_or(0);
+    let places = games.zip(first..).map(|(game, row)| Place { row, game });
+    let run = neighbours.and_then(|run| Some((records.in_step(run.clone())?, run)));
     for step in 0..collector.steps {
         let back = collector.steps - 1 - step;
         for (input, show) in route.shows.iter().enumerate() {
@@ -26,12 +35,12 @@ pub fn fill(route: &Route, records: &Records, batch: &Batch, first: usize, games
                 places.clone().for_each(|place| write_frames(show, records, place, back, rows));
                 continue;
             }
-            match show.source(back) {
-                None => places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len())),
-                Some(from) if from < kept => {
-                    rows.write_run(first, records.run(&show.range, games, from));
+            match (show.source(back), &run) {
+                (None, _) => places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len())),
+                (Some(from), Some((kept, run))) if from < *kept => {
+                    rows.write_run(first, records.run(&show.range, run.clone(), from));
                 }
-                Some(from) => {
+                (Some(from), _) => {
                     places.clone().for_each(|place| write(show, records, place, from, rows));
                 }
             }

@@ -67,7 +67,7 @@ pub struct Slot {
     pub over: bool,
     point: Point,
     /// Whose turn it is in the present state.
-    player: u32,
+    pub player: u32,
     /// The tracks of single players that the present state is in, as bits.
     present: u64,
     /// The collectors that have answered the present state, as bits.
@@ -104,7 +104,7 @@ impl Slot {
     /// What it does instead of its next step.
     #[inline]
     pub fn detour(&mut self) -> Option<Detour> {
-        self.detour.take()
+        if self.detour.is_none() { None } else { self.detour.take() }
     }
 
     /// Has it do something else than its next step.
@@ -165,11 +165,11 @@ impl Slot {
         self.counts.episodes += u64::from(self.over);
     }
 
-    /// Is in a state in which this player moves.
+    /// Is in a state in which this player moves, which belongs to these tracks of single players.
     #[inline]
-    pub fn enter(&mut self, plan: &Plan, player: usize) {
+    pub fn enter(&mut self, player: usize, present: u64) {
         self.player = player as u32;
-        self.present = plan.present(player);
+        self.present = present;
         self.counts.states += 1;
         self.point = Point::Asking;
         self.forget_answers();

@@ -1,6 +1,7 @@
 //! Games that share a lock, and their records.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::collector::batch::{Batch, Rows};
@@ -48,6 +49,8 @@ struct Past {
 /// What a game does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
+    /// It does nothing.
+    Nothing,
     /// It waits for this.
     Wish(Wish),
     /// It takes a step.
@@ -80,25 +83,39 @@ impl Slots {
 
     /// Has games take what their rows of a batch were answered.
     pub fn take(&mut self, plan: &Plan, collector: usize, batch: &Batch, tasks: &[Task]) {
-        let answered = tasks.iter().filter_map(|task| match *task {
-            Task::Answer { slot, row } => Some((self.at(slot), row as usize)),
-            _ => None,
-        });
-        let (games, rows): (Vec<_>, Vec<_>) = answered.unzip();
-        let Some(&first) = rows.first() else { return };
-        let alone = self.pasts.len() == 1 && rows.is_sorted_by(|one, other| one + 1 == *other);
-        let at_once = alone && self.pasts[0].records.in_step(&games).is_some();
+        let run = self.answered_at_once(tasks);
         for take in &plan.routes[collector].takes {
             let part = batch.rows_of(take.part);
-            if at_once && take.later == 0 {
-                part.read_run(first, self.pasts[0].records.newest_run(&take.range, &games));
+            if let (0, Some((row, games))) = (take.later, run.clone()) {
+                part.read_run(row, self.pasts[0].records.newest_run(&take.range, games));
                 continue;
             }
-            for (&at, &row) in games.iter().zip(&rows) {
-                self.take_one(take, at, part, row);
+            for task in tasks {
+                if let Task::Answer { slot, row } = *task {
+                    self.take_one(take, self.at(slot), part, row as usize);
+                }
             }
         }
-        games.iter().for_each(|&at| self.slots[at].answer(collector));
+        for task in tasks {
+            if let Task::Answer { slot, .. } = *task {
+                let at = self.at(slot);
+                self.slots[at].answer(collector);
+            }
+        }
+    }
+
+    /// The first row and the games, when rows one after the other answer neighbours in step with each other.
+    fn answered_at_once(&self, tasks: &[Task]) -> Option<(usize, Range<usize>)> {
+        let beside = tasks.is_sorted_by(|one, other| match (*one, *other) {
+            (Task::Answer { slot, row }, Task::Answer { slot: next, row: below }) => {
+                slot + 1 == next && row + 1 == below
+            }
+            _ => false,
+        });
+        let (&Task::Answer { slot, row }, [_]) = (tasks.first()?, &self.pasts[..]) else { return None };
+        let games = self.at(slot)..self.at(slot) + tasks.len();
+        let at_once = beside && self.pasts[0].records.in_step(games.clone()).is_some();
+        at_once.then_some((row as usize, games))
     }
 
     fn take_one(&mut self, take: &Take, at: usize, part: Rows<'_>, row: usize) {
@@ -120,16 +137,15 @@ impl Slots {
         let mut steps = Vec::with_capacity(tasks.len());
         let failed = passing_over(|done| {
             for &task in &tasks[*done..] {
+                let at = self.at(task.slot());
                 match self.start(plan, desk, task)? {
-                    Some(Next::Wish(wish)) => chunk.wishes.push((task.slot(), wish)),
-                    Some(next) => {
-                        let at = self.at(task.slot());
+                    Next::Nothing => {}
+                    Next::Wish(wish) => chunk.wish(wish, [task.slot()]),
+                    Next::Enter => entering.push(at),
+                    Next::Step => {
                         entering.push(at);
-                        if next == Next::Step {
-                            steps.push(herd::Place { at, item: self.pasts[0].records.item(at) });
-                        }
+                        steps.push(herd::Place { at, item: self.pasts[0].records.item(at) });
                     }
-                    None => {}
                 }
                 *done += 1;
             }
@@ -140,8 +156,10 @@ impl Slots {
         self.drop_failed(failed, &mut entering, chunk);
         let failed = self.enter(plan, &entering);
         self.drop_failed(failed, &mut entering, chunk);
-        let wish = |at: usize| (self.first + at as u32, self.slots[at].asks(plan));
-        chunk.wishes.extend(entering.into_iter().map(wish));
+        for alike in entering.chunk_by(|&one, &other| self.slots[one].player == self.slots[other].player) {
+            let wish = self.slots[alike[0]].asks(plan);
+            chunk.wish(wish, alike.iter().map(|&at| self.first + at as u32));
+        }
     }
 
     /// Games that failed, by their numbers here, enter nothing.
@@ -157,35 +175,32 @@ impl Slots {
 
     /// Finds out what a task has its game do.
     #[inline]
-    fn start(&mut self, plan: &Plan, desk: Option<&Desk>, task: Task) -> Result<Option<Next>> {
+    fn start(&mut self, plan: &Plan, desk: Option<&Desk>, task: Task) -> Result<Next> {
+        let at = self.at(task.slot());
         Ok(match (task, desk) {
-            (Task::Write { .. } | Task::Failed(_) | Task::Asked(_), _) => None,
-            (Task::Report { slot, row }, Some(desk)) => {
-                let at = self.at(slot);
+            (Task::Advance(_) | Task::Answer { .. }, _) => self.next(plan, at),
+            (Task::Report { row, .. }, Some(desk)) => {
                 self.show(at, desk.report(row as usize)?);
-                Some(self.move_on(at))
+                self.move_on(at)
             }
-            _ => Some(self.next(plan, self.at(task.slot()))),
+            _ => Next::Nothing,
         })
     }
 
     #[inline]
     fn next(&mut self, plan: &Plan, at: usize) -> Next {
-        match self.slots[at].detour() {
+        let slot = &mut self.slots[at];
+        match slot.detour() {
             Some(Detour::Stay) => {
-                self.slots[at].forget_answers();
-                return Next::Wish(self.slots[at].asks(plan));
+                slot.forget_answers();
+                return Next::Wish(slot.asks(plan));
             }
             Some(Detour::Begin(seed)) => self.begin_anew(at, seed),
             None => {}
         }
-        if self.slots[at].tells() {
-            let due = self.due(plan, at);
-            if due != 0 {
-                return Next::Wish(Wish::Tell(due));
-            }
-        }
+        let due = if self.slots[at].tells() { self.due(plan, at) } else { 0 };
         match self.games {
+            _ if due != 0 => Next::Wish(Wish::Tell(due)),
             Games::Here(_) => self.move_on(at),
             Games::Outside(_) => Next::Wish(Wish::Move),
         }
@@ -239,10 +254,9 @@ impl Slots {
 
     /// Records the states that games are in; those that fail are named by their numbers here.
     fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
-        let herd = self.games.herd();
         for &at in games {
-            let player = if plan.has_turns { herd.player(at) } else { 0 };
-            self.slots[at].enter(plan, player);
+            let player = if plan.has_turns { self.games.herd().player(at) } else { 0 };
+            self.slots[at].enter(player, plan.present(player));
         }
         let tracks = 0..self.pasts.len();
         tracks.flat_map(|track| self.record(plan, track, games)).collect()
@@ -252,12 +266,9 @@ impl Slots {
     fn record(&mut self, plan: &Plan, track: usize, games: &[usize]) -> Failed {
         let Self { games: herd, slots, pasts, .. } = self;
         let Past { records, carried } = &mut pasts[track];
+        let here = games.iter().copied().filter(|&at| slots[at].is_in(track));
         let mut places = Vec::with_capacity(games.len());
-        for &at in games {
-            if slots[at].is_in(track) {
-                places.push(herd::Place { at, item: records.push(at) });
-            }
-        }
+        places.extend(here.map(|at| herd::Place { at, item: records.push(at) }));
         records.put(plan, Fixed::Seq, &places, |at| slots[at].seq.to_ne_bytes());
         records.put(plan, Fixed::Episode, &places, |at| slots[at].episode.to_ne_bytes());
         records.put(plan, Fixed::LastReward, &places, |at| carried[at].reward.to_ne_bytes());
@@ -294,8 +305,11 @@ impl Slots {
     /// Writes rows of a batch, from this one on, that were given to games.
     pub fn write(&self, plan: &Plan, collector: usize, batch: &Batch, first: usize, slots: &[u32]) {
         let route = &plan.routes[collector];
-        let games: Vec<_> = slots.iter().map(|&slot| self.at(slot)).collect();
-        rows::fill(route, &self.pasts[route.history].records, batch, first, &games);
+        let games = slots.iter().map(|&slot| self.at(slot));
+        let beside = slots.is_sorted_by(|one, other| one + 1 == *other);
+        let neighbours = slots.first().map(|&slot| self.at(slot)..self.at(slot) + slots.len());
+        let neighbours = neighbours.filter(|_| beside);
+        rows::fill(route, &self.pasts[route.history].records, batch, first, games, neighbours);
     }
 
     /// Has a query ask about a state that `shown` shows.

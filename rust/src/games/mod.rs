@@ -112,7 +112,7 @@ impl Action<'_> {
         if (index as u64) < count as u64 {
             return Ok(index as usize);
         }
-        Err(Error::value("a", meaning, index))
+        Err(no_such(index, meaning))
     }
 
     /// A continuous action of one number.
@@ -124,6 +124,11 @@ impl Action<'_> {
         let finite = number.is_finite().then_some(number);
         finite.ok_or_else(|| Error::value("a", "a finite number", number))
     }
+}
+
+#[cold]
+fn no_such(action: i64, expected: &str) -> Error {
+    Error::value("a", expected, action)
 }
 
 /// A game as a state machine: it does nothing of its own accord, and takes no thread.
