@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import os
 
 
 def refuse_mask(name: str, value: object) -> None:
@@ -37,6 +41,18 @@ def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> N
     if np.any(lost):
         first = given[lost].flat[0]
         raise ValueError(f"{name}: expected values that fit {made.dtype}, got {first}")
+
+
+def path_of(name: str, value: str | os.PathLike[str]) -> Path:
+    """Return an argument as a path.
+
+    Raises:
+        TypeError: It is none; the text names `name`.
+    """
+    try:
+        return Path(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a path, got {type(value).__name__}") from None
 
 
 def shown(value: object) -> str:

@@ -42,7 +42,10 @@ REFUSED = [
     ({"s": np.zeros((6, 2), np.int64)}, ValueError, "state"),
     ({"s": np.full(6, 0.5)}, TypeError, "state"),
     ({"bootstrap_value": np.nan}, ValueError, "bootstrap_value"),
-    ({"bootstrap_value": True}, TypeError, "bootstrap_value: expected a number, or None where"),
+    *(
+        ({"bootstrap_value": flag}, TypeError, "bootstrap_value: expected a number, or None where")
+        for flag in (True, np.True_, np.array(False), [True])
+    ),
     ({"final_state": np.zeros(3, np.int64)}, ValueError, "final_state"),
     ({"final_state": 0, "final_info": np.zeros(3, np.int64)}, ValueError, "final_info"),
     ({"episodic_weight_multiplier": -1.0}, ValueError, "episodic_weight_multiplier"),

@@ -230,6 +230,16 @@ def test_saving_into_no_folder_is_an_os_error(path):
     assert caught.value.strerror.startswith("No such file or directory")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where nobody makes files")
+def test_saving_where_no_file_can_be_made_is_an_os_error_with_number_and_name():
+    where = "/proc/self/memory.rm"
+    with pytest.raises(OSError, match=where) as caught:
+        memory().save(where)
+    number = caught.value.errno
+    assert number in (errno.EACCES, errno.ENOENT)
+    assert (caught.value.filename, caught.value.strerror) == (where, os.strerror(number))
+
+
 @pytest.mark.parametrize("given", [5, None, ["memory.rm"]], ids=str)
 def test_what_is_no_path_is_a_type_error(given):
     for call in (memory().save, ReplayMemory.load):

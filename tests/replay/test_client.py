@@ -80,6 +80,9 @@ def test_uuid_out_of_range(uuid: int) -> None:
         ("seed", 1.5),
         ("max_step", "8"),
         ("max_step", 1.5),
+        ("max_step", np.array([8])),
+        ("hwm", np.array([1, 2])),
+        ("timeout", np.array([0.1])),
     ],
 )
 def test_wrong_types_are_refused_by_name_before_anything_is_asked(name: str, value: Any) -> None:
@@ -95,6 +98,7 @@ def test_wrong_types_are_refused_by_name_before_anything_is_asked(name: str, val
         ("sub_hwm", 0),
         ("sub_hwm", 2**70),
         ("timeout", -1),
+        ("timeout", 10**400),
         ("timeout", math.nan),
         ("seed", -1),
         ("seed", 2**64),

@@ -144,3 +144,9 @@ def test_command_runs_until_it_is_ended(tmp_path: Path, kind: int) -> None:
         process.send_signal(kind)
         out, err = process.communicate(timeout=network.SLACK)
         assert (process.returncode, out, err) == (0, "stopping\n", "")
+
+
+@pytest.mark.parametrize("path", [None, 3, ["replay.toml"]], ids=repr)
+def test_what_is_no_path_is_a_type_error(path: Any) -> None:
+    with pytest.raises(TypeError, match="path: expected a path, got"):
+        start_server(path)

@@ -104,6 +104,27 @@ def test_templates_without_a_fixed_size_are_type_errors(template: Any) -> None:
         memory(s=template)
 
 
+PAIR = np.dtype({"names": ["a", "b"], "formats": ["i2", "i2"]})
+OVERLAPPING = {"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    "dtype", [OVERLAPPING, [("c", OVERLAPPING)], np.zeros(1, PAIR)[["b", "a"]].dtype], ids=str
+)
+def test_fields_that_do_not_follow_one_another_are_a_type_error(dtype: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"^state_buf: expected fields that lie one after the other"
+    ):
+        memory(s=np.zeros(2, dtype))
+
+
+@pytest.mark.filterwarnings("error")
+def test_metadata_of_dtypes_is_left_out() -> None:
+    plain = np.dtype([("x", "f4")])
+    noted = np.dtype([("x", np.dtype("f4", metadata={"unit": "m"}))])
+    assert memory(s=np.zeros(2, noted)).state_buf.dtype == plain
+
+
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy 1 has no StringDType")
 def test_variable_length_text_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="state"):
@@ -179,10 +200,16 @@ def test_negative_max_step_is_a_value_error(max_step: int) -> None:
         memory(max_step)
 
 
-@pytest.mark.parametrize("max_step", [1.5, "8", None])
+@pytest.mark.parametrize("max_step", [1.5, "8", None, True, False])
 def test_max_step_that_is_no_integer_is_a_type_error(max_step: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^max_step: expected an integer, got"):
         memory(max_step)
+
+
+@pytest.mark.parametrize("name", ["uuid", "seed"])
+def test_flags_are_no_numbers(name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name}: expected an integer, got bool"):
+        ReplayMemory(*build.TEMPLATES.values(), 4, **{name: True})
 
 
 def test_more_than_the_machine_has_is_refused_with_both_figures() -> None:

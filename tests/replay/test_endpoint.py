@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cogrs import ReplayMemoryClient
@@ -88,7 +89,13 @@ def test_counts_below_one_are_refused(count: int) -> None:
         check_count("hwm", count)
 
 
-@pytest.mark.parametrize("count", [True, 1.0, "1", None])
+@pytest.mark.parametrize("count", [10**5000, -(10**5000)], ids=["large", "small"])
+def test_counts_beyond_what_python_prints_are_refused_by_name(count: int) -> None:
+    with pytest.raises(ValueError, match=r"^hwm: .*got an integer of \d+ bits$"):
+        check_count("hwm", count)
+
+
+@pytest.mark.parametrize("count", [True, 1.0, "1", None, np.array([1]), np.array([1, 2])], ids=repr)
 def test_counts_that_are_no_integers_are_refused(count: Any) -> None:
     with pytest.raises(TypeError, match=r"^hwm: expected an integer"):
         check_count("hwm", count)

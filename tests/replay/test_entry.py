@@ -254,3 +254,35 @@ def test_masked_values_are_refused() -> None:
         stored(np.zeros(3), masked)
     unmasked = np.ma.masked_array(np.arange(3.0))
     assert stored(np.zeros(3), unmasked).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [2**62 + 2**38 + 1, -(2**62) - 2**38 - 1, 2**53 + 1, 2**63 - 1])
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_integer_is_rounded_once(kind: Any, value: int) -> None:
+    assert stored(np.float32(0), kind(value)) == np.float32(np.int64(value))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (np.uint64, [1, 2**63]),
+        (np.uint64, [2**64 - 1, 0]),
+        (np.uint64, [np.uint64(2**63), 1]),
+        (np.int64, [-(2**63), 2**63 - 1]),
+    ],
+    ids=str,
+)
+def test_list_of_integers_is_taken_whatever_numpy_makes_of_it(dtype: Any, value: Any) -> None:
+    assert stored(np.zeros(2, dtype), value).tolist() == [int(each) for each in value]
+
+
+@pytest.mark.parametrize("value", [[-1, 2**63], [0, 2**64], [2**70, 1]], ids=str)
+def test_list_of_integers_that_do_not_fit_is_a_value_error(value: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"^state: expected integers that fit uint64, got"):
+        stored(np.zeros(2, np.uint64), value)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2**63], ["1", 2**63]], ids=str)
+def test_list_with_other_than_integers_is_a_type_error(value: list[Any]) -> None:
+    with pytest.raises(TypeError, match=r"^state: expected uint64"):
+        stored(np.zeros(2, np.uint64), value)

@@ -95,3 +95,14 @@ def test_min_weight_above_a_weight_is_refused():
         importance_weights(
             [1.0, 2.0], exponent=1, total=3, count=9, normalize="all", min_weight=1.5
         )
+
+
+@pytest.mark.parametrize("normalize", [None, 1, b"all", ["all"]], ids=repr)
+def test_normalize_that_is_no_text_is_refused_by_name(normalize: Any) -> None:
+    with pytest.raises(TypeError, match=r"^normalize: expected 'batch' or 'all', got"):
+        importance_weights([1.0], exponent=1, total=1, count=1, normalize=normalize)
+
+
+def test_count_that_is_a_flag_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^count: expected an integer, got bool"):
+        importance_weights([1.0], exponent=1, total=1, count=True)

@@ -150,3 +150,13 @@ def test_what_is_no_list(allow, error, text):
     with pytest.raises(error, match=text) as caught:
         Allowed(KeyPair.new().public.encode(), allow)
     assert str(caught.value).startswith("allow: expected")
+
+
+@pytest.mark.parametrize("path", [None, 3, ["learner"]], ids=repr)
+def test_what_is_no_path_is_a_type_error(path):
+    with pytest.raises(TypeError, match="path: expected a path, got"):
+        KeyPair.load(path)
+    with pytest.raises(TypeError, match="folder: expected a path, got"):
+        KeyPair.new().save("learner", path)
+    with pytest.raises(TypeError, match="name: expected str, got"):
+        KeyPair.new().save(path)

@@ -205,6 +205,11 @@ def test_messages_hold_each_row_once_and_in_order(rows: list[tuple[int, int, flo
     assert got == expected
 
 
+def test_ids_of_64_bits_may_be_python_integers() -> None:
+    ids = [1, 2**63, 2**64 - 1]
+    assert Priorities.of(ids, [1, 2, 3], [1, 1, 1]).ids.tolist() == ids
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -221,6 +226,11 @@ def test_messages_hold_each_row_once_and_in_order(rows: list[tuple[int, int, flo
         ((np.ma.masked_equal([1], 1), [1], [1.0]), TypeError, "ids: .*without a mask"),
         (([1], [1], np.ma.masked_equal([1.0], 1)), TypeError, "priority: .*without a mask"),
         ((1, 1, 1.0), ValueError, r"ids: expected shape \(B,\)"),
+        (([2**64, 1], [1, 1], [1.0, 1.0]), ValueError, r"ids: expected integers in \[0"),
+        (([True], [1], [1.0]), TypeError, "ids: expected integers, got bool"),
+        (([[1, 2], [3]], [1], [1.0]), ValueError, "^ids: expected"),
+        (([1], [[1, 2], [3]], [1.0]), ValueError, "^sender: expected"),
+        (([1], [1], [[1.0, 2.0], [3.0]]), ValueError, "^priority: expected"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(arguments: Any, error: type, text: str) -> None:

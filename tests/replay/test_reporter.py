@@ -8,6 +8,7 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cogrs.replay import ServerStats, Tally, reporter
@@ -124,7 +125,13 @@ def test_period_out_of_range(value: float) -> None:
         made(log_seconds=value)
 
 
-@pytest.mark.parametrize("value", ["1", True, [1]])
+@pytest.mark.parametrize("value", [10**400, 10**5000], ids=["large", "larger"])
+def test_period_that_no_float_holds(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^log_seconds: .*got an integer of \d+ bits"):
+        made(log_seconds=value)
+
+
+@pytest.mark.parametrize("value", ["1", True, [1], np.array([1.0, 2.0])], ids=repr)
 def test_period_that_is_no_number(value: Any) -> None:
     with pytest.raises(TypeError, match=r"^log_seconds: expected seconds or None"):
         made(log_seconds=value)

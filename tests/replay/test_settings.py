@@ -137,10 +137,17 @@ def test_numbers_of_another_kind_are_type_errors_also_when_there_are_none(dtype:
         memory().discount_factor = np.zeros(0, dtype)
 
 
-@pytest.mark.parametrize("value", ["1", None, [1, 2], 1.5])
+@pytest.mark.parametrize("value", ["1", None, [1, 2], 1.5, True, False, np.bool_(True)])
 @pytest.mark.parametrize("name", ["frame_stack", "multi_step", "cache_size", "max_episode"])
 def test_count_that_is_no_integer_is_a_type_error(name: str, value: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=f"^{name}: expected an integer, got"):
+        setattr(memory(), name, value)
+
+
+@pytest.mark.parametrize("name", ["frame_stack", "multi_step", "cache_size", "max_episode"])
+@pytest.mark.parametrize("value", [10**400, -(10**5000)], ids=["large", "small"])
+def test_count_beyond_64_bits_is_refused_without_its_digits(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: .*got an integer of \d+ bits$"):
         setattr(memory(), name, value)
 
 

@@ -130,3 +130,13 @@ def test_masked_values_are_refused(mask: str) -> None:
     with pytest.raises(TypeError, match=mask):
         rem.update_priority(**given)
     assert snapshot(rem) == before
+
+
+@pytest.mark.parametrize("flag", [True, np.True_, [False, True], np.array([True])], ids=repr)
+def test_flags_are_no_ids(flag: Any) -> None:
+    rem = memory()
+    build.add_uniform(rem, 4)
+    before = snapshot(rem)
+    with pytest.raises(TypeError, match=r"^id: expected an i"):
+        rem.update_priority(flag, 2.0)
+    assert snapshot(rem) == before

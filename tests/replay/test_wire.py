@@ -232,3 +232,11 @@ def test_messages_go_as_bytes(given: Any, sent: bytes) -> None:
 def test_other_messages_are_refused(message: Any) -> None:
     with pytest.raises(TypeError, match=r"^message: expected bytes"):
         wire.message_bytes(message)
+
+
+@pytest.mark.parametrize(
+    ("convert", "name"), [(wire.topic_bytes, "topic"), (wire.message_bytes, "message")]
+)
+def test_text_that_utf8_does_not_have_is_refused_by_name(convert: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: expected text that UTF-8 has"):
+        convert("a\ud800")

@@ -12,12 +12,13 @@ import zmq
 
 from cogrs._core import ReplayMemory, cache_layout, draw_cache, start_ids
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import AppliedPriorities, received, topic_of
 from cogrs.replay.pushes import Pushes
 from cogrs.replay.subscriber import Subscriber
-from cogrs.replay.transport import Channel, Transport, deadline_after
+from cogrs.replay.transport import Channel, Transport
 from cogrs.replay.wire import (
     LARGEST_REPLY,
     SMALL_CACHE,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.casting import path_of
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from pathlib import Path
 
 _LOOPBACK = "tcp://127.0.0.1:*"
 _OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids")
@@ -31,13 +32,14 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
     `logfile` is a file that lines are appended to. Paths are relative to the file.
 
     Raises:
+        TypeError: `path` is none.
         ValueError: The file is no TOML, or a key is unknown, missing, or has a value that cannot
             be. The message begins with file and key.
         OSError: A file cannot be read or written, or an endpoint cannot be bound.
         MemoryError: As `ReplayMemory`.
         RuntimeError: As `ReplayMemoryServer`.
     """
-    where = Path(path)
+    where = path_of("path", path)
     try:
         return _started(tomllib.loads(where.read_text(encoding="utf-8")), where.parent)
     except (TypeError, ValueError, OverflowError) as error:

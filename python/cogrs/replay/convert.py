@@ -24,7 +24,7 @@ def convert(
         ValueError: Another shape, or a number that `dtype` does not hold.
         TypeError: A dtype that cannot be converted, or masked values.
     """
-    given = _as_array(name, value, dtype, shape)
+    given = as_array(name, value, dtype, shape)
     if given.shape != shape:
         raise ValueError(_mismatch(name, dtype, shape, given))
     if given.dtype == dtype:
@@ -35,9 +35,9 @@ def convert(
     if dtype.kind == "V" and given.dtype.newbyteorder("=") != dtype:
         # NumPy would match the fields by their order, whatever they are called.
         raise TypeError(_mismatch(name, dtype, shape, given))
-    if plain and given.dtype == object and dtype.kind in "iufc" and _holds_only_integers(given):
-        # NumPy has no dtype for them.
-        given = _floats(name, given, dtype)
+    inexact = given.dtype.kind == "f" and dtype.kind in "iu"
+    if plain and (inexact or (given.dtype == object and dtype.kind in "iufc")):
+        given = _from_integers(name, value, given, dtype)
     from_python = plain and given.dtype.kind in "iu" and dtype.kind in "iu"
     if not from_python and not np.can_cast(given.dtype, dtype, "same_kind"):
         raise TypeError(_mismatch(name, dtype, shape, given))
@@ -67,12 +67,47 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
         ValueError: A ragged sequence.
         TypeError: Not real numbers.
     """
-    given = _as_array(name, value, np.dtype(np.float64), None)
+    given = as_array(name, value, np.dtype(np.float64), None)
     if given.size and given.dtype == object and _holds_only_integers(given):
         raise ValueError(f"{name}: expected numbers that float64 holds, got larger integers")
     if given.dtype.kind not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
+
+
+def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Make an array of an integer dtype, of any shape, from `value`.
+
+    Raises:
+        ValueError: Integers that `dtype` does not hold, or a ragged sequence.
+        TypeError: No integers.
+    """
+    given = as_array(name, value, dtype, None)
+    if not hasattr(value, "dtype"):
+        given = _exact(value, given)
+        if given.dtype == object and not _holds_only_integers(given):
+            raise TypeError(f"{name}: expected integers, got others")
+    elif given.dtype == object:
+        raise TypeError(f"{name}: expected integers, got {given.dtype}")
+    if given.size and given.dtype.kind not in "iuO":
+        raise TypeError(f"{name}: expected integers, got {given.dtype}")
+    if given.size and not _fit(given, dtype):
+        bounds = np.iinfo(dtype)
+        raise ValueError(f"{name}: expected integers in [{bounds.min}, {bounds.max}], got others")
+    return given.astype(dtype)
+
+
+def refuse_flags(name: str, value: object) -> None:
+    """Refuse truth values: flags of an end, which somebody takes this number for.
+
+    Raises:
+        TypeError: `value` is made of them.
+        ValueError: A ragged sequence.
+    """
+    given = as_array(name, value, np.dtype(np.float32), None)
+    if given.dtype == np.bool_:
+        got = type(value).__name__ if given.ndim == 0 else f"{given.dtype} {given.shape}"
+        raise TypeError(f"{name}: expected a number, or None where it terminated, got {got}")
 
 
 def view(name: str, value: object) -> npt.NDArray[Any]:
@@ -94,9 +129,19 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
     return made
 
 
-def dtype_text(dtype: np.dtype[Any]) -> str:
-    """Write a dtype as text that `dtype_of` reads."""
-    return dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))
+def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
+    """Write a dtype as text that `dtype_of` reads.
+
+    Raises:
+        TypeError: Its fields overlap, or do not lie in their order; the text names `name`.
+    """
+    if dtype.names is None:
+        return dtype.str
+    try:
+        return repr(dtype.descr)
+    except ValueError:
+        expected = "fields that lie one after the other"
+        raise TypeError(f"{name}: expected {expected}, got {dtype}") from None
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
@@ -112,9 +157,15 @@ def dtype_of(text: str) -> np.dtype[Any]:
         raise ValueError(f"dtype: expected one that NumPy knows, got {text}") from error
 
 
-def _as_array(
+def as_array(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...] | None
 ) -> npt.NDArray[Any]:
+    """Make an array of whatever dtype NumPy finds in `value`; the others say what is expected.
+
+    Raises:
+        ValueError: A ragged sequence, or numbers beyond NumPy.
+        TypeError: Masked values.
+    """
     refuse_mask(name, value)
     try:
         return np.asarray(value)
@@ -127,18 +178,39 @@ def _as_array(
         ) from error
 
 
-def _floats(name: str, given: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[np.float64]:
+def _from_integers(
+    name: str, value: object, given: npt.NDArray[Any], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """Python integers for which NumPy found no integer dtype, as `dtype`; else `given`."""
+    exact = _exact(value, given)
+    if exact.dtype != object or not _holds_only_integers(exact):
+        return given
     try:
         if dtype.kind in "fc":
-            return given.astype(np.float64)
+            return exact.astype(np.float64)
+        if _fit(exact, dtype):
+            return exact.astype(dtype)
+        beyond = exact.min() if exact.min() < np.iinfo(dtype).min else exact.max()
     except OverflowError:
-        pass
-    first = max(given.flat, key=abs)
-    raise ValueError(f"{name}: expected integers that fit {dtype}, got {shown(first)}")
+        beyond = max(exact.flat, key=abs)
+    raise ValueError(f"{name}: expected integers that fit {dtype}, got {shown(beyond)}")
+
+
+def _exact(value: object, given: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Python integers as they are: NumPy makes floats of them where some exceed int64."""
+    if given.dtype.kind != "f" or given.size == 0:
+        return given
+    exact = np.asarray(value, object)
+    return exact if _holds_only_integers(exact) else given
+
+
+def _fit(given: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    bounds = np.iinfo(dtype)
+    return int(bounds.min) <= int(given.min()) and int(given.max()) <= int(bounds.max)
 
 
 def _holds_only_integers(given: npt.NDArray[Any]) -> bool:
-    return all(type(item) is int for item in given.flat)
+    return all(type(item) is int or isinstance(item, np.integer) for item in given.flat)
 
 
 def _mismatch(

@@ -7,9 +7,11 @@ import ipaddress
 import operator
 import re
 import socket as unix
-from typing import Final, Literal
+from typing import Final, Literal, SupportsIndex, cast
 
 import zmq
+
+from cogrs.casting import shown
 
 Mode = Literal["Bind", "Conn"]
 
@@ -76,13 +78,16 @@ def check_count(name: str, value: object, least: int = 1, most: int = _LARGEST_C
         TypeError: No integer.
         ValueError: Out of bounds.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
-    count = operator.index(value)
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        count = operator.index(cast("SupportsIndex", value))
+    except TypeError:  # an array has the method too
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
     if count < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {count}")
+        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(count)}")
     if count > most:
-        raise ValueError(f"{name}: expected an integer <= {most}, got {count}")
+        raise ValueError(f"{name}: expected an integer <= {most}, got {shown(count)}")
     return count
 
 

@@ -13,11 +13,11 @@ import zmq
 
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay.deadline import seconds_to
 from cogrs.replay.logbook import Logbook
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.stats import ServerStats, Tally
-from cogrs.replay.transport import seconds_to
 from cogrs.replay.wire import (
     LARGEST_REPLY,
     REASONS,

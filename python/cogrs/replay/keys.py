@@ -15,6 +15,7 @@ import zmq
 import zmq.auth
 from zmq.utils import z85
 
+from cogrs.casting import path_of
 from cogrs.replay.endpoint import Bind
 
 if TYPE_CHECKING:
@@ -79,11 +80,12 @@ class KeyPair:
         A file that others than its owner may read is reported to the logger `cogrs.replay`.
 
         Raises:
+            TypeError: `path` is none.
             OSError: The file cannot be read.
             ValueError: It holds no pair.
             RuntimeError: As `new`.
         """
-        public, secret = _read(Path(path))
+        public, secret = _read(path_of("path", path))
         if secret is None:
             raise ValueError(
                 f"{os.fspath(path)}: expected a secret key, got only a public one: the secret one "
@@ -107,13 +109,16 @@ class KeyPair:
             The paths of both.
 
         Raises:
+            TypeError: `name` is no string, or `folder` no path.
             ValueError: `name` is no name of a file.
             FileExistsError: One of the files is there already; nothing is written.
             OSError: They cannot be written.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"name: expected str, got {type(name).__name__}")
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise ValueError(f"name: expected a file's name without a folder, got {name!r}")
-        where = Path(folder)
+        where = path_of("folder", folder)
         where.mkdir(parents=True, exist_ok=True)
         public, secret = where / (name + _PUBLIC), where / (name + _SECRET)
         if public.exists():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.casting import refuse_mask
+from cogrs.replay.convert import as_array, integers
 from cogrs.replay.wire import WireError, decode, encode
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Priorities(NamedTuple):
         """
         rows = _column("ids", ids, _IDS)
         senders = _column("sender", sender, _SENDERS)
-        refuse_mask("priority", priority)
-        given = np.asarray(priority)
+        given = as_array("priority", priority, _ERRORS, None)
         if given.dtype.kind not in "iuf":
             raise TypeError(f"priority: expected numbers, got {given.dtype}")
         if not rows.shape == senders.shape == given.shape:
@@ -134,16 +133,10 @@ def received(message: bytes) -> Priorities:
 
 
 def _column(name: str, given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    refuse_mask(name, given)
-    column = np.asarray(given)
-    if column.dtype.kind not in "iu" and column.size > 0:
-        raise TypeError(f"{name}: expected integers, got {column.dtype}")
+    column = integers(name, given, dtype)
     if column.ndim != 1:
         raise ValueError(f"{name}: expected shape (B,), got {column.shape}")
-    most = int(np.iinfo(dtype).max)
-    if column.size > 0 and (int(column.min()) < 0 or int(column.max()) > most):
-        raise ValueError(f"{name}: expected integers in [0, {most}], got others")
-    return column.astype(dtype)
+    return column
 
 
 def _sound(errors: npt.NDArray[Any]) -> bool:

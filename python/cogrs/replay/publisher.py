@@ -10,8 +10,9 @@ from collections import Counter, deque
 import zmq
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Bind, check_count
-from cogrs.replay.transport import Bell, Transport, deadline_after, seconds_to
+from cogrs.replay.transport import Bell, Transport
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     LAST,

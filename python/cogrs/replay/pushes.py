@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Channel, deadline_after, is_ready, seconds_to
+from cogrs.replay.transport import Channel, is_ready
 from cogrs.replay.wire import SMALL_FRAME
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from cogrs.replay.deadline import seconds_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,11 +26,10 @@ def check_period(name: str, value: float | None) -> float | None:
     """
     if value is None:
         return None
-    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name}: expected seconds or None, got {type(value).__name__}")
-    if not float(value) > 0:
+    seconds = seconds_of(name, value)
+    if not seconds > 0:
         raise ValueError(f"{name}: expected seconds > 0 or None, got {value}")
-    return float(value)
+    return seconds
 
 
 class Reporter:

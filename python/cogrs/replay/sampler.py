@@ -13,11 +13,12 @@ import zmq
 
 from cogrs._core import SampleMixer, cache_layout
 from cogrs.replay.batch import BatchT
+from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.source import PAUSE, Look, Source, SourceStats
-from cogrs.replay.transport import Transport, deadline_after, seconds_to
+from cogrs.replay.transport import Transport
 from cogrs.replay.wire import LARGEST_REPLY, digest_of, encode
 
 if TYPE_CHECKING:

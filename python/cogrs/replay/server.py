@@ -10,13 +10,14 @@ import zmq
 
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.batch import BatchT
+from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
-from cogrs.replay.transport import Transport, deadline_after
+from cogrs.replay.transport import Transport
 from cogrs.replay.wire import LARGEST_REPLY
 from cogrs.replay.worker import answer, take
 

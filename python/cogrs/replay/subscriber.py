@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Bell, Transport, deadline_after, receive, seconds_to
+from cogrs.replay.transport import Bell, Transport, receive
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     LAST,

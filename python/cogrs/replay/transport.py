@@ -6,13 +6,13 @@ import errno
 import logging
 import os
 import threading
-import time
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.replay.deadline import seconds_to
 from cogrs.replay.endpoint import Bind, attach, is_open
 from cogrs.replay.guard import Guard
 from cogrs.replay.keys import CLIENTS, FRAME_OVERHEAD
@@ -417,32 +417,6 @@ def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
         if len(frames) > _MOST_FRAMES:
             del frames[-2]
     return frames
-
-
-def deadline_after(name: str, timeout: float | None) -> float | None:
-    """Return the moment at which a wait ends, of `time.monotonic`.
-
-    Raises:
-        TypeError: No number.
-        ValueError: A negative one.
-    """
-    if timeout is None:
-        return None
-    try:
-        if isinstance(timeout, (bool, str, bytes)):
-            raise TypeError
-        seconds = float(timeout)
-    except (TypeError, OverflowError):
-        got = type(timeout).__name__
-        raise TypeError(f"{name}: expected seconds or None, got {got}") from None
-    if not seconds >= 0:
-        raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
-    return None if seconds > threading.TIMEOUT_MAX else time.monotonic() + seconds
-
-
-def seconds_to(deadline: float) -> float:
-    """Return the seconds until a deadline, 0 when it has passed."""
-    return max(0.0, deadline - time.monotonic())
 
 
 def _probe_descriptors() -> None:

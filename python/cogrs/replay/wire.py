@@ -150,6 +150,7 @@ def topic_bytes(topic: object) -> bytes:
 
     Raises:
         TypeError: Neither.
+        ValueError: A string that UTF-8 does not have.
     """
     return _bytes("topic", topic)
 
@@ -159,6 +160,7 @@ def message_bytes(message: object) -> bytes:
 
     Raises:
         TypeError: None of these.
+        ValueError: A string that UTF-8 does not have.
     """
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
@@ -216,5 +218,8 @@ def _bytes(name: str, value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name}: expected text that UTF-8 has, got {error}") from None
     raise TypeError(f"{name}: expected bytes or str, got {type(value).__name__}")

@@ -5,19 +5,20 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::error::Error;
 use crate::python::exit::python_code;
 
-/// An integer of at least `least`.
+/// An integer of at least `least`; a bool is none.
 ///
 /// # Errors
 /// `TypeError` when it is none, `ValueError` when it is out of range.
 pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64> {
-    let wrong = |expected: String| -> PyErr {
-        Error::value(name, expected, value.repr().map_or("?".into(), |text| text.to_string()))
-            .into()
-    };
+    let wrong = |expected: String| -> PyErr { Error::value(name, expected, shown(value)).into() };
+    if value.is_instance_of::<PyBool>() {
+        return Err(mistyped(name, "an integer", value));
+    }
     match value.extract::<i64>() {
         Ok(number) if number >= 0 && number as u64 >= least => Ok(number as u64),
         Ok(_) => Err(wrong(format!("an integer >= {least}"))),
@@ -26,6 +27,14 @@ pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64
         }
         Err(_) => Err(mistyped(name, "an integer", value)),
     }
+}
+
+/// A value as messages show it.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let py = value.py();
+    let shown =
+        || py.import(intern!(py, "cogrs.casting"))?.call_method1(intern!(py, "shown"), (value,));
+    python_code(py, shown).map_or("?".into(), |text| text.to_string())
 }
 
 /// As [`integer`], for sizes.
@@ -80,6 +89,14 @@ pub fn allow_overcommit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// As [`flag`].
 pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag("nstep_return", value)
+}
+
+/// The argument of this name, for the same reason.
+///
+/// # Errors
+/// `TypeError` when it is no text.
+pub fn normalize<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+    value.extract().map_err(|_| mistyped("normalize", "'batch' or 'all'", value))
 }
 
 /// The argument of this name: text, bytes or what has a path of its own.

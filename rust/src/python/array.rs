@@ -54,7 +54,7 @@ impl Template {
         let native = native.cast_into::<PyArrayDescr>()?;
         let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
         let spec = FieldSpec {
-            dtype: convert.call_method1(intern!(py, "dtype_text"), (&native,))?.extract()?,
+            dtype: convert.call_method1(intern!(py, "dtype_text"), (&native, &name))?.extract()?,
             itemsize: native.itemsize(),
             shape: array.shape().to_vec(),
         };

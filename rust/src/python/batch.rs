@@ -1,12 +1,10 @@
 //! Batches: one block of memory, cut into the arrays of a named tuple.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
-
 use numpy::{PyArrayDescr, PyArrayMethods, dtype};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
@@ -41,7 +39,7 @@ pub(super) fn arrays<'py>(
     Ok(arrays)
 }
 
-/// Draws rows and fills the arrays of a plan; none when the settings have changed since it was made.
+/// Draws rows and fills the arrays of a plan; none when they would have another layout by now.
 ///
 /// # Errors
 /// [`Error::State`] when nothing can be drawn.
@@ -51,7 +49,7 @@ pub(super) fn fill(
     parts: &mut [&mut [u8]],
 ) -> Result<Option<Draws>> {
     memory.check_drawable()?;
-    if !Arc::ptr_eq(memory.settings(), &plan.settings) {
+    if !memory.settings().lays_out_as(&plan.settings) {
         return Ok(None);
     }
     let draws = memory.draw(plan.rows)?;
@@ -222,8 +220,9 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
         check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
         return Ok(array.as_array().iter().copied().collect());
     }
-    if value.hasattr("__index__")? && value.extract::<u64>().is_ok() {
-        return Ok(vec![value.extract()?]);
+    // An array has the method whatever it holds.
+    if value.hasattr("__index__")? && (value.is_instance_of::<PyInt>() || value.len().is_err()) {
+        return Ok(vec![integer("id", value, 0)?]);
     }
     // An iterator without a length may never end.
     match (value.len(), value.try_iter()) {
@@ -235,7 +234,6 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
             }
             Ok(ids)
         }
-        _ if value.hasattr("__index__")? => Ok(vec![integer("id", value, 0)?]),
         _ => Err(mistyped("id", "an id or a list of ids", value)),
     }
 }

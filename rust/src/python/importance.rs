@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
-use crate::python::args::{integer, number};
+use crate::python::args::{integer, normalize, number};
 use crate::python::exit::python_code;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
@@ -26,7 +26,7 @@ pub fn importance_weights<'py>(
     exponent: &Bound<'py, PyAny>,
     total: &Bound<'py, PyAny>,
     count: &Bound<'py, PyAny>,
-    normalize: &str,
+    #[pyo3(from_py_with = normalize)] normalize: &str,
     min_weight: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convert = py.import(intern!(py, "cogrs.replay.convert"))?;

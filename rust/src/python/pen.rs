@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::PyFloat;
 
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
 use crate::python::array::{Given, numbers};
+use crate::python::exit::python_code;
 use crate::python::shared::{LONG, Shared};
 use crate::replay::closing::{Closing, FinalEntry};
 use crate::replay::memory::{Rows, WRITTEN};
@@ -193,13 +195,12 @@ impl Pen {
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
             value.map(|value| self.shared.template(field).value(name, value)).transpose()
         };
-        if let Some(value) = args.bootstrap_value.filter(|value| value.is_instance_of::<PyBool>()) {
-            // A flag of an end that somebody takes this for.
-            return Err(mistyped(
-                "bootstrap_value",
-                "a number, or None where it terminated",
-                value,
-            ));
+        if let Some(value) = args.bootstrap_value.filter(|value| !value.is_instance_of::<PyFloat>())
+        {
+            let py = value.py();
+            let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
+            let refuse = intern!(py, "refuse_flags");
+            python_code(py, || convert.call_method1(refuse, ("bootstrap_value", value)))?;
         }
         let bootstrap = convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?;
         Ok(Ends {

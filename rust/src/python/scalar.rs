@@ -102,7 +102,9 @@ impl Scalar {
 
     fn bytes_of_i64<'py>(self, value: i64) -> Option<Given<'py>> {
         match self {
-            Self::F32 | Self::F64 => self.bytes_of_f64(value as f64),
+            // Not by way of f64, which would round twice.
+            Self::F32 => Some(Given::number(&(value as f32).to_ne_bytes())),
+            Self::F64 => Some(Given::number(&(value as f64).to_ne_bytes())),
             Self::Signed(bits) => {
                 let shift = 64 - bits;
                 let fits = (value << shift) >> shift == value;

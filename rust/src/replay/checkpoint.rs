@@ -19,6 +19,7 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 use crate::replay::episode::{Ending, Totals};
@@ -74,9 +75,7 @@ pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    // Of a folder that is not there the temporary file's error gives no number.
-    std::fs::metadata(parent).map_err(failed)?;
-    let mut aside = builder().tempfile_in(parent).map_err(failed)?;
+    let mut aside = aside_in(parent).map_err(failed)?;
     write(memory, &header, aside.as_file_mut()).map_err(failed)?;
     if let Some(mode) = mode {
         aside.as_file().set_permissions(mode).map_err(failed)?;
@@ -97,16 +96,16 @@ fn replaced(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
     }
 }
 
-/// Files get the permissions that files are given here, not a temporary file's.
-fn builder() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".cogrs-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder
+/// A file that goes away unless it is renamed, with the permissions that files are given here.
+fn aside_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
+    let mut code = None;
+    let made = tempfile::Builder::new().prefix(".cogrs-").make_in(parent, |path| {
+        let opened = File::create_new(path);
+        code = opened.as_ref().err().and_then(std::io::Error::raw_os_error);
+        opened
+    });
+    // The error that comes out has lost the number, and names a file that nobody asked for.
+    made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
 }
 
 fn header(memory: &Memory, uuid: u32) -> Header {

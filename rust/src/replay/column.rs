@@ -2,11 +2,13 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::path::Path;
 
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
+use crate::replay::control_group;
 
 /// An array of plain values in anonymous pages of its own.
 ///
@@ -95,7 +97,7 @@ pub fn touch<T: Copy>(values: &[T], needed: impl Iterator<Item = u32>) {
     }
 }
 
-/// Bytes that the machine, or the control group this process is in, can still give.
+/// Bytes that the machine, or the control groups this process is in, can still give.
 pub fn available_memory() -> u64 {
     let ram = sysinfo::MemoryRefreshKind::nothing().with_ram();
     let refresh = sysinfo::RefreshKind::nothing().with_memory(ram);
@@ -104,11 +106,7 @@ pub fn available_memory() -> u64 {
     if system.total_memory() == 0 {
         return u64::MAX;
     }
-    // A group's "free" counts the page cache as used, which the kernel gives back on demand.
-    let group = system
-        .cgroup_limits()
-        .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
-    system.available_memory().min(group)
+    system.available_memory().min(control_group::left(Path::new("/")))
 }
 
 /// Whether the system still gives so much; asked before vectors of that size together are made, whose own

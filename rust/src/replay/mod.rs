@@ -4,6 +4,7 @@
 //! |---|---|
 //! | what can be set | [`settings`] |
 //! | who owns bytes | [`column`](mod@column), [`storage`] |
+//! | how much memory there is | [`control_group`] |
 //! | which slot is whose | [`ring`], [`episode`] |
 //! | what is an entry worth | [`returns`], [`priority`] |
 //! | which entry is drawn | [`sum_tree`] |
@@ -22,6 +23,7 @@ pub mod cache_store;
 pub mod checkpoint;
 pub mod closing;
 pub mod column;
+pub mod control_group;
 pub mod episode;
 pub mod importance;
 pub mod ledger;

@@ -50,6 +50,11 @@ impl Settings {
         }
     }
 
+    /// Whether samples have the same arrays under these settings as under others.
+    pub fn lays_out_as(&self, other: &Self) -> bool {
+        (self.frame_stack, self.cache_flags) == (other.frame_stack, other.cache_flags)
+    }
+
     /// Sets the priority exponent.
     ///
     /// # Errors
@@ -171,5 +176,27 @@ pub fn finite_from_zero(name: &str, value: f64) -> Result<f64> {
         Ok(value)
     } else {
         Err(Error::value(name, "a finite number >= 0", value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stacks_and_flags_change_the_arrays() {
+        let before = Settings::new(2);
+        let mut others = Settings::new(2);
+        others.priority_exponent = 0.1;
+        others.mix_lambda = 0.2;
+        others.multi_step = 3;
+        others.cache_size = 4;
+        others.max_episode = 5;
+        others.reuse_cache = true;
+        others.discount_factor = vec![0.6; 2];
+        others.reward_coeff = vec![0.7; 2];
+        assert!(others.lays_out_as(&before));
+        assert!(!Settings { frame_stack: 2, ..before.clone() }.lays_out_as(&before));
+        assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.lays_out_as(&before));
     }
 }
