@@ -231,7 +231,9 @@ impl Board {
         }
         self.note(group);
         if !left.is_empty() {
-            left.iter().for_each(|&slot| self.groups[group].wait(slot));
+            for &slot in left {
+                self.groups[group].wait(slot);
+            }
             self.grant(group);
         }
     }

@@ -73,7 +73,9 @@ impl Task {
     pub fn slot(&self) -> u32 {
         match *self {
             Self::Advance(slot) | Self::Failed(slot) | Self::Asked(slot) => slot,
-            Self::Answer { slot, .. } | Self::Write { slot, .. } | Self::Report { slot, .. } => slot,
+            Self::Answer { slot, .. } | Self::Write { slot, .. } | Self::Report { slot, .. } => {
+                slot
+            }
         }
     }
 }

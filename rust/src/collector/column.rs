@@ -106,8 +106,7 @@ impl Columns {
     /// [`Error::Value`] when two collectors see one key differently, [`Error::Memory`] for a record larger than
     /// the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
-        let mut columns =
-            Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
+        let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
         for (key, dtype, itemsize) in FIXED {
             let field = FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] };
             columns.add(key, &field, false)?;

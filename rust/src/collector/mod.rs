@@ -13,6 +13,7 @@ pub mod crash;
 pub mod description;
 pub mod desk;
 pub mod exchange;
+mod failure;
 pub mod group;
 mod life;
 pub mod options;

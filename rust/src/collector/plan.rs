@@ -59,10 +59,10 @@ impl Plan {
         plan.listening = plan.select(|each| !each.replying());
         let answers = |player| plan.select(|each| each.replying() && each.sees(player));
         plan.asked = players.clone().map(answers).collect();
-        let track = |player, (at, track): (usize, &Track)| {
-            u64::from(track.player == Some(player)) << at
-        };
-        let tracks = |player| plan.tracks[1..].iter().enumerate().map(move |each| track(player, each));
+        let track =
+            |player, (at, track): (usize, &Track)| u64::from(track.player == Some(player)) << at;
+        let tracks =
+            |player| plan.tracks[1..].iter().enumerate().map(move |each| track(player, each));
         plan.present = players.map(|player| tracks(player).fold(0, |all, one| all | one)).collect();
         Ok(plan)
     }

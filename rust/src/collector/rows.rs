@@ -36,7 +36,9 @@ pub fn fill(
                 continue;
             }
             match (show.source(back), &run) {
-                (None, _) => places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len())),
+                (None, _) => {
+                    places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len()));
+                }
                 (Some(from), Some((kept, run))) if from < *kept => {
                     rows.write_run(first, records.run(&show.range, run.clone(), from));
                 }

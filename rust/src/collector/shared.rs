@@ -8,11 +8,12 @@ use crate::collector::batch::Batch;
 use crate::collector::board::{Board, Taken};
 use crate::collector::chunk::{Chunk, Grant, Role, Task};
 use crate::collector::desk::Desk;
+use crate::collector::failure::panic_text;
 use crate::collector::group::Row;
 use crate::collector::life::Life;
 use crate::collector::plan::Plan;
 use crate::collector::route::Route;
-use crate::collector::slots::{MOST, Slots, panic_text};
+use crate::collector::slots::{MOST, Slots};
 use crate::error::Error;
 
 /// Games of a batch that go on before those behind them have taken their answers.

@@ -1,14 +1,13 @@
 //! Games that share a lock, and their records.
 
-use std::any::Any;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::collector::batch::{Batch, Rows};
 use crate::collector::board::bits;
 use crate::collector::chunk::{Chunk, Task};
 use crate::collector::column::Fixed;
 use crate::collector::desk::Desk;
+use crate::collector::failure::{Failed, passing_over};
 use crate::collector::plan::Plan;
 use crate::collector::records::Records;
 use crate::collector::route::{Take, Track};
@@ -26,7 +25,8 @@ pub struct Slots {
     /// The number of the first among all.
     first: u32,
     games: Games,
-    slots: Vec<Slot>,
+    /// Where each stands.
+    each: Vec<Slot>,
     /// Those of all their states, and then those of single players, as the plan's tracks are numbered.
     pasts: Vec<Past>,
 }
@@ -46,6 +46,20 @@ struct Past {
     carried: Vec<Outcome>,
 }
 
+impl Past {
+    /// Remembers how a game's step ended, and what it paid.
+    #[inline]
+    fn pay(&mut self, at: usize, track: &Track, outcome: Outcome, herd: &dyn Herd) {
+        let carried = &mut self.carried[at];
+        carried.reward += match track.player {
+            None => outcome.reward,
+            Some(player) => herd.reward(at, outcome, player),
+        };
+        carried.terminated |= outcome.terminated;
+        carried.truncated |= outcome.truncated;
+    }
+}
+
 /// What a game does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -59,9 +73,6 @@ enum Next {
     Enter,
 }
 
-/// Games that failed, by position, and what they said.
-type Failed = Vec<(usize, String)>;
-
 impl Slots {
     /// Games before their first states.
     pub fn new(first: u32, games: Games, slots: Vec<Slot>, plan: &Plan) -> Self {
@@ -73,7 +84,7 @@ impl Slots {
             Past { records, carried: vec![Outcome::default(); slots.len()] }
         };
         let pasts = plan.tracks.iter().map(past).collect();
-        Self { first, games, slots, pasts }
+        Self { first, games, each: slots, pasts }
     }
 
     #[inline]
@@ -99,7 +110,7 @@ impl Slots {
         for task in tasks {
             if let Task::Answer { slot, .. } = *task {
                 let at = self.at(slot);
-                self.slots[at].answer(collector);
+                self.each[at].answer(collector);
             }
         }
     }
@@ -112,7 +123,9 @@ impl Slots {
             }
             _ => false,
         });
-        let (&Task::Answer { slot, row }, [_]) = (tasks.first()?, &self.pasts[..]) else { return None };
+        let (&Task::Answer { slot, row }, [_]) = (tasks.first()?, &self.pasts[..]) else {
+            return None;
+        };
         let games = self.at(slot)..self.at(slot) + tasks.len();
         let at_once = beside && self.pasts[0].records.in_step(games.clone()).is_some();
         at_once.then_some((row as usize, games))
@@ -120,11 +133,11 @@ impl Slots {
 
     fn take_one(&mut self, take: &Take, at: usize, part: Rows<'_>, row: usize) {
         // Where a later collector has answered the same key, its answer stays.
-        if self.slots[at].has_answer_of(take.later) {
+        if self.each[at].has_answer_of(take.later) {
             return;
         }
         for (track, past) in self.pasts.iter_mut().enumerate() {
-            if self.slots[at].is_in(track) {
+            if self.each[at].is_in(track) {
                 part.read(row, past.records.newest_mut(&take.range, at));
             }
         }
@@ -156,8 +169,10 @@ impl Slots {
         self.drop_failed(failed, &mut entering, chunk);
         let failed = self.enter(plan, &entering);
         self.drop_failed(failed, &mut entering, chunk);
-        for alike in entering.chunk_by(|&one, &other| self.slots[one].player == self.slots[other].player) {
-            let wish = self.slots[alike[0]].asks(plan);
+        for alike in
+            entering.chunk_by(|&one, &other| self.each[one].player == self.each[other].player)
+        {
+            let wish = self.each[alike[0]].asks(plan);
             chunk.wish(wish, alike.iter().map(|&at| self.first + at as u32));
         }
     }
@@ -189,7 +204,7 @@ impl Slots {
 
     #[inline]
     fn next(&mut self, plan: &Plan, at: usize) -> Next {
-        let slot = &mut self.slots[at];
+        let slot = &mut self.each[at];
         match slot.detour() {
             Some(Detour::Stay) => {
                 slot.forget_answers();
@@ -198,7 +213,7 @@ impl Slots {
             Some(Detour::Begin(seed)) => self.begin_anew(at, seed),
             None => {}
         }
-        let due = if self.slots[at].tells() { self.due(plan, at) } else { 0 };
+        let due = if self.each[at].tells() { self.due(plan, at) } else { 0 };
         match self.games {
             _ if due != 0 => Next::Wish(Wish::Tell(due)),
             Games::Here(_) => self.move_on(at),
@@ -208,11 +223,11 @@ impl Slots {
 
     #[inline]
     fn move_on(&mut self, at: usize) -> Next {
-        match self.slots[at].next_move() {
+        match self.each[at].next_move() {
             Move::Step => Next::Step,
             Move::Reset(seed) => {
                 self.games.herd_mut().reset(at, seed);
-                self.slots[at].begin();
+                self.each[at].begin();
                 Next::Enter
             }
         }
@@ -223,59 +238,73 @@ impl Slots {
         let is_due = |&collector: &usize| {
             let route = &plan.routes[collector];
             let count = self.pasts[route.history].records.count(at);
-            self.slots[at].is_in(route.history) && route.collector.due(count)
+            self.each[at].is_in(route.history) && route.collector.due(count)
         };
         bits(plan.listening).filter(is_due).fold(0, |due, collector| due | 1 << collector)
     }
 
     /// Has games take steps; those that fail are named by their numbers here.
     fn step(&mut self, plan: &Plan, places: &[herd::Place]) -> Failed {
-        let Self { games, slots, pasts, .. } = self;
+        let Self { games, each, pasts, .. } = self;
         let herd = games.herd_mut();
         let mut outcomes = vec![None; places.len()];
         let column = plan.columns.action();
         let actions = pasts[0].records.column(column);
-        let failed = passing_over(|done| {
-            herd.step(column.len(), actions, places, &mut outcomes, done)
-        });
-        for (&herd::Place { at, .. }, outcome) in places.iter().zip(outcomes) {
-            let Some(outcome) = outcome else { continue };
-            slots[at].step(outcome);
-            for (past, track) in pasts.iter_mut().zip(&plan.tracks) {
-                let paid = |player| herd.reward(at, outcome, player);
-                let carried = &mut past.carried[at];
-                carried.reward += track.player.map_or(outcome.reward, paid);
-                carried.terminated |= outcome.terminated;
-                carried.truncated |= outcome.truncated;
+        let mut failed =
+            passing_over(|done| herd.step(column.len(), actions, places, &mut outcomes, done));
+        let paid = passing_over(|done| {
+            for (&herd::Place { at, .. }, outcome) in places.iter().zip(&outcomes).skip(*done) {
+                if let Some(outcome) = *outcome {
+                    each[at].step(outcome);
+                    for (past, track) in pasts.iter_mut().zip(&plan.tracks) {
+                        past.pay(at, track, outcome, &*herd);
+                    }
+                }
+                *done += 1;
             }
-        }
+            Ok(())
+        });
+        failed.extend(paid);
         failed.into_iter().map(|(place, text)| (places[place].at, text)).collect()
     }
 
     /// Records the states that games are in; those that fail are named by their numbers here.
     fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
-        for &at in games {
-            let player = if plan.has_turns { self.games.herd().player(at) } else { 0 };
-            self.slots[at].enter(player, plan.present(player));
+        let failed = passing_over(|done| {
+            for &at in &games[*done..] {
+                let player = if plan.has_turns { self.games.herd().player(at) } else { 0 };
+                self.each[at].enter(player, plan.present(player));
+                *done += 1;
+            }
+            Ok(())
+        });
+        let mut failed: Failed =
+            failed.into_iter().map(|(place, text)| (games[place], text)).collect();
+        for track in 0..self.pasts.len() {
+            failed.extend(self.record(plan, track, games));
         }
-        let tracks = 0..self.pasts.len();
-        tracks.flat_map(|track| self.record(plan, track, games)).collect()
+        failed
     }
 
     /// Records the states that belong to a track.
     fn record(&mut self, plan: &Plan, track: usize, games: &[usize]) -> Failed {
-        let Self { games: herd, slots, pasts, .. } = self;
+        let Self { games: all, each: slots, pasts, .. } = self;
         let Past { records, carried } = &mut pasts[track];
-        let here = games.iter().copied().filter(|&at| slots[at].is_in(track));
+        let recorded = games.iter().copied().filter(|&at| slots[at].is_in(track));
         let mut places = Vec::with_capacity(games.len());
-        places.extend(here.map(|at| herd::Place { at, item: records.push(at) }));
+        places.extend(recorded.map(|at| herd::Place { at, item: records.push(at) }));
         records.put(plan, Fixed::Seq, &places, |at| slots[at].seq.to_ne_bytes());
         records.put(plan, Fixed::Episode, &places, |at| slots[at].episode.to_ne_bytes());
         records.put(plan, Fixed::LastReward, &places, |at| carried[at].reward.to_ne_bytes());
         // The other keys tell of the end of an episode in the first state after it.
-        records.put(plan, Fixed::LastTerminal, &places, |at| flag(!slots[at].over && carried[at].terminated));
-        records.put(plan, Fixed::LastTruncated, &places, |at| flag(!slots[at].over && carried[at].truncated));
-        records.put(plan, Fixed::Ended, &places, |at| flag(slots[at].over && carried[at].terminated));
+        records.put(plan, Fixed::LastTerminal, &places, |at| {
+            flag(!slots[at].over && carried[at].terminated)
+        });
+        records.put(plan, Fixed::LastTruncated, &places, |at| {
+            flag(!slots[at].over && carried[at].truncated)
+        });
+        records
+            .put(plan, Fixed::Ended, &places, |at| flag(slots[at].over && carried[at].terminated));
         records.put(plan, Fixed::Cut, &places, |at| flag(slots[at].over && carried[at].truncated));
         for place in &places {
             let end = &mut carried[place.at];
@@ -289,7 +318,7 @@ impl Slots {
         for (_, column) in plan.columns.replies() {
             records.clear_column(column, &places);
         }
-        let herd = herd.herd();
+        let herd = all.herd();
         let mut failed = Vec::new();
         for (key, column) in plan.columns.game_keys().enumerate() {
             let out = records.column_mut(column);
@@ -319,9 +348,9 @@ impl Slots {
     pub fn ask(&mut self, plan: &Plan, slot: u32, shown: Box<dyn Game>) -> Result<Wish> {
         let at = self.at(slot);
         self.show(at, shown);
-        self.slots[at].begin();
+        self.each[at].begin();
         match self.enter(plan, &[at]).pop() {
-            None => Ok(self.slots[at].asks(plan)),
+            None => Ok(self.each[at].asks(plan)),
             Some((_, text)) => Err(Error::State(text)),
         }
     }
@@ -345,7 +374,7 @@ impl Slots {
     /// What a game's driver is to do, and the action for that.
     pub fn order(&self, plan: &Plan, slot: u32) -> (Move, &[u8]) {
         let at = self.at(slot);
-        (self.slots[at].next_move(), self.pasts[0].records.newest(plan.columns.action(), at))
+        (self.each[at].next_move(), self.pasts[0].records.newest(plan.columns.action(), at))
     }
 
     /// Gives up an episode because the game failed: it is as if there had been no state before the next. Adds
@@ -367,18 +396,18 @@ impl Slots {
             records.clear(at);
             carried[at] = Outcome::default();
         }
-        self.slots[at].begin_anew(seed);
+        self.each[at].begin_anew(seed);
     }
 
     /// Has a game do something else than its next step.
     pub fn divert(&mut self, slot: u32, detour: Detour) {
         let at = self.at(slot);
-        self.slots[at].divert(detour);
+        self.each[at].divert(detour);
     }
 
     /// What each has done.
     pub fn counts(&self) -> Vec<Counts> {
-        self.slots.iter().map(Slot::counts).collect()
+        self.each.iter().map(Slot::counts).collect()
     }
 }
 
@@ -402,26 +431,4 @@ impl Games {
 
 fn flag(set: bool) -> [u8; 1] {
     [u8::from(set)]
-}
-
-/// Has something done from a position on, which it counts up as it gets on. Where it fails or panics it is had go on
-/// behind that: where it was, and what it said.
-fn passing_over(mut act: impl FnMut(&mut usize) -> Result<()>) -> Failed {
-    let mut failed = Vec::new();
-    let mut done = 0;
-    loop {
-        let text = match catch_unwind(AssertUnwindSafe(|| act(&mut done))) {
-            Ok(Ok(())) => return failed,
-            Ok(Err(error)) => error.to_string(),
-            Err(panic) => format!("panicked: {}", panic_text(&*panic)),
-        };
-        failed.push((done, text));
-        done += 1;
-    }
-}
-
-/// What a panic says.
-pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
 }

@@ -13,8 +13,8 @@ const TOTAL_MASS: f64 = POLE_MASS + 1.0;
 /// Half of the pole, in metres.
 const LENGTH: f64 = 0.5;
 const POLE_MOMENT: f64 = POLE_MASS * LENGTH;
-/// Newtons that an action pushes with.
-const FORCE: f64 = 10.0;
+/// Newtons that the actions push with, to the left and to the right.
+const FORCES: [f64; 2] = [-10.0, 10.0];
 /// Seconds of a step.
 const TAU: f64 = 0.02;
 /// Metres from the middle at which the track ends.
@@ -23,8 +23,6 @@ const TRACK: f64 = 2.4;
 const FALLEN: f64 = 12.0 * 2.0 * std::f64::consts::PI / 360.0;
 /// Each part of a first state lies this close to 0.
 const START: f64 = 0.05;
-/// Pushes to the left and to the right.
-const ACTIONS: usize = 2;
 
 /// Position, velocity, angle and angular velocity.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub struct CartPole;
 
 impl Physics<4> for CartPole {
     fn spec() -> GameSpec {
-        GameSpec::numbered(float32(&[4]), ACTIONS)
+        GameSpec::numbered(float32(&[4]), FORCES.len())
     }
 
     fn start(rng: &mut Xoshiro256PlusPlus) -> [f64; 4] {
@@ -41,9 +39,9 @@ impl Physics<4> for CartPole {
 
     #[inline]
     fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
-        let right = action.choice(ACTIONS, "0 (left) or 1 (right)")? == 1;
+        // Looked up, since a processor cannot guess which way a policy pushes.
+        let force = FORCES[action.choice(FORCES.len(), "0 (left) or 1 (right)")?];
         let [position, velocity, angle, spin] = state;
-        let force = if right { FORCE } else { -FORCE };
         let (sine, cosine) = sin_cos(angle);
         // Divisions by a constant are products here: what takes longest in a step is to wait for a division.
         let push = (force + POLE_MOMENT * (spin * spin) * sine) * (1.0 / TOTAL_MASS);

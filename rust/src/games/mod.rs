@@ -32,7 +32,8 @@ pub struct GameSpec {
     /// Who plays; [`Game::player`] counts along this list. One name where nobody takes turns.
     pub players: Vec<String>,
     /// A step may take long now and then. Such games are never stepped by who waits for a batch, which would
-    /// miss its timeout meanwhile. Games that are always slow are recognised without this.
+    /// miss its timeout meanwhile, and none waits for the step of another. Games that are always slow are
+    /// recognised without this, but those that share a lock take their steps one after the other.
     pub blocking: bool,
 }
 
@@ -204,7 +205,7 @@ const fn entry<K: Kind>(name: &'static str) -> Entry {
         name,
         spec: K::spec,
         game: |limit| Box::new(limited::<K>(limit)),
-        herd: |limit, count| Box::new(Vec::from_iter((0..count).map(|_| limited::<K>(limit)))),
+        herd: |limit, count| Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>()),
     }
 }
 

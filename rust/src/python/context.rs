@@ -219,7 +219,9 @@ impl CollectorContext {
         };
         let (made, moved) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
-            let make = || Context::of_herds(&game.spec(), collectors, options, |games| game.herd(games.len()));
+            let make = || {
+                Context::of_herds(&game.spec(), collectors, options, |games| game.herd(games.len()))
+            };
             (py.detach(make)?, None)
         } else {
             let (spec, files, moved) = game.extract::<GivenGame<'_>>()?.resolve()?;
