@@ -285,7 +285,7 @@ async def test_a_local_hook_that_returns_nothing_is_named() -> None:
     net = Net(local={"walls": Walls(), "echo": Echo(), "forgets": Forgets()}, **PARAMS)
     net.config = {"hooks": ("local://forgets",)}
     async with net:
-        said = "local://forgets: OnPreTrial: expected a PreTrialContext to be returned, got None"
+        said = "local://forgets: OnPreTrial: expected PreTrialContext to be returned, got None"
         with pytest.raises(grpc.aio.AioRpcError, match=said):
             await net.start()
 

@@ -36,6 +36,7 @@ _SETTINGS = {
     "watch_backlog": "changes that wait for a slow watcher before it is dropped",
     "client_backlog": "ticks that wait for an actor that does not read before it is lost",
     "client_backlog_bytes": "bytes of such ticks, for each actor",
+    "post_backlog_bytes": "bytes of rewards and messages that wait, for each sender in a trial",
     "log_backlog": "samples that wait for a data log before it is stopped",
     "log_backlog_bytes": "bytes of such samples",
 }

@@ -23,18 +23,52 @@ _GRACE = 1.5
 """Seconds for a process to end by itself: its parent's are a little more."""
 
 
+class End:
+    """Whether the end was asked for.
+
+    A thread sets the event for handlers of signals: one that did so itself would wait for ever if
+    it interrupted who holds the event's lock.
+    """
+
+    def __init__(self) -> None:
+        """Have no end yet."""
+        self._event = threading.Event()
+        self._bell, self._rope = os.pipe()
+        threading.Thread(target=self._listen, name="cogrs-end", daemon=True).start()
+
+    def set_from_handler(self, *_: object) -> None:
+        """Ask for the end, from a handler of signals."""
+        os.write(self._rope, b"x")
+
+    def set(self) -> None:
+        """Ask for the end, from anywhere else."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether it was asked for."""
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is asked for; return whether it was."""
+        return self._event.wait(timeout)
+
+    def _listen(self) -> None:
+        os.read(self._bell, 1)
+        self._event.set()
+
+
 class Child:
     """This process, as its parent knows it."""
 
     def __init__(self) -> None:
         """Watch for the end."""
-        self.ended = threading.Event()
+        self.ended = End()
         # What libraries print is not for the parent.
         self._parent = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         # The terminal's Ctrl-C is the parent's affair.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self.ended.set())
+        signal.signal(signal.SIGTERM, self.ended.set_from_handler)
         threading.Thread(target=self._watch, name="cogrs-watch", daemon=True).start()
 
     def say(self, **figures: Any) -> None:

@@ -12,7 +12,7 @@ from cogrs.orchestrator.engine.environment import Life
 from cogrs.orchestrator.engine.observation import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from cogrs.api.agent_pb2 import AgentActionReply
     from cogrs.api.common_pb2 import (
@@ -42,7 +42,7 @@ class Stage(Protocol):
         """An actor gave an action."""
 
     def actor_sent(
-        self, actor: Actor, rewards: Iterable[Reward], messages: Iterable[Message]
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
         """An actor sent something to others."""
 

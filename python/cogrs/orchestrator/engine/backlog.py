@@ -19,6 +19,15 @@ class Sized(Protocol):
 M = TypeVar("M", bound=Sized)
 
 
+_OVERHEAD = 256
+"""Bytes that a message takes beside those on the wire, which may be none."""
+
+
+def footprint(message: Sized) -> int:
+    """Return about how many bytes a message that is kept takes."""
+    return message.ByteSize() + _OVERHEAD
+
+
 class Backlog(Generic[M]):
     """Messages in order, with the bytes of those that were put behind others.
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from cogrs.api.common_pb2 import Message
+from cogrs.orchestrator.engine.backlog import footprint
 
 
 class Mailbox:
     """Keeps messages, in order, until the dispatch that they go out with."""
 
-    def __init__(self) -> None:
-        """Be empty."""
-        self._waiting: defaultdict[str, list[Message]] = defaultdict(list)
+    def __init__(self, held: Counter[str] | None = None) -> None:
+        """Be empty.
+
+        Args:
+            held: Is kept at the bytes that wait, by sender.
+        """
+        self._waiting: defaultdict[str, list[tuple[Message, int]]] = defaultdict(list)
+        self._held: Counter[str] = Counter() if held is None else held
 
     @property
     def is_empty(self) -> bool:
@@ -24,7 +30,9 @@ class Mailbox:
         kept = Message()
         kept.CopyFrom(message)
         kept.sender_name = sender
-        self._waiting[message.receiver_name].append(kept)
+        size = footprint(kept)
+        self._held[sender] += size
+        self._waiting[message.receiver_name].append((kept, size))
 
     def take(self, receiver: str, tick: int) -> list[Message]:
         """Take all messages, by tick and, within a tick, in the order in which they came.
@@ -33,10 +41,13 @@ class Mailbox:
             receiver: Whose.
             tick: The tick that goes out, and that messages without one are given.
         """
-        messages = self._waiting.pop(receiver, None)
-        if messages is None:
+        waiting = self._waiting.pop(receiver, None)
+        if waiting is None:
             return []
-        for message in messages:
+        messages = []
+        for message, size in waiting:
+            self._held[message.sender_name] -= size
             if message.tick_id < 0:
                 message.tick_id = tick
+            messages.append(message)
         return sorted(messages, key=lambda message: message.tick_id)

@@ -15,6 +15,7 @@ from cogrs.api.orchestrator_pb2 import (
 )
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
+    ExhaustedError,
     InvalidError,
     OrchestratorError,
     PreconditionError,
@@ -32,7 +33,7 @@ from cogrs.orchestrator.engine.slots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
     from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
@@ -230,19 +231,22 @@ class Orchestrator:
         self,
         trial_id: str,
         name: str,
-        rewards: Iterable[Reward] = (),
-        messages: Iterable[Message] = (),
+        rewards: Collection[Reward] = (),
+        messages: Collection[Message] = (),
     ) -> None:
         """Take rewards and messages of an actor.
 
         Raises:
-            OrchestratorError: As `actor_named`, or no such trial, or it has ended.
+            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or too much of
+                this actor waits already; then nothing is taken.
         """
         trial = self._trials.get(trial_id)
         if trial.over:
             raise PreconditionError(f"trial {trial_id!r} is over")
         actor: Actor = actor_named(trial, name)
         actor.heard()
+        if excess := trial.find_excess(actor):
+            raise ExhaustedError(f"trial {trial_id!r}: {excess}")
         trial.actor_sent(actor, rewards, messages)
 
     # The end of it all.

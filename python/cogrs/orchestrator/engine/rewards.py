@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import Reward, RewardSource
+from cogrs.orchestrator.engine.backlog import footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,9 +40,14 @@ def aggregate(sources: Iterable[RewardSource]) -> float:
 class RewardBook:
     """Keeps the sources of rewards until the dispatch that they go out with."""
 
-    def __init__(self) -> None:
-        """Be empty."""
-        self._waiting: defaultdict[str, list[tuple[int, RewardSource]]] = defaultdict(list)
+    def __init__(self, held: Counter[str] | None = None) -> None:
+        """Be empty.
+
+        Args:
+            held: Is kept at the bytes that wait, by sender.
+        """
+        self._waiting: defaultdict[str, list[tuple[int, RewardSource, int]]] = defaultdict(list)
+        self._held: Counter[str] = Counter() if held is None else held
 
     @property
     def is_empty(self) -> bool:
@@ -59,7 +65,9 @@ class RewardBook:
             source = RewardSource()
             source.CopyFrom(given)
             source.sender_name = sender
-            self._waiting[reward.receiver_name].append((reward.tick_id, source))
+            size = footprint(source)
+            self._held[sender] += size
+            self._waiting[reward.receiver_name].append((reward.tick_id, source, size))
 
     def take(self, receiver: str, tick: int, *, everything: bool = False) -> list[Reward]:
         """Take what is due, one reward for each tick, in the order of ticks.
@@ -71,10 +79,11 @@ class RewardBook:
         """
         by_tick: defaultdict[int, list[RewardSource]] = defaultdict(list)
         later = []
-        for stamp, source in self._waiting.pop(receiver, ()):
+        for stamp, source, size in self._waiting.pop(receiver, ()):
             if stamp > tick and not everything:
-                later.append((stamp, source))
+                later.append((stamp, source, size))
             else:
+                self._held[source.sender_name] -= size
                 by_tick[tick if stamp == LATEST else stamp].append(source)
         if later:
             self._waiting[receiver] = later

@@ -41,6 +41,9 @@ class Settings:
     closed, and of what waits for its return the oldest is dropped."""
     client_backlog_bytes: int = 64 * 1024 * 1024
     """Bytes of such ticks, for each actor; a single one may have more."""
+    post_backlog_bytes: int = 64 * 1024 * 1024
+    """Bytes of rewards and messages that wait for their ticks, for each sender in a trial, before
+    no more are taken of it; a single request may go beyond."""
     log_backlog: int = 10_000
     """Samples that wait for a slow data log before the trial's log is stopped."""
     log_backlog_bytes: int = 256 * 1024 * 1024

@@ -23,7 +23,7 @@ from cogrs.orchestrator.engine.post import Post
 from cogrs.orchestrator.engine.state import State, check_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from cogrs.api.common_pb2 import ActorPeriodData, Message, Observation, Reward, TrialParams
     from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
@@ -103,7 +103,7 @@ class Trial:
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
         names = [actor.name for actor in self.actors]
-        self._post = Post(self.id, names, self.counts)
+        self._post = Post(self.id, names, self.counts, self._settings.post_backlog_bytes)
         self._gathering = Gathering(len(names))
         self._journal = Journal(links.log(self.id), self.user_id, exclude)
         self._enter(State.PENDING)
@@ -286,8 +286,12 @@ class Trial:
         if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
+    def find_excess(self, actor: Actor) -> str:
+        """Return why nothing more is taken of what an actor sends others; empty if it is."""
+        return self._post.find_excess(actor.name)
+
     def actor_sent(
-        self, actor: Actor, rewards: Iterable[Reward], messages: Iterable[Message]
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
         """An actor sent rewards and messages, which wait for the next dispatch."""
         self._post.add_rewards(actor.name, rewards)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import (
+    AgentActionReply,
     AgentEndRequest,
     AgentMessageRequest,
     AgentObservationRequest,
@@ -89,7 +90,8 @@ class AgentLink(Link[AgentObservationRequest]):
             await self._tell("OnEnd", self._component.on_end(*self._whom, AgentEndRequest()))
             return
         replies = self._component.on_observation(*self._whom, aiter(self._requests))
-        self._read(replies, self._events.acted, partial(self._events.failed, "OnObservation"))
+        over = partial(self._events.failed, "OnObservation")
+        self._read(replies, AgentActionReply, self._events.acted, over)
         self._events.started()
 
     def _later(self, data: ActorPeriodData | AgentObservationRequest) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cogrs.api.environment_pb2 import EnvActionRequest, EnvMessageRequest
+from cogrs.api.environment_pb2 import (
+    EnvActionReply,
+    EnvActionRequest,
+    EnvMessageRequest,
+    EnvStartReply,
+)
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.remote import RemoteError, is_too_large
-from cogrs.orchestrator.links.tasks import describe
+from cogrs.orchestrator.links.tasks import checked, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message
-    from cogrs.api.environment_pb2 import EnvActionReply, EnvStartRequest
+    from cogrs.api.environment_pb2 import EnvStartRequest
     from cogrs.orchestrator.engine.ports import EnvironmentEvents
     from cogrs.orchestrator.links.component import EnvironmentComponent
     from cogrs.orchestrator.links.link import Bond
@@ -57,7 +62,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
 
     async def _start(self, request: EnvStartRequest) -> None:
         try:
-            reply = await self._component.on_start(self._trial_id, request)
+            reply = checked(await self._component.on_start(self._trial_id, request), EnvStartReply)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -69,7 +74,8 @@ class EnvironmentLink(Link[EnvActionRequest]):
             await self._tell("OnEnd", end)
             return
         replies = self._component.on_action(self._trial_id, aiter(self._requests))
-        self._read(replies, self._events.replied, partial(self._events.failed, "OnAction"))
+        over = partial(self._events.failed, "OnAction")
+        self._read(replies, EnvActionReply, self._events.replied, over)
         self._events.started(reply)
 
     async def _act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
@@ -79,7 +85,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
     async def _end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         await self._send(messages)
         try:
-            reply = await self._last_reply(request)
+            reply = checked(await self._last_reply(request), EnvActionReply)
         except BaseException as error:
             if not is_failure(error):
                 raise

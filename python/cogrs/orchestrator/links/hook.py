@@ -9,7 +9,7 @@ from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
 from cogrs.orchestrator.links.remote import RemoteError
-from cogrs.orchestrator.links.tasks import describe
+from cogrs.orchestrator.links.tasks import checked, describe
 
 if TYPE_CHECKING:
     from cogrs.orchestrator.links.component import HookComponent
@@ -36,7 +36,9 @@ class HookLink:
         limit = asyncio.timeout(self._timeout or None)
         try:
             async with limit:
-                return _checked(await self._component.on_pre_trial(trial_id, context))
+                return checked(
+                    await self._component.on_pre_trial(trial_id, context), PreTrialContext
+                )
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -47,9 +49,3 @@ class HookLink:
             if isinstance(error, RemoteError) and error.status in _UNREACHABLE:
                 raise UnavailableError(what) from error
             raise AbortedError(what) from error
-
-
-def _checked(reply: object) -> PreTrialContext:
-    if not isinstance(reply, PreTrialContext):
-        raise TypeError(f"expected a PreTrialContext to be returned, got {type(reply).__name__}")
-    return reply

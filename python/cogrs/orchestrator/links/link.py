@@ -66,13 +66,14 @@ class Link(Generic[Request]):
     def _read(
         self,
         replies: AsyncIterator[Reply],
+        kind: type[Reply],
         take: Callable[[Reply], None],
         over: Callable[[str], None],
     ) -> None:
         """Read the stream in the background; `over` is told how it ended."""
 
         async def read() -> None:
-            how = await pump(replies, take)
+            how = await pump(replies, kind, take)
             self._requests.close()
             over(how)
 

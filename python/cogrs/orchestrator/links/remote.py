@@ -58,6 +58,21 @@ class RemoteError(Exception):
         super().__init__(f"{self.status}: {self.details}" if self.details else self.status)
 
 
+class UndecodableError(ValueError):
+    """A component answered what is no message of the type that its call has."""
+
+    def __init__(self) -> None:
+        """Say so; what exactly is wrong is in gRPC's log alone."""
+        super().__init__("its answer cannot be decoded")
+
+
+def _decoded(answer: T | None) -> T:
+    # What gRPC for asyncio gives, instead of an error, for bytes that it could not decode.
+    if answer is None:
+        raise UndecodableError
+    return answer
+
+
 def is_too_large(error: BaseException | None) -> bool:
     """Return whether a call failed since more was sent than its receiver takes."""
     return isinstance(error, RemoteError) and error.status == "RESOURCE_EXHAUSTED"
@@ -73,7 +88,7 @@ class _Calls:
         """Make a call with one answer."""
         place = await self._entrance.enter(taken)
         try:
-            return await call()
+            return _decoded(await call())
         except grpc.aio.AioRpcError as error:
             raise RemoteError(error) from error
         finally:
@@ -99,7 +114,7 @@ class _Answers(Generic[T]):
         try:
             if self._answers is None:
                 return await self._first()
-            return await anext(self._answers)
+            return _decoded(await anext(self._answers))
         except grpc.aio.AioRpcError as error:
             raise RemoteError(error) from error
 
@@ -107,7 +122,7 @@ class _Answers(Generic[T]):
         place = await self._entrance.enter()
         try:
             self._answers = aiter(self._call())
-            return await anext(self._answers)
+            return _decoded(await anext(self._answers))
         finally:
             place.leave()
 

@@ -143,11 +143,11 @@ class Courier:
             self._left -= 1
 
 
-async def pump(stream: AsyncIterator[T], take: Callable[[T], None]) -> str:
+async def pump(stream: AsyncIterator[T], kind: type[T], take: Callable[[T], None]) -> str:
     """Hand on what a component sends until its stream is over, and return how it ended."""
     while True:
         try:
-            item = await anext(stream)
+            item = checked(await anext(stream), kind)
         except StopAsyncIteration:
             return "its stream is over"
         except BaseException as error:
@@ -155,6 +155,18 @@ async def pump(stream: AsyncIterator[T], take: Callable[[T], None]) -> str:
                 raise
             return describe(error)
         take(item)
+
+
+def checked(reply: object, kind: type[T]) -> T:
+    """Return what a component returned, if it is what it should be.
+
+    Raises:
+        TypeError: It is not.
+    """
+    if not isinstance(reply, kind):
+        got = type(reply).__name__
+        raise TypeError(f"expected {kind.__name__} to be returned, got {got}")
+    return reply
 
 
 def describe(error: BaseException) -> str:

@@ -1,0 +1,31 @@
+"""The child's side of a process of the demo."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.program import command
+
+INTERRUPTED_IN_A_WAIT = """
+import os
+import signal
+
+from cogrs.demo.child import Child
+
+child = Child()
+event = getattr(child.ended, "_event", child.ended)
+with event._cond:
+    # As in the midst of a call of the event, which holds its lock.
+    signal.raise_signal(signal.SIGTERM)
+assert child.ended.wait(60)
+os._exit(7)
+"""
+
+
+def test_sigterm_is_heard_in_the_midst_of_asking_for_the_end() -> None:
+    process = subprocess.Popen(command(INTERRUPTED_IN_A_WAIT), stdin=subprocess.PIPE)
+    try:
+        assert process.wait(60) == 7
+    finally:
+        process.kill()
+        process.communicate()
