@@ -1,9 +1,12 @@
 //! A pole on a cart (Barto, Sutton and Anderson 1983), equal to Gymnasium's `CartPole-v1`.
 
+use std::array::from_fn;
+
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
+use crate::games::lanes::{LANES, Lanes, Number};
 use crate::games::physics::{Physics, Step};
 use crate::games::{Action, GameSpec, float32};
 
@@ -21,6 +24,8 @@ const TAU: f64 = 0.02;
 const TRACK: f64 = 2.4;
 /// Radians from upright at which the pole counts as fallen.
 const FALLEN: f64 = 12.0 * 2.0 * std::f64::consts::PI / 360.0;
+/// Radians up to which an angle is small: that of a pole which has not fallen is.
+const SMALL: f64 = 0.5;
 /// Each part of a first state lies this close to 0.
 const START: f64 = 0.05;
 
@@ -41,21 +46,26 @@ impl Physics<4> for CartPole {
     fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
         // Looked up, since a processor cannot guess which way a policy pushes.
         let force = FORCES[action.choice(FORCES.len(), "0 (left) or 1 (right)")?];
-        let [position, velocity, angle, spin] = state;
-        let (sine, cosine) = sin_cos(angle);
-        // Divisions by a constant are products here: what takes longest in a step is to wait for a division.
-        let push = (force + POLE_MOMENT * (spin * spin) * sine) * (1.0 / TOTAL_MASS);
-        let turn = (GRAVITY * sine - cosine * push)
-            / (LENGTH * (4.0 / 3.0 - POLE_MASS / TOTAL_MASS * (cosine * cosine)));
-        let pull = push - POLE_MOMENT / TOTAL_MASS * (turn * cosine);
-        let state = [
-            position + TAU * velocity,
-            velocity + TAU * pull,
-            angle + TAU * spin,
-            spin + TAU * turn,
-        ];
-        let terminated = state[0].abs() > TRACK || state[2].abs() > FALLEN;
-        Ok(Step { state, reward: 1.0, terminated })
+        let (sine, cosine) = sin_cos(state[2]);
+        Ok(arrive(push(state, force, sine, cosine)))
+    }
+
+    #[inline]
+    fn step_together(
+        states: [[f64; 4]; LANES],
+        actions: [Action<'_>; LANES],
+    ) -> Option<[Step<4>; LANES]> {
+        if actions.iter().any(|action| action.index() as u64 >= FORCES.len() as u64)
+            || states.iter().any(|state| state[2].abs() > SMALL)
+        {
+            return None;
+        }
+        let forces = Lanes(actions.map(|action| FORCES[action.index() as usize]));
+        let parts = from_fn(|part| Lanes(states.map(|state| state[part])));
+        let (sine, cosine) = series(parts[2]);
+        let next = push(parts, forces, sine, cosine);
+        let next = next.map(|part| part.0);
+        Some(from_fn(|lane| arrive(next.map(|part| part[lane]))))
     }
 
     fn observe(state: [f64; 4]) -> impl IntoIterator<Item = f64> {
@@ -63,18 +73,43 @@ impl Physics<4> for CartPole {
     }
 }
 
-/// Sine and cosine of an angle. Those of a pole that has not fallen are small, and Taylor's series to the 13th and
-/// 14th power exact to the last bit or two.
+/// The state after a force has pushed.
+#[inline]
+fn push<N: Number>(
+    [position, velocity, angle, spin]: [N; 4],
+    force: N,
+    sine: N,
+    cosine: N,
+) -> [N; 4] {
+    // Divisions by a constant are products here: what takes longest in a step is to wait for a division.
+    let push = (force + spin * spin * POLE_MOMENT * sine) * (1.0 / TOTAL_MASS);
+    let inertia = cosine * cosine * (-LENGTH * POLE_MASS / TOTAL_MASS) + LENGTH * 4.0 / 3.0;
+    let turn = (sine * GRAVITY - cosine * push) / inertia;
+    let pull = push - turn * cosine * (POLE_MOMENT / TOTAL_MASS);
+    [position + velocity * TAU, velocity + pull * TAU, angle + spin * TAU, spin + turn * TAU]
+}
+
+#[inline]
+fn arrive(state: [f64; 4]) -> Step<4> {
+    let terminated = state[0].abs() > TRACK || state[2].abs() > FALLEN;
+    Step { state, reward: 1.0, terminated }
+}
+
+/// Sine and cosine of an angle.
+#[inline]
 fn sin_cos(angle: f64) -> (f64, f64) {
-    if angle.abs() > 0.5 {
-        return angle.sin_cos();
-    }
+    if angle.abs() > SMALL { angle.sin_cos() } else { series(angle) }
+}
+
+/// Sine and cosine of a small angle, by Taylor's series to the 13th and 14th power: exact to the last bit or two.
+#[inline]
+fn series<N: Number>(angle: N) -> (N, N) {
     let square = angle * angle;
     let fourth = square * square;
     // Coefficients from the lowest power up: (-1)^k / (2k + 1)! and (-1)^k / (2k)!, the first of each apart. They
     // are added in pairs, which do not wait for each other.
     let series = |[a, b, c, d, e, f]: [f64; 6]| {
-        (a + b * square) + fourth * ((c + d * square) + fourth * (e + f * square))
+        (square * b + a) + fourth * ((square * d + c) + fourth * (square * f + e))
     };
     let sine = series([
         -1.0 / 6.0,
@@ -92,7 +127,7 @@ fn sin_cos(angle: f64) -> (f64, f64) {
         1.0 / 479_001_600.0,
         -1.0 / 87_178_291_200.0,
     ]);
-    (angle + angle * square * sine, 1.0 + square * (square * cosine - 0.5))
+    (angle + angle * square * sine, square * (square * cosine - 0.5) + 1.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Games of one type, side by side.
 
 use crate::error::Result;
+use crate::games::lanes::LANES;
 use crate::games::{Action, Game, Outcome};
 
 /// Where something of one of the games lies.
@@ -57,10 +58,20 @@ impl<G: Game> Herd for Vec<G> {
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()> {
-        let left = places.iter().zip(outcomes).skip(*done);
-        for (&Place { at, item }, outcome) in left {
-            *outcome = Some(self[at].step(Action(&actions[item * size..][..size]))?);
-            *done += 1;
+        while *done < places.len() {
+            let together = places[*done..].first_chunk().and_then(|four: &[Place; LANES]| {
+                let games = self.get_disjoint_mut(four.map(|place| place.at)).ok()?;
+                G::step_together(games, four.map(|place| action(size, actions, place)))
+            });
+            if let Some(ends) = together {
+                outcomes[*done..][..LANES].copy_from_slice(&ends.map(Some));
+                *done += LANES;
+                continue;
+            }
+            for &place in places[*done..].iter().take(LANES) {
+                outcomes[*done] = Some(self[place.at].step(action(size, actions, place))?);
+                *done += 1;
+            }
         }
         Ok(())
     }
@@ -79,4 +90,9 @@ impl<G: Game> Herd for Vec<G> {
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32 {
         self[at].reward(outcome, player)
     }
+}
+
+#[inline]
+fn action(size: usize, actions: &[u8], place: Place) -> Action<'_> {
+    Action(&actions[place.item * size..][..size])
 }

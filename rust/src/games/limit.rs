@@ -1,6 +1,7 @@
 //! Episodes that are cut short.
 
 use crate::error::Result;
+use crate::games::lanes::LANES;
 use crate::games::{Action, Game, Outcome};
 
 /// A game whose episodes end after so many steps at the latest.
@@ -18,6 +19,15 @@ impl<G> Limit<G> {
     }
 }
 
+impl<G> Limit<G> {
+    #[inline]
+    fn limit(&mut self, outcome: Outcome) -> Outcome {
+        self.steps += 1;
+        let truncated = outcome.truncated || (!outcome.terminated && self.steps >= self.most);
+        Outcome { truncated, ..outcome }
+    }
+}
+
 impl<G: Game> Game for Limit<G> {
     fn reset(&mut self, seed: u64) {
         self.steps = 0;
@@ -26,9 +36,17 @@ impl<G: Game> Game for Limit<G> {
 
     fn step(&mut self, action: Action<'_>) -> Result<Outcome> {
         let outcome = self.game.step(action)?;
-        self.steps += 1;
-        let truncated = outcome.truncated || (!outcome.terminated && self.steps >= self.most);
-        Ok(Outcome { truncated, ..outcome })
+        Ok(self.limit(outcome))
+    }
+
+    #[inline]
+    fn step_together(
+        mut games: [&mut Self; LANES],
+        actions: [Action<'_>; LANES],
+    ) -> Option<[Outcome; LANES]> {
+        let outcomes = G::step_together(games.each_mut().map(|each| &mut each.game), actions)?;
+        let mut games = games.into_iter();
+        Some(outcomes.map(|end| games.next().map_or(end, |game| game.limit(end))))
     }
 
     fn write(&self, key: usize, out: &mut [u8]) {

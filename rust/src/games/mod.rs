@@ -7,6 +7,7 @@ pub mod cartpole;
 pub mod catch;
 pub mod connect_four;
 pub mod herd;
+pub mod lanes;
 pub mod limit;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
@@ -15,6 +16,7 @@ pub mod physics;
 
 use crate::error::{Error, Result};
 use crate::games::herd::Herd;
+use crate::games::lanes::LANES;
 use crate::games::limit::Limit;
 use crate::games::physics::Body;
 use crate::spec::FieldSpec;
@@ -145,6 +147,18 @@ pub trait Game: Send {
     /// # Errors
     /// When there is no such action, or the game cannot go on.
     fn step(&mut self, action: Action<'_>) -> Result<Outcome>;
+
+    /// Takes actions of several games: the same as [`Self::step`] of each. None where those are to be made one by one,
+    /// as when one would fail, or nothing is won; then nothing was done.
+    fn step_together(
+        _games: [&mut Self; LANES],
+        _actions: [Action<'_>; LANES],
+    ) -> Option<[Outcome; LANES]>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Writes what the present state shows under the key of this number in [`GameSpec::keys`].
     ///

@@ -6,6 +6,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
+use crate::games::lanes::LANES;
 use crate::games::{Action, Game, GameSpec, Kind, Outcome};
 
 /// What a step of such a game leads to.
@@ -33,6 +34,16 @@ pub trait Physics<const N: usize>: Send + 'static {
     /// When there is no such action.
     fn step(state: [f64; N], action: Action<'_>) -> Result<Step<N>>;
 
+    /// Several steps, which have the same results as [`Self::step`]. None where those are to be taken one by one, as
+    /// when there is no such action, or nothing is won.
+    #[inline]
+    fn step_together(
+        _states: [[f64; N]; LANES],
+        _actions: [Action<'_>; LANES],
+    ) -> Option<[Step<N>; LANES]> {
+        None
+    }
+
     /// What a state shows as `s`.
     fn observe(state: [f64; N]) -> impl IntoIterator<Item = f64>;
 }
@@ -50,6 +61,14 @@ impl<P, const N: usize> Default for Body<P, N> {
     }
 }
 
+impl<P: Physics<N>, const N: usize> Body<P, N> {
+    #[inline]
+    fn arrive(&mut self, step: Step<N>) -> Outcome {
+        self.state = step.state;
+        Outcome { reward: step.reward as f32, terminated: step.terminated, truncated: false }
+    }
+}
+
 impl<P: Physics<N>, const N: usize> Kind for Body<P, N> {
     fn spec() -> GameSpec {
         P::spec()
@@ -62,9 +81,17 @@ impl<P: Physics<N>, const N: usize> Game for Body<P, N> {
     }
 
     fn step(&mut self, action: Action<'_>) -> Result<Outcome> {
-        let Step { state, reward, terminated } = P::step(self.state, action)?;
-        self.state = state;
-        Ok(Outcome { reward: reward as f32, terminated, truncated: false })
+        Ok(self.arrive(P::step(self.state, action)?))
+    }
+
+    #[inline]
+    fn step_together(
+        games: [&mut Self; LANES],
+        actions: [Action<'_>; LANES],
+    ) -> Option<[Outcome; LANES]> {
+        let mut steps =
+            P::step_together(games.each_ref().map(|game| game.state), actions)?.into_iter();
+        Some(games.map(|game| steps.next().map(|step| game.arrive(step)).unwrap_or_default()))
     }
 
     fn write(&self, _key: usize, out: &mut [u8]) {
