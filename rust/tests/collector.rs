@@ -213,6 +213,20 @@ fn players_have_collectors_of_their_own() {
     }
 }
 
+#[test]
+fn answers_of_games_in_step_reach_the_histories_of_players() {
+    let mut listener = optimizer(4, 2);
+    listener.player = Some(1);
+    let run = Run::started(vec![actor(4), listener], options(4, 1), 6);
+    for batch in run.collect("optimizer", 10) {
+        for row in batch {
+            assert!(row["seq"].iter().all(|seq| seq % 2.0 == 1.0));
+            assert_eq!(row["a"], row["s"]);
+        }
+    }
+    run.context.stop();
+}
+
 /// Runs until every collector has delivered a number of batches; checks that rows are what they should be.
 fn runs_on(games: usize, b: usize, listener: usize, steps: usize, threads: usize, slow: bool) {
     let what =
