@@ -17,9 +17,7 @@ impl<G> Limit<G> {
     pub fn new(game: G, most: u64) -> Self {
         Self { game, steps: 0, most }
     }
-}
 
-impl<G> Limit<G> {
     #[inline]
     fn limit(&mut self, outcome: Outcome) -> Outcome {
         self.steps += 1;
