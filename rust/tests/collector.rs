@@ -536,6 +536,19 @@ fn a_game_that_panics_or_fails_ends_the_wait_with_its_reason() {
 }
 
 #[test]
+fn a_game_that_cannot_say_what_it_paid_ends_the_wait_with_its_reason() {
+    let mut listener = optimizer(2, 2);
+    listener.player = Some(1);
+    let run = Run::new(vec![actor(4), listener], options(4, 1), 5, |game| game.owes = game.id == 2);
+    let run = run.unwrap();
+    run.context.start().unwrap();
+    run.context.answer(run.wait(None)).unwrap();
+    let error = run.context.wait(None, None).unwrap_err().to_string();
+    assert!(error.contains("told to"), "{error}");
+    assert!(error.contains("game 2"), "{error}");
+}
+
+#[test]
 fn use_before_the_start_and_misfits_are_refused() {
     let run = Run::new(vec![actor(2)], options(2, 1), 5, |_| {}).unwrap();
     assert!(run.context.wait(None, None).unwrap_err().to_string().contains("Start"));

@@ -19,6 +19,8 @@ pub struct Script {
     /// Panics or fails on taking its so many-th action.
     pub panics_at: Option<usize>,
     pub fails_at: Option<usize>,
+    /// Panics when it is to say what a player is paid.
+    pub owes: bool,
     /// Every third episode is cut short.
     pub cuts: bool,
     pub players: usize,
@@ -40,6 +42,7 @@ impl Script {
             log: Arc::clone(log),
             panics_at: None,
             fails_at: None,
+            owes: false,
             cuts: false,
             players: 1,
             slow: 0,
@@ -101,6 +104,11 @@ impl Game for Script {
 
     fn player(&self) -> usize {
         self.seq as usize % self.players
+    }
+
+    fn reward(&self, outcome: Outcome, _player: usize) -> f32 {
+        assert!(!self.owes, "told to");
+        outcome.reward
     }
 }
 
