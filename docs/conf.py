@@ -21,6 +21,8 @@ version = release = cogrs.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"cogrs {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 exclude_patterns = ["conf.py"]
 pygments_style = "friendly"
 
@@ -63,6 +65,7 @@ _FROM_ROOT = {
 _CODE = re.compile(r"(?<![`:])`([^`]+)`(?!`)")
 _MARK = re.compile(r"(?<=[ (,])[*|](?=\w)")
 _FENCE = re.compile(r"^(\s*)```python\n(.*?)\n\1```$", re.MULTILINE | re.DOTALL)
+_LITERAL = re.compile(r"(?<=::\n\n)(( +)\S.*(?:\n(?:\2.*)?)*)")
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 
 
@@ -83,7 +86,7 @@ def _lead_from_there(_app: Sphinx, file: Path, _name: str, source: list[str]) ->
 
 
 def _contract() -> dict[str, str]:
-    """Return the docstrings of the compiled module's stub, which say all, by dotted names."""
+    """Return the docstrings of the compiled module's stub, which are whole, by public names."""
     found: dict[str, str] = {}
 
     def gather(body: list[ast.stmt], prefix: str) -> None:
@@ -102,11 +105,20 @@ def _contract() -> dict[str, str]:
                 found[f"{prefix}.{ast.unparse(node.target)}"] = cleandoc(str(following.value.value))
 
     stub = Path(__file__).parent.parent / "python/cogrs/_core.pyi"
-    gather(ast.parse(stub.read_text(encoding="utf-8")).body, "cogrs._core")
+    gather(ast.parse(stub.read_text(encoding="utf-8")).body, "cogrs")
     return found
 
 
 _CONTRACT = _contract()
+
+
+def _escaped(text: str) -> str:
+    # A span may be followed by a letter, as in `list`s, which reST wants an escape for. In the rest
+    # (k, *action) is no emphasis, and |q - v| not the name of a substitution.
+    parts = _CODE.split(text)
+    parts[::2] = [_MARK.sub(r"\\\g<0>", part) for part in parts[::2]]
+    parts[1::2] = [f"``{code}``\\ " for code in parts[1::2]]
+    return "".join(parts)
 
 
 def _write_as_rst(
@@ -116,11 +128,12 @@ def _write_as_rst(
         body = "\n".join(f"    {line}" if line else "" for line in fence[2].split("\n"))
         return f"{fence[1]}::\n\n{body}"
 
-    # (k, *action) is no emphasis, and |q - v| no name of another text.
-    text = _MARK.sub(r"\\\g<0>", _CONTRACT.get(name, "\n".join(lines)))
-    # A span may be followed by a letter, as in `list`s, which reST wants an escape for.
-    text = _CODE.sub(r"``\1``\\ ", text)
-    lines[:] = _FENCE.sub(indented, text).split("\n")
+    text = _FENCE.sub(indented, _CONTRACT.get(name, "\n".join(lines)))
+    # Every other part is code, which stays as it is.
+    parts = _LITERAL.split(text)
+    del parts[2::3]
+    parts[::2] = [_escaped(part) for part in parts[::2]]
+    lines[:] = "".join(parts).split("\n")
 
 
 def setup(app: Sphinx) -> None:

@@ -57,6 +57,12 @@ def test_links_lead_to_what_is_there(page):
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_and_diagrams_of_pages_fit_the_column_of_the_site(page):
+    fences = re.findall(r"^```.*?^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert [line for fence in fences for line in fence.split("\n") if len(line) > 106] == []
+
+
 def test_every_page_of_the_folder_is_in_the_table_of_contents():
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     pages = {
