@@ -390,8 +390,9 @@ class TrialActionRequest(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def action(self) -> _common_pb2.Action:
-        """What the actor does, most often in answer to an observation. A first request that comes before
-        any observation is a greeting, and not an action.
+        """What the actor does, most often in answer to an observation. The first request of a stream is a
+        greeting if its action is unset, on the first stream after `JoinTrial` also if its action is
+        empty. A request that comes before the stream has sent an observation is not an action either.
         """
 
     def __init__(
