@@ -64,18 +64,21 @@ MESSAGES = {
     "Message": "1 tick_id int32, 2 sender_name string, 3 receiver_name string, 4 payload Any",
     "RewardSource": "1 sender_name string, 2 value float, 3 confidence float, 4 user_data Any",
     "Reward": "1 receiver_name string, 2 tick_id int32, 3 value float, 4 sources *RewardSource",
-    "ActorPeriodData": "1 observations *Observation, 2 rewards *Reward, 3 messages *Message",
+    "ActorPeriodData": "1 observations *Observation, 2 rewards *Reward, 3 messages *Message, "
+    "1000 end_reason string",
     "ObservationSet": "1 tick_id uint64, 2 timestamp fixed64, 3 observations *ObservationData, "
     "4 actors_map *int32",
-    "TrialStartRequest": "1 config TrialConfig, 2 user_id string",
-    "TrialStartReply": "1 trial_id string, 2 actors_in_trial *TrialActor",
+    "TrialStartRequest": "1 config TrialConfig, 2 user_id string, 1000 params TrialParams",
+    "TrialStartReply": "1 trial_id string, 2 actors_in_trial *TrialActor, 1000 params_taken bool",
     "TerminateTrialRequest": "",
     "TerminateTrialReply": "",
     "TrialInfoRequest": "1 get_latest_observation bool",
     "TrialInfoReply": "1 trial *TrialInfo",
-    "TrialInfo": "1 trial_id string, 2 state TrialState, 3 latest_observation ObservationSet",
+    "TrialInfo": "1 trial_id string, 2 state TrialState, 3 latest_observation ObservationSet, "
+    "1000 end_reason string, 1001 failed bool",
     "TrialListRequest": "1 filter *TrialState",
-    "TrialListEntry": "1 trial_id string, 2 state TrialState",
+    "TrialListEntry": "1 trial_id string, 2 state TrialState, "
+    "1000 end_reason string, 1001 failed bool",
     "TrialJoinRequest": "1 trial_id string, 2 actor_class ?string, 3 actor_name ?string",
     "TrialJoinReply": "1 actor_name string, 2 trial_id string, 3 config ActorConfig, "
     "4 actors_in_trial *TrialActor",

@@ -300,7 +300,7 @@ class World:
     def seen(self) -> list[State]:
         """The states of the trial, as a watcher was told them."""
         while (change := self.watcher.take()) is not None:
-            self.states.append(change)
+            self.states.append(change[:2])
         return [state for trial_id, state in self.states if trial_id == self.trial.id]
 
     def drain(self) -> None:

@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_HINTS = {
+    "WRONG_VERSION_NUMBER": "it seems to serve without TLS: leave tls= out.",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by an authority in tls= (ca).",
+    "Hostname Verification Check failed": "its certificate has another name (server_name of tls=).",
+    "Socket closed": "it hangs up: does it ask for TLS, and for a certificate of clients (tls=)?",
+}
+"""What to look at, by what gRPC says of a connection that failed."""
+
+_ANY_HINT = "is it started, and is this its port, with TLS or without as here?"
+
+
 class RemoteCallError(grpc.aio.AioRpcError):
     """A call that was refused or failed: gRPC's error, whose text is one line.
 
@@ -35,7 +46,9 @@ class RemoteCallError(grpc.aio.AioRpcError):
 
     def __str__(self) -> str:
         """Return who was called, the status and why, in a line."""
-        return f"{self.endpoint}: {self.code().name}: {self.details()}"
+        refused = self.code() is grpc.StatusCode.UNAUTHENTICATED
+        hint = ": give one of the orchestrator's tokens as token=" if refused else ""
+        return f"{self.endpoint}: {self.code().name}: {self.details()}{hint}"
 
     def __repr__(self) -> str:
         """Return the same with the name of the class."""
@@ -47,10 +60,9 @@ class UnreachableError(RemoteCallError, ConnectionError):
 
     def __str__(self) -> str:
         """Return what was looked for, where, and what to look at."""
-        return (
-            f"no orchestrator answers at {self.endpoint}: is it started, and is this its port, "
-            f"with TLS or without as here? {self.details()}"
-        )
+        details = self.details() or ""
+        hint = next((hint for sign, hint in _HINTS.items() if sign in details), _ANY_HINT)
+        return f"no orchestrator answers at {self.endpoint}: {hint} {details}"
 
 
 @contextmanager

@@ -118,10 +118,10 @@ class Orchestrator:
             params = await self._prepare(trial, merge_params(self._defaults, request))
             trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
-            trial.end(f"StartTrial: {error}")
+            trial.end(f"StartTrial: {error}", failed=True)
             raise
         except BaseException as error:
-            trial.end(f"StartTrial: {type(error).__name__}")
+            trial.end(f"StartTrial: {type(error).__name__}", failed=True)
             raise
         return TrialStartReply(trial_id=trial.id, actors_in_trial=actors_in_trial(params))
 
@@ -276,7 +276,12 @@ class Orchestrator:
 
 
 def _info(trial: Trial, *, observation: bool) -> TrialInfo:
-    info = TrialInfo(trial_id=trial.id, state=TrialState.Value(trial.state.name))
+    info = TrialInfo(
+        trial_id=trial.id,
+        state=TrialState.Value(trial.state.name),
+        end_reason=trial.end_reason,
+        failed=trial.failed,
+    )
     if observation and trial.latest is not None:
         info.latest_observation.CopyFrom(trial.latest)
     return info
