@@ -214,11 +214,6 @@ class TrialController:
         """Return a trial's state."""
         return TrialState((await self._info(trial_id)).state)
 
-    async def trial_end(self, trial_id: str) -> TrialEnd | None:
-        """Return how a trial ends; None before its end is decided, which `wait_ended` waits for."""
-        info = await self._info(trial_id)
-        return _end(info) if info.state >= pb.TrialState.TERMINATING else None
-
     async def _info(self, trial_id: str) -> pb.TrialInfo:
         metadata = self._who + _of(trial_id)
         with calling(self._endpoint):
@@ -379,7 +374,7 @@ def _as_params(params: Params) -> common_pb2.TrialParams:
     try:
         return json_format.ParseDict(dict(params), common_pb2.TrialParams())
     except json_format.ParseError as error:
-        raise ValueError(f"params: {error}") from error
+        raise ValueError(f"params: {' '.join(str(error).split())}") from error
 
 
 def _ignored(endpoint: str) -> RuntimeError:

@@ -101,6 +101,7 @@ class Server:
             hooks=[self._links.hook(endpoint) for endpoint in config.hooks],
             classes=config.classes,
             exclude=config.log_exclude,
+            accept_params=config.accept_params,
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
