@@ -163,11 +163,11 @@ def test_what_is_closed_says_so_and_closes_again_in_silence() -> None:
                 client.play(print, name="a"),
                 anext(session),
                 session.send_reward(sdk.Reward("a", 1.0)),
+                session.act([0]),
             ):
                 with pytest.raises(RuntimeError, match="the connection was closed here"):
                     async with asyncio.timeout(LIMIT):
                         await call
-            await session.act([0])
             await session.leave()
 
         asyncio.run(play())

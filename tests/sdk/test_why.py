@@ -202,6 +202,31 @@ def test_player_is_told_why_the_trial_ended(environment: Any) -> None:
 
 
 @on_loop
+async def test_person_that_joins_too_late_is_told_why_the_trial_ended() -> None:
+    long = "why \u30a1 " * 5000  # each of these is nine characters of a header
+
+    class Refuses(Counting):
+        def start(self, trial: sdk.Trial) -> Any:
+            raise ValueError(long)
+
+    local = {"env": sdk.local_environments({"": lambda: Refuses(calls())})}
+    actor = {"name": "c", "actor_class": "human", "endpoint": "client"}
+    params = {"environment": {"endpoint": "local://env"}, "actors": [actor]}
+    async with (
+        await orchestrator.serve({"trial_params": params}, port=0, local=local) as server,
+        sdk.TrialController(f"127.0.0.1:{server.port}") as controller,
+        sdk.ClientActor(f"127.0.0.1:{server.port}") as client,
+    ):
+        trial = await controller.start_trial()
+        end = await controller.wait_ended(trial.id)
+        assert end.failed
+        with pytest.raises(
+            sdk.RemoteCallError, match=r"takes no clients; reason: .*why \u30a1 why"
+        ):
+            await client.join(trial.id, name="c")
+
+
+@on_loop
 async def test_person_beside_a_player_of_gymnasium_is_told_what_to_do() -> None:
     """Who waits for a slow start, too."""
     begun = asyncio.Event()

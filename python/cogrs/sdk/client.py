@@ -12,7 +12,13 @@ from cogrs import noise
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
-from cogrs.argument import check_no_loop, check_seconds, check_text, check_timeout
+from cogrs.argument import (
+    check_no_loop,
+    check_own_loop,
+    check_seconds,
+    check_text,
+    check_timeout,
+)
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
@@ -201,7 +207,10 @@ class ClientSession(ActorSession):
         self._metadata = (*client.connection.metadata, *whom)
         self._events: deque[ActorEvent] = deque()
         self._owes = False
+        self._over = False
+        """Whether the stream is over, or was left."""
         self._left = False
+        self._loop = asyncio.get_running_loop()
         self._stream = self._open()
         self._beating = asyncio.ensure_future(self._beat())
 
@@ -210,9 +219,11 @@ class ClientSession(ActorSession):
 
         Raises:
             RemoteCallError: The connection is lost, or the orchestrator gave this actor up.
+            RuntimeError: Called in another event loop than `join`, or the client is closed.
         """
+        self._check_loop()
         while not self._events:
-            if self._left or self.final is not None:
+            if self._over or self.final is not None:
                 raise StopAsyncIteration
             with calling(self._client.endpoint):
                 await self._receive()
@@ -227,9 +238,18 @@ class ClientSession(ActorSession):
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
-        """Answer the latest observation."""
+        """Answer the latest observation; see `ActorSession.act`.
+
+        Raises:
+            RuntimeError: There is no observation that is not answered, the actor has left, the
+                client is closed, or this is another event loop than that of `join`.
+        """
+        self._check_loop()
         if self.final is not None:
             return
+        self._client.connection.check_open()
+        if self._left:
+            raise RuntimeError(f"action: actor {self.trial.name!r} has left trial {self.trial.id}")
         if not self._owes:
             raise RuntimeError("action: there is no observation that is not answered")
         content = encoded(self._codecs.action, value, f"action of {self.trial.name!r}")
@@ -254,8 +274,13 @@ class ClientSession(ActorSession):
             await self._client.stub.SendMessage(request, metadata=self._metadata)
 
     async def leave(self) -> None:
-        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`."""
-        self._left = True
+        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`.
+
+        Raises:
+            RuntimeError: Called in another event loop than `join`.
+        """
+        self._check_loop()
+        self._left = self._over = True
         self._beating.cancel()
         await self._stream.close()
         await asyncio.wait({self._beating})
@@ -268,6 +293,10 @@ class ClientSession(ActorSession):
         """Leave."""
         await self.leave()
 
+    def _check_loop(self) -> None:
+        what = f"the session of actor {self.trial.name!r}"
+        check_own_loop(what, self._loop, "join in the one that is to play")
+
     def _open(self) -> ReplyStream:
         return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))
 
@@ -275,14 +304,14 @@ class ClientSession(ActorSession):
         try:
             reply = await self._stream.read()
         except grpc.aio.AioRpcError as error:
-            if self._left:
+            if self._over:
                 return
             if not self._client.reconnect or not is_broken(error):
                 raise
             await self._return()
         else:
             if reply is None:
-                self._left = True
+                self._over = True
             else:
                 self._take(reply)
 

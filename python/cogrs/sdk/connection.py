@@ -74,9 +74,17 @@ class Connection(Generic[Stub]):
             RuntimeError: It was closed, another event loop uses it, or no event loop runs.
         """
         self._enter()
+        self.check_open()
+        return self._open() if self._stub is None else self._stub
+
+    def check_open(self) -> None:
+        """Refuse calls after `close`.
+
+        Raises:
+            RuntimeError: It was closed.
+        """
         if self.closed:
             raise RuntimeError(f"{self.endpoint}: the connection was closed here")
-        return self._open() if self._stub is None else self._stub
 
     def renew(self, silent: Stub) -> None:
         """Open a new channel in place of one that is silent, unless that was done already.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -22,7 +22,7 @@ from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator
     from typing import TypeAlias
 
     from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleAsyncStub
@@ -233,11 +233,12 @@ class TrialController:
 
         Args:
             states: Only these; all if empty.
+
+        Raises:
+            TypeError, ValueError: `states` are not several states.
         """
-        call = self._stub.WatchTrials(
-            pb.TrialListRequest(filter=[pb.TrialState.ValueType(each) for each in states]),
-            metadata=self._who,
-        )
+        request = pb.TrialListRequest(filter=_states(states))
+        call = self._stub.WatchTrials(request, metadata=self._who)
         try:
             with calling(self._endpoint):
                 async for entry in call:
@@ -365,6 +366,15 @@ def _start_request(
         check_kind("config", config, bytes, "the bytes of a message, or None")
         request.config.content = config
     return request
+
+
+def _states(states: Iterable[TrialState]) -> list[pb.TrialState.ValueType]:
+    check_kind("states", states, Iterable, "several TrialState")
+    known = set(TrialState)
+    for state in (states := list(states)):
+        if state not in known:
+            raise ValueError(f"states: expected several TrialState, got {state!r}")
+    return [pb.TrialState.ValueType(state) for state in states]
 
 
 def _as_params(params: Params) -> common_pb2.TrialParams:

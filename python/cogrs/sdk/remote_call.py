@@ -19,6 +19,12 @@ _HINTS = {
 }
 """What to look at, by what gRPC says of a connection that failed."""
 
+_NO_CONNECTION = "failed to connect"
+"""What gRPC says of a connection that was never made, in lower case."""
+
+_LOST = ("socket closed", "stream removed", "connection reset", "broken pipe", "ping timeout")
+"""What it says of one that was lost."""
+
 _ANY_HINT = "is it started, and is this its port, with TLS or without as here?"
 
 
@@ -56,11 +62,13 @@ class RemoteCallError(grpc.aio.AioRpcError):
 
 
 class UnreachableError(RemoteCallError, ConnectionError):
-    """Nobody answers there."""
+    """Nobody answers there, or not any more."""
 
     def __str__(self) -> str:
         """Return what was looked for, where, and what to look at."""
         details = self.details() or ""
+        if _NO_CONNECTION not in details.lower():
+            return f"{self.endpoint}: the connection to the orchestrator was lost: {details}"
         hint = next((hint for sign, hint in _HINTS.items() if sign in details), _ANY_HINT)
         return f"no orchestrator answers at {self.endpoint}: {hint} {details}"
 
@@ -77,11 +85,12 @@ def calling(endpoint: str) -> Iterator[None]:
     except grpc.RpcError as error:
         if not isinstance(error, grpc.aio.AioRpcError | grpc.Call):
             raise  # of no call that was made
-        kind = UnreachableError if _never_reached(error) else RemoteCallError
+        kind = UnreachableError if _is_unreachable(error) else RemoteCallError
         raise kind(endpoint, error) from error
 
 
-def _never_reached(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
+def _is_unreachable(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
     # Orchestrators say UNAVAILABLE too, of a hook that is away and when they stop.
+    details = (error.details() or "").lower()
     unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
-    return unavailable and "failed to connect" in (error.details() or "").lower()
+    return unavailable and any(sign in details for sign in (_NO_CONNECTION, *_LOST))
