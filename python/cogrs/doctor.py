@@ -24,7 +24,7 @@ _SHARED_MEMORY = 1 << 30
 _OPTIONAL = ("torch", "jax", "gymnasium", "pettingzoo", "uvloop")
 """What cogrs works with and no extra of it names; the extras' packages are looked up."""
 _EXTRA_OF = {"gymnasium": "demo"}
-"""Which extra to name for a package that several have."""
+"""The extra to name for a package that is in several."""
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy")
 
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -435,6 +436,48 @@ def test_readers_that_do_not_know_the_reason_of_the_end_skip_it() -> None:
     assert datalog_pb2.DatalogSample.FromString(got.SerializeToString()) == sent
     got.DiscardUnknownFields()
     assert datalog_pb2.DatalogSample.FromString(got.SerializeToString()).end_reason == ""
+
+
+def test_readers_of_the_api_alone_skip_all_additions() -> None:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
+    added: dict[str, list[str]] = {}
+    for module in (common_pb2, environment_pb2, datalog_pb2, orchestrator_pb2):
+        file = as_proto(module)
+        for message in file.message_type:
+            extra = [field for field in message.field if field.number >= 1000]
+            for field in extra:
+                added.setdefault(message.name, []).append(field.name)
+                message.field.remove(field)
+        pool.AddSerializedFile(file.SerializeToString())
+    assert set(added) == {
+        *("ActorPeriodData", "DatalogSample", "TrialInfo", "TrialListEntry"),
+        *("TrialStartReply", "TrialStartRequest"),
+    }
+    for name, fields in added.items():
+        kind = message_class(name)
+        sent = kind(**example(name))
+        old: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"cogment.{name}"))
+        got = old.FromString(sent.SerializeToString())
+        assert kind.FromString(got.SerializeToString()) == sent
+        for field in fields:
+            sent.ClearField(field)
+        got.DiscardUnknownFields()
+        assert kind.FromString(got.SerializeToString()).SerializeToString(
+            deterministic=True
+        ) == _without_additions(sent).SerializeToString(deterministic=True)
+
+
+def _without_additions(message: Any) -> Any:
+    """Clear the additions of what a message contains, too."""
+    for field, value in message.ListFields():
+        if field.number >= 1000:
+            message.ClearField(field.name)
+        elif field.type == field.TYPE_MESSAGE:
+            repeated = isinstance(value, Iterable) and not isinstance(value, Mapping)
+            for each in value if repeated else (value,):
+                _without_additions(each)
+    return message
 
 
 def test_fields_that_we_do_not_know_are_skipped() -> None:

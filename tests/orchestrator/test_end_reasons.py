@@ -1,4 +1,4 @@
-"""Why a trial ended, and whether it failed: told to those who watch, ask and play."""
+"""Why a trial ended, and whether it failed: told to watchers, callers and actors."""
 
 from __future__ import annotations
 

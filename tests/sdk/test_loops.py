@@ -176,7 +176,9 @@ def test_what_is_closed_says_so_and_closes_again_in_silence() -> None:
 @pytest.mark.parametrize("run", [asyncio.run, uvloop_run])
 def test_play_in_a_running_loop_names_the_call_to_await(run: Callable[[Any], Any]) -> None:
     async def notebook() -> None:
-        with pytest.raises(RuntimeError, match=r"use `await sdk\.ClientActor\(\.\.\.\)\.play"):
+        with pytest.raises(
+            RuntimeError, match=r"use `await ClientActor\(\.\.\.\)\.play\(\.\.\.\)`"
+        ):
             sdk.play("127.0.0.1:9", lambda seen: 0, name="a")
 
     with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Why a trial ended: told to whoever started it, and to whoever plays it, on real sockets."""
+"""Why a trial ended: told to the caller that started it and to its actors, on sockets."""
 
 from __future__ import annotations
 
@@ -228,7 +228,6 @@ async def test_person_that_joins_too_late_is_told_why_the_trial_ended() -> None:
 
 @on_loop
 async def test_person_beside_a_player_of_gymnasium_is_told_what_to_do() -> None:
-    """Who waits for a slow start, too."""
     begun = asyncio.Event()
 
     class Slow(sdk.GymnasiumEnvironment):

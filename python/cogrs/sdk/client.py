@@ -401,7 +401,7 @@ def play(
     """
     check_timeout("timeout", timeout)
     check_player(player)
-    check_no_loop("sdk.play", "use `await sdk.ClientActor(...).play(...)`")
+    check_no_loop("sdk.play", "use `await ClientActor(...).play(...)`")
     client = ClientActor(endpoint, codec=codec, tls=tls, token=token)
     limit: asyncio.Timeout | None = None
 

@@ -72,7 +72,7 @@ class TrialEnd:
         reason: Why, as in the orchestrator's log; "" where that is not known any more, and from
             orchestrators that do not tell.
         failed: Whether it failed: it could not start, an environment or actor raised or was lost,
-            nobody was heard from for `max_inactivity`, or the orchestrator itself failed. Not
+            nothing was received for `max_inactivity`, or the orchestrator has a fault. Not
             failures: the environment's final update, `terminate_trial`, `max_steps`, and the end
             of the orchestrator.
     """

@@ -62,7 +62,7 @@ class RemoteCallError(grpc.aio.AioRpcError):
 
 
 class UnreachableError(RemoteCallError, ConnectionError):
-    """Nobody answers there, or not any more."""
+    """No orchestrator can be reached there, or the connection to it was lost."""
 
     def __str__(self) -> str:
         """Return what was looked for, where, and what to look at."""

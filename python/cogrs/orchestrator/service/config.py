@@ -56,8 +56,8 @@ class Config:
     log_exclude: tuple[str, ...] = ()
     """Fields of samples that the data log is not told."""
     accept_params: bool = False
-    """Whether whoever starts a trial may give its parameters, and so choose which endpoints the
-    orchestrator connects to and which of its local components take part."""
+    """Whether a caller that starts a trial may give its parameters, and so choose the endpoints
+    that the orchestrator connects to and the local components that take part."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
