@@ -1,6 +1,8 @@
+import re
 import resource
 import socket
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,32 @@ def test_an_optional_package_that_is_not_there_is_a_note_with_its_extra(monkeypa
     assert by_subject["prometheus-client"].verdict == "note"
     assert by_subject["prometheus-client"].hint == "pip install 'cogrs[metrics]'"
     assert by_subject["torch"].hint == "pip install torch"
+
+
+def test_hint_names_the_extra_that_the_documentation_has_for_a_package(monkeypatch):
+    def nothing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", nothing)
+    hints = {finding.subject: finding.hint for finding in doctor._optional()}
+    assert hints["gymnasium"] == "pip install 'cogrs[demo]'"
+    assert hints["pettingzoo"] == "pip install 'cogrs[pettingzoo]'"
+    page = (Path(__file__).parents[1] / "docs/install.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `cogrs[demo]` |")]
+    assert "Gymnasium" in row
+    named = set(re.findall(r"^\| `cogrs\[(\w+)\]` \|", page, re.MULTILINE))
+    declared = {extra for _, _, extra in doctor._declared() if extra}
+    assert named == declared
+    several = {name for name, _, extra in doctor._declared() if extra}
+    for name in several:
+        extras = {extra for each, _, extra in doctor._declared() if each == name}
+        assert len(extras) == 1 or doctor._EXTRA_OF[name] in extras
+
+
+def test_install_page_says_what_is_true_without_a_release():
+    page = (Path(__file__).parents[1] / "docs/install.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^pip install (\S+)", page, re.MULTILINE)
+    assert commands == [".", "'.[demo]'"]
 
 
 def test_what_fails_is_told_with_its_error_and_a_hint(capsys):

@@ -310,7 +310,10 @@ def test_why_a_trial_failed_is_said_without_any_setting(caplog):
     with sdk.serve_endpoint(environments=environments, agents=agents) as endpoint:
         actor = {"name": "a", "endpoint": endpoint.address, "implementation": "nope"}
         params = {"environment": {"endpoint": endpoint.address}, "actors": [actor]}
-        with cogrs.serve_orchestrator({"trial_params": params}, port=0) as server:
+        with (
+            cogrs.serve_orchestrator({"trial_params": params}, port=0) as server,
+            pytest.raises(sdk.TrialFailedError, match="implementation"),
+        ):
             sdk.run_trial(f"127.0.0.1:{server.port}", timeout=60)
     (said,) = [record for record in caplog.records if " ends: " in record.getMessage()]
     assert said.levelname == "WARNING"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import operator
 from collections.abc import Mapping
@@ -112,6 +113,39 @@ def check_timeout(name: str, value: object) -> float | None:
         TypeError, ValueError: As `check_seconds`.
     """
     return None if value is None else check_seconds(name, value)
+
+
+def check_no_loop(call: str, instead: str) -> None:
+    """Refuse a call that blocks where an event loop runs, which it would stop.
+
+    Args:
+        call: The call's name.
+        instead: What to write there.
+
+    Raises:
+        RuntimeError: An event loop runs on this thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{call} blocks, and an event loop runs here, as in a notebook: {instead}")
+
+
+def check_own_loop(what: str, loop: asyncio.AbstractEventLoop, instead: str) -> None:
+    """Refuse a call in another event loop than the one that something runs on.
+
+    Args:
+        what: What runs.
+        loop: Where it runs.
+        instead: What to write instead.
+
+    Raises:
+        RuntimeError: Another event loop runs here.
+    """
+    if asyncio.get_running_loop() is not loop:
+        state = "is closed" if loop.is_closed() else "is not the one that runs here"
+        raise RuntimeError(f"{what} belongs to an event loop that {state}: {instead}")
 
 
 def _kind(value: object) -> str:

@@ -23,6 +23,8 @@ _MOST_PARALLEL_FILES = 1024
 _SHARED_MEMORY = 1 << 30
 _OPTIONAL = ("torch", "jax", "gymnasium", "pettingzoo", "uvloop")
 """What cogrs works with and no extra of it names; the extras' packages are looked up."""
+_EXTRA_OF = {"gymnasium": "demo"}
+"""The extra to name for a package that is in several."""
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy")
 
 
@@ -68,7 +70,7 @@ def _extension() -> Iterator[Finding]:
     try:
         from cogrs import _core
     except ImportError as error:
-        hint = "pip install --force-reinstall cogrs: a wheel of this Python and machine, or by Rust"
+        hint = "pip install --force-reinstall . in a clone of cogrs, with this Python"
         yield Finding("wrong", "cogrs", str(error), hint)
         return
     yield Finding("ok", "cogrs", f"{_core.__version__} in {os.path.dirname(_core.__file__)}")
@@ -94,7 +96,8 @@ def _requirements() -> Iterator[Finding]:
 
 
 def _optional() -> Iterator[Finding]:
-    hints = {name: f"pip install 'cogrs[{extra}]'" for name, _, extra in _declared() if extra}
+    extras = {name: extra for name, _, extra in _declared() if extra} | _EXTRA_OF
+    hints = {name: f"pip install 'cogrs[{extra}]'" for name, extra in extras.items()}
     for name in sorted({*hints, *_OPTIONAL}):
         found = _version_of(name)
         if found is None:

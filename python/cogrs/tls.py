@@ -18,7 +18,6 @@ from cogrs.argument import check_kind, check_port, check_text
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
 
 __all__ = ["ClientTls", "ServerTls"]
 
@@ -176,19 +175,3 @@ def _why_nobody_listens(host: str, port: int) -> tuple[int, str]:
         number = error.errno or errno.EINVAL
         return number, hints.get(number, error.strerror or str(error))
     return errno.EADDRINUSE, "gRPC could not bind it: was the port taken a moment ago?"
-
-
-def open_channel(
-    target: str, options: Sequence[tuple[str, int | str]], tls: ClientTls | None
-) -> grpc.aio.Channel:
-    """Return a channel to `host:port`; nothing is connected yet.
-
-    Raises:
-        OSError: A file cannot be read.
-        TypeError: `tls` is something else.
-        ValueError: A file is not what it should be.
-    """
-    check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
-    if tls is None:
-        return grpc.aio.insecure_channel(target, options=options)
-    return grpc.aio.secure_channel(target, tls.credentials(), options=[*options, *tls.options()])

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -64,18 +65,21 @@ MESSAGES = {
     "Message": "1 tick_id int32, 2 sender_name string, 3 receiver_name string, 4 payload Any",
     "RewardSource": "1 sender_name string, 2 value float, 3 confidence float, 4 user_data Any",
     "Reward": "1 receiver_name string, 2 tick_id int32, 3 value float, 4 sources *RewardSource",
-    "ActorPeriodData": "1 observations *Observation, 2 rewards *Reward, 3 messages *Message",
+    "ActorPeriodData": "1 observations *Observation, 2 rewards *Reward, 3 messages *Message, "
+    "1000 end_reason string",
     "ObservationSet": "1 tick_id uint64, 2 timestamp fixed64, 3 observations *ObservationData, "
     "4 actors_map *int32",
-    "TrialStartRequest": "1 config TrialConfig, 2 user_id string",
-    "TrialStartReply": "1 trial_id string, 2 actors_in_trial *TrialActor",
+    "TrialStartRequest": "1 config TrialConfig, 2 user_id string, 1000 params TrialParams",
+    "TrialStartReply": "1 trial_id string, 2 actors_in_trial *TrialActor, 1000 params_taken bool",
     "TerminateTrialRequest": "",
     "TerminateTrialReply": "",
     "TrialInfoRequest": "1 get_latest_observation bool",
     "TrialInfoReply": "1 trial *TrialInfo",
-    "TrialInfo": "1 trial_id string, 2 state TrialState, 3 latest_observation ObservationSet",
+    "TrialInfo": "1 trial_id string, 2 state TrialState, 3 latest_observation ObservationSet, "
+    "1000 end_reason string, 1001 failed bool",
     "TrialListRequest": "1 filter *TrialState",
-    "TrialListEntry": "1 trial_id string, 2 state TrialState",
+    "TrialListEntry": "1 trial_id string, 2 state TrialState, "
+    "1000 end_reason string, 1001 failed bool",
     "TrialJoinRequest": "1 trial_id string, 2 actor_class ?string, 3 actor_name ?string",
     "TrialJoinReply": "1 actor_name string, 2 trial_id string, 3 config ActorConfig, "
     "4 actors_in_trial *TrialActor",
@@ -432,6 +436,48 @@ def test_readers_that_do_not_know_the_reason_of_the_end_skip_it() -> None:
     assert datalog_pb2.DatalogSample.FromString(got.SerializeToString()) == sent
     got.DiscardUnknownFields()
     assert datalog_pb2.DatalogSample.FromString(got.SerializeToString()).end_reason == ""
+
+
+def test_readers_of_the_api_alone_skip_all_additions() -> None:
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
+    added: dict[str, list[str]] = {}
+    for module in (common_pb2, environment_pb2, datalog_pb2, orchestrator_pb2):
+        file = as_proto(module)
+        for message in file.message_type:
+            extra = [field for field in message.field if field.number >= 1000]
+            for field in extra:
+                added.setdefault(message.name, []).append(field.name)
+                message.field.remove(field)
+        pool.AddSerializedFile(file.SerializeToString())
+    assert set(added) == {
+        *("ActorPeriodData", "DatalogSample", "TrialInfo", "TrialListEntry"),
+        *("TrialStartReply", "TrialStartRequest"),
+    }
+    for name, fields in added.items():
+        kind = message_class(name)
+        sent = kind(**example(name))
+        old: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"cogment.{name}"))
+        got = old.FromString(sent.SerializeToString())
+        assert kind.FromString(got.SerializeToString()) == sent
+        for field in fields:
+            sent.ClearField(field)
+        got.DiscardUnknownFields()
+        assert kind.FromString(got.SerializeToString()).SerializeToString(
+            deterministic=True
+        ) == _without_additions(sent).SerializeToString(deterministic=True)
+
+
+def _without_additions(message: Any) -> Any:
+    """Clear the additions of what a message contains, too."""
+    for field, value in message.ListFields():
+        if field.number >= 1000:
+            message.ClearField(field.name)
+        elif field.type == field.TYPE_MESSAGE:
+            repeated = isinstance(value, Iterable) and not isinstance(value, Mapping)
+            for each in value if repeated else (value,):
+                _without_additions(each)
+    return message
 
 
 def test_fields_that_we_do_not_know_are_skipped() -> None:

@@ -197,3 +197,27 @@ def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
 
     with served(asked, assign):
         assert asked.ask(question(1), LIMIT)["a"] == 7
+
+
+def test_group_made_outside_a_loop_answers_in_one_after_another() -> None:
+    asked = group(1)
+    answers: list[int] = []
+
+    def ask(number: int) -> None:
+        async def work() -> None:
+            async with asyncio.timeout(LIMIT):
+                answers.append(int((await asked.ask_async(question(number)))["a"]))
+
+        asyncio.run(work())
+
+    def serve() -> None:
+        for _ in range(3):
+            asked.run(policy, timeout=LIMIT)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    for number in range(3):
+        ask(number)
+    thread.join(LIMIT)
+    asked.close()
+    assert answers == [0, 2, 4]

@@ -162,8 +162,12 @@ def test_the_life_of_a_trial_on_the_command_line(capsys, config, tmp_path):
             "terminate": "asked",
         }
         assert trial(capsys, port, "info", trial_id) == f"{trial_id} ENDED\n"
-        told = trial(capsys, port, "start", "--wait").split()
-        assert told == [told[0], told[0], "ENDED"]
+        ended = json.loads(trial(capsys, port, "info", "--json", trial_id))
+        assert ended["failed"]
+        assert ended["end_reason"].startswith("environment 127.0.0.1:9: ")
+        err = trial(capsys, port, "start", "--wait", code=1)
+        assert "failed: environment 127.0.0.1:9: " in err
+        assert len(err.splitlines()) == 1
         err = trial(capsys, port, "info", "nothing", code=1)
         assert err == (f"cogrs trial info: 127.0.0.1:{port}: NOT_FOUND: no trial 'nothing'\n")
         for verb in ("terminate", "watch"):

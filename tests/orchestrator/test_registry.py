@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def told(watcher: Watcher) -> list[tuple[str, State]]:
     changes = []
     while (change := watcher.take()) is not None:
-        changes.append(change)
+        changes.append(change[:2])
     return changes
 
 

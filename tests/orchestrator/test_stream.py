@@ -61,9 +61,103 @@ def test_only_the_first_request_can_be_a_hand_shake() -> None:
     assert actions(world) == [[b""]]
 
 
-def test_an_empty_action_is_an_action() -> None:
+@pytest.mark.parametrize("shape", ["unset", "empty"])
+@pytest.mark.parametrize("sent", ["before the observation", "after it was sent", "before the run"])
+def test_first_request_without_content_after_a_join_is_the_hand_shake(
+    shape: str, sent: str
+) -> None:
+    world = World(agents=0, clients=1)
+    client = world.client()
+    greet = client.greet if shape == "unset" else lambda: client.act(b"")
+    if sent == "before the run":
+        greet()
+    world.run()
+    if sent == "before the observation":
+        greet()
+    client.read()
+    if sent == "after it was sent":
+        greet()
+    assert actions(world) == []
+    client.act(b"")
+    assert actions(world) == [[b""]]
+
+
+def test_first_request_with_content_after_a_join_is_an_answer() -> None:
+    world, client = running()
+    client.act(b"first")
+    world.step(1)
+    client.read()
+    client.act(b"")
+    assert actions(world) == [[b"first"], [b""]]
+
+
+@pytest.mark.parametrize("early", [b"", b"early"])
+def test_second_request_may_be_an_empty_action(early: bytes) -> None:
+    world = World(agents=0, clients=1)
+    client = world.client()
+    client.act(early)
+    world.run()
+    client.read()
+    client.act(b"")
+    assert actions(world) == [[b""]]
+
+
+def test_first_request_of_a_later_stream_may_be_an_empty_action() -> None:
     world, client = running()
     client.act(b"")
+    client.hang_up()
+    client.open()
+    assert observed(client) == [b"o0.0"]
+    client.act(b"")
+    assert actions(world) == [[b""]]
+
+
+def test_first_request_of_a_later_stream_may_be_an_unset_hand_shake() -> None:
+    world, client = running()
+    client.hang_up()
+    client.open()
+    client.read()
+    client.greet()
+    assert actions(world) == []
+    client.act(b"")
+    assert actions(world) == [[b""]]
+
+
+@pytest.mark.parametrize("shape", ["unset", "empty"])
+def test_first_request_without_content_after_a_rejoin_is_the_hand_shake(shape: str) -> None:
+    world, client = running()
+    client.act(b"first")
+    world.step(1)
+    client.read()
+    client.hang_up()
+    client.rejoin()
+    assert observed(client) == [b"o1.0"]
+    if shape == "unset":
+        client.greet()
+    else:
+        client.act(b"")
+    assert actions(world) == [[b"first"]]
+    client.act(b"")
+    assert actions(world) == [[b"first"], [b""]]
+
+
+def test_refused_second_stream_leaves_the_hand_shake_to_the_first() -> None:
+    world = World(agents=0, clients=1)
+    actor = world.orchestrator.client(world.trial.id, "c0")
+    actor.join()
+    client = Client(actor)
+    with pytest.raises(AlreadyExistsError):
+        actor.open(Reader())
+    world.run()
+    client.read()
+    client.act(b"")
+    assert actions(world) == []
+
+
+def test_empty_first_action_of_an_agent_is_an_action() -> None:
+    world = World(agents=1)
+    world.run()
+    world.act(a0=b"")
     assert actions(world) == [[b""]]
 
 

@@ -511,6 +511,11 @@ class ActorPeriodData(_message.Message):
     OBSERVATIONS_FIELD_NUMBER: _builtins.int
     REWARDS_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    end_reason: _builtins.str
+    """Why the trial ended; set in final data. The number is far from the others' so that the API's own
+    next fields do not meet it; readers that do not know the field skip it.
+    """
     @_builtins.property
     def observations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Observation]:
         """The actor's observations."""
@@ -529,10 +534,11 @@ class ActorPeriodData(_message.Message):
         observations: _abc.Iterable[Global___Observation] | None = ...,
         rewards: _abc.Iterable[Global___Reward] | None = ...,
         messages: _abc.Iterable[Global___Message] | None = ...,
+        end_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "observations", b"observations", "rewards", b"rewards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_reason", b"end_reason", "messages", b"messages", "observations", b"observations", "rewards", b"rewards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,7 @@ class TrialStartRequest(_message.Message):
 
     CONFIG_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
+    PARAMS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """Who starts the trial."""
     @_builtins.property
@@ -73,15 +74,22 @@ class TrialStartRequest(_message.Message):
         parameters. May be absent, which is not the same as empty.
         """
 
+    @_builtins.property
+    def params(self) -> _common_pb2.TrialParams:
+        """The parameters of the trial, in place of the orchestrator's defaults. Orchestrators of the API
+        itself skip the field, and those of cogrs refuse it unless they are configured to take it.
+        """
+
     def __init__(
         self,
         *,
         config: _common_pb2.TrialConfig | None = ...,
         user_id: _builtins.str = ...,
+        params: _common_pb2.TrialParams | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "params", b"params"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "params", b"params", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -95,8 +103,11 @@ class TrialStartReply(_message.Message):
 
     TRIAL_ID_FIELD_NUMBER: _builtins.int
     ACTORS_IN_TRIAL_FIELD_NUMBER: _builtins.int
+    PARAMS_TAKEN_FIELD_NUMBER: _builtins.int
     trial_id: _builtins.str
     """The new trial."""
+    params_taken: _builtins.bool
+    """Whether the parameters of the request were taken. False also where the field is not known."""
     @_builtins.property
     def actors_in_trial(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TrialActor]:
         """Its actors, in the order that every list of actors has."""
@@ -106,10 +117,11 @@ class TrialStartReply(_message.Message):
         *,
         trial_id: _builtins.str = ...,
         actors_in_trial: _abc.Iterable[_common_pb2.TrialActor] | None = ...,
+        params_taken: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actors_in_trial", b"actors_in_trial", "trial_id", b"trial_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actors_in_trial", b"actors_in_trial", "params_taken", b"params_taken", "trial_id", b"trial_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -204,10 +216,18 @@ class TrialInfo(_message.Message):
     TRIAL_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     LATEST_OBSERVATION_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
     trial_id: _builtins.str
     """The trial."""
     state: Global___TrialState.ValueType
     """Its state."""
+    end_reason: _builtins.str
+    """Why the trial ends; set from TERMINATING on. Numbers from 1000 on are additions of cogrs, which
+    readers that do not know them skip.
+    """
+    failed: _builtins.bool
+    """Whether the trial ends because something failed or was lost."""
     @_builtins.property
     def latest_observation(self) -> _environment_pb2.ObservationSet:
         """Its latest observations, if the request asked for them and there are any."""
@@ -218,10 +238,12 @@ class TrialInfo(_message.Message):
         trial_id: _builtins.str = ...,
         state: Global___TrialState.ValueType = ...,
         latest_observation: _environment_pb2.ObservationSet | None = ...,
+        end_reason: _builtins.str = ...,
+        failed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["latest_observation", b"latest_observation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["latest_observation", b"latest_observation", "state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_reason", b"end_reason", "failed", b"failed", "latest_observation", b"latest_observation", "state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -259,19 +281,27 @@ class TrialListEntry(_message.Message):
 
     TRIAL_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
     trial_id: _builtins.str
     """The trial."""
     state: Global___TrialState.ValueType
     """The state that it is in now."""
+    end_reason: _builtins.str
+    """As of `TrialInfo`."""
+    failed: _builtins.bool
+    """As of `TrialInfo`."""
     def __init__(
         self,
         *,
         trial_id: _builtins.str = ...,
         state: Global___TrialState.ValueType = ...,
+        end_reason: _builtins.str = ...,
+        failed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_reason", b"end_reason", "failed", b"failed", "state", b"state", "trial_id", b"trial_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -390,8 +420,9 @@ class TrialActionRequest(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def action(self) -> _common_pb2.Action:
-        """What the actor does, most often in answer to an observation. A first request that comes before
-        any observation is a greeting, and not an action.
+        """What the actor does, most often in answer to an observation. The first request of a stream is a
+        greeting if its action is unset, on the first stream after `JoinTrial` also if its action is
+        empty. A request that comes before the stream has sent an observation is not an action either.
         """
 
     def __init__(

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cogrs.demo.interruption import Interruption
-    from cogrs.sdk import TrialController, TrialState
+    from cogrs.sdk import TrialController, TrialEnd, TrialState
 
 _DONE, _FAILED, _UNREAD = 0, 1, 141
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
 _CODES = (
-    "Exit codes: 0 it was done, 1 the orchestrator refused or was not reached in time, 2 arguments "
-    "or files are no good, 130 Ctrl-C, 141 nobody reads it, 143 SIGTERM."
+    "Exit codes: 0 it was done, 1 the orchestrator refused or was not reached in time, or the "
+    "trial of start --wait failed, 2 arguments or files are no good, 130 Ctrl-C, 141 nobody reads "
+    "it, 143 SIGTERM."
 )
 
 
@@ -36,6 +37,12 @@ def add_trial(commands: argparse._SubParsersAction[Parser]) -> None:
     verbs = trial.add_subparsers(metavar="VERB", dest="verb", required=True)
     start = _add(verbs, "start", "start a trial", _start)
     start.add_argument("--trial-config", type=Path, metavar="FILE", help="serialized message")
+    start.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="YAML with parameters, for orchestrators that accept them (trial.accept_params)",
+    )
     start.add_argument("--user-id", default="", metavar="ID", help="who starts it, for the log")
     start.add_argument("--wait", action="store_true", help="wait until it has ended")
     watch = _add(verbs, "watch", "tell each change of state, until Ctrl-C", _watch)
@@ -79,6 +86,8 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
 
     import grpc
 
+    from cogrs.sdk import TrialFailedError
+
     prog = f"cogrs trial {given.verb}"
     try:
         ended = asyncio.run(_work(given, interruption))
@@ -90,6 +99,8 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
         # Whoever read what this prints has enough, as `head` has; nor is it to be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _UNREAD
+    except TrialFailedError as error:
+        return _say(_FAILED, f"{prog}: {error}")
     except (ConnectionError, TimeoutError) as error:
         reason = str(error) or f"no answer within {given.timeout:g} s"
         return _say(_FAILED, f"{prog}: {given.endpoint}: {reason}")
@@ -137,17 +148,35 @@ def _controller(given: argparse.Namespace) -> TrialController:
 
 
 async def _start(given: argparse.Namespace, controller: TrialController) -> None:
+    from cogrs.sdk import TrialFailedError
+
     config = None if given.trial_config is None else given.trial_config.read_bytes()
     async with _timeout(given):
-        trial = await controller.start_trial(config)
+        trial = await controller.start_trial(config, params=_params(given.params))
     actors = [{"name": actor.name, "actor_class": actor.actor_class} for actor in trial.actors]
     if given.json:
         _print_json({"trial_id": trial.id, "actors": actors})
     else:
         print(trial.id, flush=True)
     if given.wait:
-        await controller.wait_ended(trial.id)
-        _print_state(given, trial.id, "ENDED")
+        end = await controller.wait_ended(trial.id)
+        _print_state(given, trial.id, "ENDED", end)
+        if end.failed:
+            raise TrialFailedError(trial, end.reason)
+
+
+def _params(path: Path | None) -> Any:
+    if path is None:
+        return None
+    import yaml
+
+    try:
+        params = yaml.safe_load(read_text(path))
+    except (RecursionError, yaml.YAMLError) as error:
+        raise ValueError(f"--params: {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(params, dict):
+        raise ValueError(f"--params: {path}: expected a section, got {type(params).__name__}")
+    return params
 
 
 async def _watch(given: argparse.Namespace, controller: TrialController) -> None:
@@ -179,6 +208,8 @@ async def _terminate(given: argparse.Namespace, controller: TrialController) -> 
 
 
 async def _info(given: argparse.Namespace, controller: TrialController) -> None:
+    from cogrs.sdk import TrialState
+
     states: dict[str, TrialState]
     async with _timeout(given):
         if given.trial is None:
@@ -186,12 +217,19 @@ async def _info(given: argparse.Namespace, controller: TrialController) -> None:
         else:
             states = {given.trial: await controller.trial_state(given.trial)}
     for trial_id, state in states.items():
-        _print_state(given, trial_id, state.name)
+        end = None
+        if given.json and state is TrialState.ENDED:
+            async with _timeout(given):
+                end = await controller.wait_ended(trial_id)  # does not wait any more
+        _print_state(given, trial_id, state.name, end)
 
 
-def _print_state(given: argparse.Namespace, trial_id: str, state: str) -> None:
+def _print_state(
+    given: argparse.Namespace, trial_id: str, state: str, end: TrialEnd | None = None
+) -> None:
     if given.json:
-        _print_json({"trial_id": trial_id, "state": state})
+        told = {} if end is None else {"end_reason": end.reason, "failed": end.failed}
+        _print_json({"trial_id": trial_id, "state": state, **told})
     else:
         print(f"{trial_id} {state}", flush=True)
 

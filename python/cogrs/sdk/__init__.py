@@ -7,7 +7,14 @@ if TYPE_CHECKING:
     from cogrs.sdk.actor_session import ActorEvent, ActorSession
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
     from cogrs.sdk.client import ClientActor, ClientSession, play
-    from cogrs.sdk.controller import StartedTrial, TrialController, TrialState, run_trial
+    from cogrs.sdk.controller import (
+        StartedTrial,
+        TrialController,
+        TrialEnd,
+        TrialFailedError,
+        TrialState,
+        run_trial,
+    )
     from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
     from cogrs.sdk.datalog_file import JsonLinesSink, ParquetSink, read_log
     from cogrs.sdk.endpoint import (
@@ -93,6 +100,8 @@ _HOMES = {
     "StartedTrial": "controller",
     "Trial": "trial",
     "TrialController": "controller",
+    "TrialEnd": "controller",
+    "TrialFailedError": "controller",
     "TrialState": "controller",
     "UnreachableError": "remote_call",
     "Update": "environment",
@@ -153,6 +162,8 @@ __all__ = [
     "StartedTrial",
     "Trial",
     "TrialController",
+    "TrialEnd",
+    "TrialFailedError",
     "TrialState",
     "UnreachableError",
     "Update",

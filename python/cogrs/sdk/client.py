@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
 from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
 
@@ -15,12 +12,18 @@ from cogrs import noise
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
-from cogrs.argument import check_seconds, check_text, check_timeout
-from cogrs.failure import as_exception
+from cogrs.argument import (
+    check_no_loop,
+    check_own_loop,
+    check_seconds,
+    check_text,
+    check_timeout,
+)
 from cogrs.sdk.actor_session import ActorSession
-from cogrs.sdk.agent import Action
-from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
+from cogrs.sdk.connection import Connection
+from cogrs.sdk.endpoint import CLIENT_OPTIONS
 from cogrs.sdk.payload import CodecBook, encoded
+from cogrs.sdk.player import check_player, play_session
 from cogrs.sdk.remote_call import calling
 from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
@@ -34,11 +37,14 @@ from cogrs.sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
+    from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
     from cogrs.sdk.actor_session import ActorEvent
     from cogrs.sdk.payload import AnyCodec, Codecs
+    from cogrs.sdk.player import Player
     from cogrs.sdk.trial import Message, Reward
+    from cogrs.tls import ClientTls
 
 _HEARTBEAT = 10.0
 """Seconds between two signs of life; orchestrators wait 30 by default."""
@@ -52,9 +58,6 @@ _RETRY = 0.2
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
 """How a return is refused while nobody answers, or the old stream is still taken for alive."""
 
-Player: TypeAlias = "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
-"""An async function over a session, or a plain one from observations to actions."""
-
 
 class ClientActor:
     """A connection by which actors take part. Close it, or use it as an async context manager.
@@ -67,8 +70,12 @@ class ClientActor:
                     if isinstance(event, cogrs.sdk.Observation):
                         await session.act(0)
 
-    Any number of actors may share it. Calls raise `RemoteCallError`, a `grpc.aio.AioRpcError`
-    whose `code()` and `details()` say what was wrong, or `UnreachableError`.
+    It connects when it is first used, and belongs to the event loop that uses it; when that loop is
+    closed, another one may use it. Any number of actors may share it.
+
+    Calls raise `RemoteCallError`, a `grpc.aio.AioRpcError` whose `code()` and `details()` say what
+    was wrong, or `UnreachableError`. After `close`, and while another event loop uses it, they
+    raise RuntimeError.
     """
 
     def __init__(
@@ -78,6 +85,8 @@ class ClientActor:
         codec: AnyCodec | None = None,
         heartbeat: float = _HEARTBEAT,
         reconnect: float = 30.0,
+        tls: ClientTls | None = None,
+        token: str | None = None,
     ) -> None:
         """Do not connect yet.
 
@@ -86,16 +95,20 @@ class ClientActor:
             codec: How observations and actions become bytes; as of `serve`.
             heartbeat: Seconds between two signs of life, > 0.
             reconnect: Seconds for which an actor whose connection is lost tries to return; 0: not.
+            tls: Certificates, where the orchestrator has one.
+            token: Shown to the orchestrator, where it asks for one.
 
         Raises:
-            TypeError: An argument is of another type.
-            ValueError: No such endpoint, or a number is out of range.
+            TypeError: An argument has the wrong type.
+            ValueError: Not an endpoint, a number is out of range, a token that would be sent to
+                another machine in the clear, or a file of `tls` is not what it should be.
+            OSError: A file cannot be read.
         """
         for name, seconds in (("heartbeat", heartbeat), ("reconnect", reconnect)):
             check_seconds(name, seconds, above=name == "heartbeat")
-        self._target = address_of(endpoint)
-        self._channels = [grpc.aio.insecure_channel(self._target, options=CLIENT_OPTIONS)]
-        self.stub = ClientActorStub(self._channels[0])
+        self.connection: Connection[ClientActorAsyncStub] = Connection(
+            endpoint, ClientActorStub, CLIENT_OPTIONS, tls=tls, token=token
+        )
         self.codecs = CodecBook(codec)
         self.endpoint = endpoint
         self.heartbeat = heartbeat
@@ -132,7 +145,7 @@ class ClientActor:
         else:
             request.actor_class = actor_class
         with calling(self.endpoint):
-            reply = await self.stub.JoinTrial(request)
+            reply = await self.stub.JoinTrial(request, metadata=self.connection.metadata)
         trial = Trial(
             reply.trial_id,
             actors_of(reply.actors_in_trial),
@@ -157,31 +170,19 @@ class ClientActor:
         Returns:
             What came last; None if the player left before.
         """
-        if not callable(player):
-            raise TypeError(f"player: expected a function, got {type(player).__name__}")
+        check_player(player)
         async with await self.join(trial_id, name=name, actor_class=actor_class) as session:
-            given: Any = player
-            if inspect.iscoroutinefunction(given):
-                await given(session)
-            else:
-                await _play(session, given)
+            await play_session(session, player)
             return session.final
 
-    def renew(self, silent: ClientActorStub) -> None:
-        """Make a new connection in place of one that is silent, unless that was done already.
-
-        Whoever else is on the old one notices by itself.
-        """
-        if self.stub is silent:
-            # Channels share connections, dead ones too, unless they are told not to.
-            options = (*CLIENT_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
-            self._channels.append(grpc.aio.insecure_channel(self._target, options=options))
-            self.stub = ClientActorStub(self._channels[-1])
+    @property
+    def stub(self) -> ClientActorAsyncStub:
+        """The stub of the service, in the running event loop."""
+        return self.connection.stub
 
     async def close(self) -> None:
-        """Close the connection. Whoever still plays has left."""
-        for channel in self._channels:
-            await channel.close()
+        """Close the connection; actors that still play leave. Again: nothing."""
+        await self.connection.close()
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -202,10 +203,14 @@ class ClientSession(ActorSession):
         """What came last, once it has been told."""
         self._client = client
         self._codecs: Codecs = client.codecs.of(trial.actor)
-        self._metadata = (("trial-id", trial.id), ("actor-name", trial.name))
+        whom = (("trial-id", trial.id), ("actor-name", trial.name))
+        self._metadata = (*client.connection.metadata, *whom)
         self._events: deque[ActorEvent] = deque()
         self._owes = False
+        self._over = False
+        """Whether the stream is over, or was left."""
         self._left = False
+        self._loop = asyncio.get_running_loop()
         self._stream = self._open()
         self._beating = asyncio.ensure_future(self._beat())
 
@@ -214,9 +219,11 @@ class ClientSession(ActorSession):
 
         Raises:
             RemoteCallError: The connection is lost, or the orchestrator gave this actor up.
+            RuntimeError: Called in another event loop than `join`, or the client is closed.
         """
+        self._check_loop()
         while not self._events:
-            if self._left or self.final is not None:
+            if self._over or self.final is not None:
                 raise StopAsyncIteration
             with calling(self._client.endpoint):
                 await self._receive()
@@ -231,9 +238,18 @@ class ClientSession(ActorSession):
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
-        """Answer the latest observation."""
+        """Answer the latest observation; see `ActorSession.act`.
+
+        Raises:
+            RuntimeError: There is no observation that is not answered, the actor has left, the
+                client is closed, or this is another event loop than that of `join`.
+        """
+        self._check_loop()
         if self.final is not None:
             return
+        self._client.connection.check_open()
+        if self._left:
+            raise RuntimeError(f"action: actor {self.trial.name!r} has left trial {self.trial.id}")
         if not self._owes:
             raise RuntimeError("action: there is no observation that is not answered")
         content = encoded(self._codecs.action, value, f"action of {self.trial.name!r}")
@@ -258,8 +274,13 @@ class ClientSession(ActorSession):
             await self._client.stub.SendMessage(request, metadata=self._metadata)
 
     async def leave(self) -> None:
-        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`."""
-        self._left = True
+        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`.
+
+        Raises:
+            RuntimeError: Called in another event loop than `join`.
+        """
+        self._check_loop()
+        self._left = self._over = True
         self._beating.cancel()
         await self._stream.close()
         await asyncio.wait({self._beating})
@@ -272,6 +293,10 @@ class ClientSession(ActorSession):
         """Leave."""
         await self.leave()
 
+    def _check_loop(self) -> None:
+        what = f"the session of actor {self.trial.name!r}"
+        check_own_loop(what, self._loop, "join in the one that is to play")
+
     def _open(self) -> ReplyStream:
         return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))
 
@@ -279,14 +304,14 @@ class ClientSession(ActorSession):
         try:
             reply = await self._stream.read()
         except grpc.aio.AioRpcError as error:
-            if self._left:
+            if self._over:
                 return
             if not self._client.reconnect or not is_broken(error):
                 raise
             await self._return()
         else:
             if reply is None:
-                self._left = True
+                self._over = True
             else:
                 self._take(reply)
 
@@ -298,7 +323,8 @@ class ClientSession(ActorSession):
         while True:
             try:
                 left = max(until - loop.time(), _RETRY)
-                await self._client.stub.JoinTrial(request, timeout=left)
+                metadata = self._client.connection.metadata
+                await self._client.stub.JoinTrial(request, timeout=left, metadata=metadata)
                 break
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _NOT_YET or loop.time() >= until:
@@ -321,6 +347,8 @@ class ClientSession(ActorSession):
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._client.heartbeat)
+            if self._client.connection.closed:
+                return
             if self._stream.is_over:
                 continue  # a sign of life now would keep the place from being free for the return
             stub, request = self._client.stub, pb.TrialHeartbeatRequest()
@@ -330,49 +358,8 @@ class ClientSession(ActorSession):
                 # Whoever reads the stream learns of a lost connection, and of its end; but not of
                 # one that was dropped on the way without a word.
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    self._client.renew(stub)
+                    self._client.connection.renew(stub)
                     self._stream.lose()
-
-
-async def _play(session: ClientSession, function: Callable[[Observation], Any]) -> None:
-    async for event in session:
-        if not isinstance(event, Observation):
-            continue
-        action = await _on_thread(function, event)
-        done = action if isinstance(action, Action) else Action(action)
-        await session.act(done.value, rewards=done.rewards, messages=done.messages)
-
-
-async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
-    """Call a function that may wait for a person.
-
-    The thread does not keep the process: a person who presses Ctrl-C need not press Enter, too.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Any] = loop.create_future()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)
-
-    def run() -> None:
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            value = function(observation)
-        except SystemExit as leaving:  # of the program, as from any function that it calls
-            error = leaving
-        except BaseException as failure:
-            error = as_exception(failure)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name="cogrs-player", daemon=True).start()
-    return await result
 
 
 def play(
@@ -384,10 +371,12 @@ def play(
     actor_class: str = "",
     codec: AnyCodec | None = None,
     timeout: float | None = None,
+    tls: ClientTls | None = None,
+    token: str | None = None,
 ) -> Final | None:
     """Take part in a trial, and block until it is over: `ClientActor` for scripts, in one call.
 
-    Not for the thread of an event loop.
+    Where an event loop runs, as in a notebook, await `ClientActor(...).play(...)` instead.
 
     Args:
         endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
@@ -397,24 +386,34 @@ def play(
         actor_class: As of `ClientActor.join`.
         codec: How observations and actions become bytes; as of `serve`.
         timeout: Seconds; None waits for ever.
+        tls: As of `ClientActor`.
+        token: As of `ClientActor`.
 
     Returns:
         What came last; None if the player left before.
 
     Raises:
-        TypeError, ValueError: An argument is no good.
+        TypeError, ValueError, OSError: As `ClientActor`, or another argument is no good.
+        RuntimeError: An event loop runs on this thread.
         TimeoutError: The trial was not over in time. The actor has left.
         UnreachableError: Nobody answers there.
         RemoteCallError: The orchestrator refuses.
     """
     check_timeout("timeout", timeout)
+    check_player(player)
+    check_no_loop("sdk.play", "use `await ClientActor(...).play(...)`")
+    client = ClientActor(endpoint, codec=codec, tls=tls, token=token)
+    limit: asyncio.Timeout | None = None
 
     async def run() -> Final | None:
+        nonlocal limit
         asyncio.get_running_loop().set_exception_handler(noise.leave_out)
-        async with asyncio.timeout(timeout), ClientActor(endpoint, codec=codec) as client:
+        async with client, asyncio.timeout(timeout) as limit:
             return await client.play(player, trial_id, name=name, actor_class=actor_class)
 
     try:
         return asyncio.run(run())
     except TimeoutError as error:
+        if limit is None or not limit.expired():
+            raise  # of the player
         raise TimeoutError(f"{endpoint}: the trial was not over within {timeout:g} s") from error

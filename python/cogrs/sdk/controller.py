@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
+from google.protobuf import json_format
 
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.argument import check_header, check_kind, check_text, check_timeout
+from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
-from cogrs.tls import ClientTls, is_loopback, open_channel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator
+    from typing import TypeAlias
 
+    from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleAsyncStub
+    from cogrs.sdk.connection import Metadata
     from cogrs.sdk.trial import Actor
+    from cogrs.tls import ClientTls
+
+    Params: TypeAlias = common_pb2.TrialParams | Mapping[str, Any]
 
 
 _FAREWELL = 2.0
@@ -47,17 +55,65 @@ class StartedTrial:
     Attributes:
         id: The trial's id.
         actors: Its actors, in the trial's order.
+        end_reason: Why it ended, from `run_trial`; "" before the end, and from orchestrators that
+            do not tell.
     """
 
     id: str
     actors: tuple[Actor, ...]
+    end_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnd:
+    """How a trial ends.
+
+    Attributes:
+        reason: Why, as in the orchestrator's log; "" where that is not known any more, and from
+            orchestrators that do not tell.
+        failed: Whether it failed: it could not start, an environment or actor raised or was lost,
+            nothing was received for `max_inactivity`, or the orchestrator has a fault. Not
+            failures: the environment's final update, `terminate_trial`, `max_steps`, and the end
+            of the orchestrator.
+    """
+
+    reason: str = ""
+    failed: bool = False
+
+
+class TrialFailedError(RuntimeError):
+    """A trial ended because something failed; see `TrialEnd.failed`.
+
+    Attributes:
+        trial: The trial.
+        reason: Why it ended.
+    """
+
+    def __init__(self, trial: StartedTrial, reason: str) -> None:
+        """Create the error.
+
+        Args:
+            trial: The trial.
+            reason: Why it ended.
+        """
+        super().__init__(trial, reason)
+        self.trial = trial
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the trial's id and the reason."""
+        return f"trial {self.trial.id} failed: {self.reason}"
 
 
 class TrialController:
     """Talks to an orchestrator. Close it, or use it as an async context manager.
 
+    It connects when it is first used, and belongs to the event loop that uses it; when that loop is
+    closed, another one may use it.
+
     All calls raise `RemoteCallError`, a `grpc.aio.AioRpcError` whose `code()` and `details()` say
     what was wrong, and where nobody answers `UnreachableError`, which is a ConnectionError too.
+    After `close`, and while another event loop uses it, they raise RuntimeError.
     """
 
     def __init__(
@@ -82,24 +138,38 @@ class TrialController:
             TypeError: An argument is of another type.
             OSError: A file cannot be read.
         """
-        target = address_of(endpoint)
+        self._connection: Connection[TrialLifecycleAsyncStub] = Connection(
+            endpoint, TrialLifecycleStub, CLIENT_OPTIONS, tls=tls, token=token
+        )
         check_text("user_id", user_id)
-        self._who = _shown(target, token, tls)
-        self._channel = open_channel(target, CLIENT_OPTIONS, tls)
-        self._stub = TrialLifecycleStub(self._channel)
+        self._who = self._connection.metadata
         self._user_id = user_id
         self._endpoint = endpoint
 
-    async def start_trial(self, config: bytes | None = None) -> StartedTrial:
+    async def start_trial(
+        self, config: bytes | None = None, *, params: Params | None = None
+    ) -> StartedTrial:
         """Start a trial; its components start after this returns.
 
         Args:
-            config: The user's configuration of the trial, an empty one too; None takes the
-                orchestrator's.
+            config: The user's configuration of the trial, an empty one too; None takes that of the
+                parameters.
+            params: Parameters in place of the orchestrator's defaults: a message, or what
+                `trial_params` of a `cogment.yaml` says, with configs as `{"content": BASE64}`. Only
+                for orchestrators whose configuration says `trial: {accept_params: true}`.
+
+        Raises:
+            TypeError, ValueError: An argument is no good.
+            RuntimeError: The orchestrator does not know of parameters from here; the trial that it
+                started with its own is asked to end.
         """
-        request = _start_request(config, self._user_id)
+        request = _start_request(config, self._user_id, params)
         with calling(self._endpoint):
-            return _started(await self._stub.StartTrial(request, metadata=self._who))
+            reply = await self._stub.StartTrial(request, metadata=self._who)
+        if params is not None and not reply.params_taken:
+            await self.terminate_trial(reply.trial_id)
+            raise _ignored(self._endpoint)
+        return _started(reply)
 
     async def terminate_trial(self, trial_id: str) -> None:
         """Ask for the end of a trial, without waiting for it."""
@@ -107,41 +177,48 @@ class TrialController:
         with calling(self._endpoint):
             await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
-    async def wait_ended(self, trial_id: str) -> None:
+    async def wait_ended(self, trial_id: str) -> TrialEnd:
         """Wait until a trial has ended; not at all if it has already.
 
         Orchestrators forget ended trials after a while. So an id that is not known is one of a
         trial that has ended, and an id of no trial ever cannot be told from that.
         `asyncio.timeout` limits the wait; the trial goes on.
+
+        Returns:
+            How it ended, without a reason for a trial that is not known any more.
         """
         watch = self._stub.WatchTrials(_ENDED, metadata=self._who)
         try:
             with calling(self._endpoint):
                 # From here on no end is missed: it was before this, or is told.
                 await watch.initial_metadata()
-                if await self._is_over(trial_id):
-                    return
+                if (end := await self._end_of(trial_id)) is not None:
+                    return end
                 async for entry in watch:
                     if entry.trial_id == trial_id:
-                        return
+                        return _end(entry)
             raise _broken(self._endpoint, trial_id)
         finally:
             watch.cancel()
 
-    async def _is_over(self, trial_id: str) -> bool:
+    async def _end_of(self, trial_id: str) -> TrialEnd | None:
         try:
-            return await self.trial_state(trial_id) is TrialState.ENDED
+            info = await self._info(trial_id)
         except RemoteCallError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
-                return True
+                return TrialEnd()
             raise
+        return _end(info) if info.state == pb.TrialState.ENDED else None
 
     async def trial_state(self, trial_id: str) -> TrialState:
         """Return a trial's state."""
+        return TrialState((await self._info(trial_id)).state)
+
+    async def _info(self, trial_id: str) -> pb.TrialInfo:
         metadata = self._who + _of(trial_id)
         with calling(self._endpoint):
             reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=metadata)
-        return TrialState(reply.trial[0].state)
+        return reply.trial[0]
 
     async def trials(self) -> dict[str, TrialState]:
         """Return the states of all trials that are listed."""
@@ -156,11 +233,12 @@ class TrialController:
 
         Args:
             states: Only these; all if empty.
+
+        Raises:
+            TypeError, ValueError: `states` are not several states.
         """
-        call = self._stub.WatchTrials(
-            pb.TrialListRequest(filter=[pb.TrialState.ValueType(each) for each in states]),
-            metadata=self._who,
-        )
+        request = pb.TrialListRequest(filter=_states(states))
+        call = self._stub.WatchTrials(request, metadata=self._who)
         try:
             with calling(self._endpoint):
                 async for entry in call:
@@ -175,8 +253,12 @@ class TrialController:
         return {each.name: each.version for each in reply.versions}
 
     async def close(self) -> None:
-        """Close the connection."""
-        await self._channel.close()
+        """Close the connection. Again: nothing."""
+        await self._connection.close()
+
+    @property
+    def _stub(self) -> TrialLifecycleAsyncStub:
+        return self._connection.stub
 
     async def __aenter__(self) -> Self:
         """Return the controller."""
@@ -195,6 +277,7 @@ def run_trial(
     timeout: float | None = None,
     tls: ClientTls | None = None,
     token: str | None = None,
+    params: Params | None = None,
 ) -> StartedTrial:
     """Start a trial, and block until it has ended: `TrialController` for scripts, in one call.
 
@@ -203,19 +286,21 @@ def run_trial(
 
     Args:
         endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
-        config: The user's configuration of the trial; None takes the orchestrator's.
+        config: As of `TrialController.start_trial`.
         user_id: Who starts it; kept in the data log.
         timeout: Seconds; None waits for ever.
         tls: As of `TrialController`.
         token: As of `TrialController`.
+        params: As of `TrialController.start_trial`.
 
     Returns:
-        The trial, which has ended, well or not: why is in the orchestrator's log, and in the data
-        log's last sample (`end_reason`), but nothing that this could ask for says it.
+        The trial, which has ended; `end_reason` says why.
 
     Raises:
-        TypeError: As `TrialController`, or `config` is no bytes.
-        ValueError: As `TrialController`, or `timeout` is no number of seconds.
+        TrialFailedError: The trial failed: see `TrialEnd.failed`.
+        TypeError: As `TrialController` and its `start_trial`.
+        ValueError: The same, or `timeout` is not a number of seconds.
+        RuntimeError: As `TrialController.start_trial`.
         OSError: As `TrialController`.
         TimeoutError: It did not end in time. It was asked to end.
         UnreachableError: Nobody answers there.
@@ -223,24 +308,29 @@ def run_trial(
     """
     check_timeout("timeout", timeout)
     check_text("user_id", user_id)
-    check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
     until = None if timeout is None else time.monotonic() + timeout
-    who = _shown(address_of(endpoint), token, tls)
-    with _blocking_channel(address_of(endpoint), tls) as channel:
+    who = metadata_of(address_of(endpoint), tls, token)
+    request = _start_request(config, user_id, params)
+    with blocking_channel(address_of(endpoint), CLIENT_OPTIONS, tls) as channel:
         stub = TrialLifecycleStub(channel)
         # Watched before it is started, so that its end cannot be missed.
         watch = stub.WatchTrials(_ENDED, timeout=timeout, metadata=who)
-        trial, ended = None, False
+        trial, end = None, None
         try:
             with calling(endpoint):
                 watch.initial_metadata()
-                request = _start_request(config, user_id)
                 left = None if until is None else max(until - time.monotonic(), 0.0)
-                trial = _started(stub.StartTrial(request, timeout=left, metadata=who))
-                ended = any(entry.trial_id == trial.id for entry in watch)
-            if not ended:
+                reply = stub.StartTrial(request, timeout=left, metadata=who)
+                trial = _started(reply)
+                if params is not None and not reply.params_taken:
+                    raise _ignored(endpoint)
+                ends = (_end(entry) for entry in watch if entry.trial_id == trial.id)
+                end = next(ends, None)
+            if end is None:
                 raise _broken(endpoint, trial.id)
-            return trial
+            if end.failed:
+                raise TrialFailedError(replace(trial, end_reason=end.reason), end.reason)
+            return replace(trial, end_reason=end.reason)
         except RemoteCallError as error:
             if until is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise
@@ -249,50 +339,67 @@ def run_trial(
             raise TimeoutError(f"{endpoint}: {_late(trial.id, timeout)}") from error
         finally:
             watch.cancel()
-            if trial is not None and not ended:
+            if trial is not None and end is None:
                 _ask_end(stub, who + _of(trial.id))
 
 
 _ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
 
 
-def _ask_end(stub: TrialLifecycleStub, who: tuple[tuple[str, str], ...]) -> None:
+def _ask_end(stub: TrialLifecycleStub, who: Metadata) -> None:
     with suppress(grpc.RpcError):  # there is an error already, which says more
         stub.TerminateTrial(pb.TerminateTrialRequest(), timeout=_FAREWELL, metadata=who)
 
 
-def _blocking_channel(target: str, tls: ClientTls | None) -> grpc.Channel:
-    if tls is None:
-        return grpc.insecure_channel(target, options=CLIENT_OPTIONS)
-    options = [*CLIENT_OPTIONS, *tls.options()]
-    return grpc.secure_channel(target, tls.credentials(), options=options)
-
-
-def _shown(target: str, token: str | None, tls: ClientTls | None) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of all calls."""
-    if token is None:
-        return ()
-    check_header("token", token, secret=True)
-    if tls is None and not is_loopback(target.rpartition(":")[0]):
-        raise ValueError(f"token: {target} is on another machine: expected tls too, got none")
-    return (("authorization", f"Bearer {token}"),)
-
-
-def _of(trial_id: str) -> tuple[tuple[str, str], ...]:
+def _of(trial_id: str) -> Metadata:
     check_header("trial_id", trial_id)
     return (("trial-id", trial_id),)
 
 
-def _start_request(config: bytes | None, user_id: str) -> pb.TrialStartRequest:
+def _start_request(
+    config: bytes | None, user_id: str, params: Params | None
+) -> pb.TrialStartRequest:
     request = pb.TrialStartRequest(user_id=user_id)
+    if params is not None:
+        request.params.CopyFrom(_as_params(params))
     if config is not None:
         check_kind("config", config, bytes, "the bytes of a message, or None")
         request.config.content = config
     return request
 
 
+def _states(states: Iterable[TrialState]) -> list[pb.TrialState.ValueType]:
+    check_kind("states", states, Iterable, "several TrialState")
+    known = set(TrialState)
+    for state in (states := list(states)):
+        if state not in known:
+            raise ValueError(f"states: expected several TrialState, got {state!r}")
+    return [pb.TrialState.ValueType(state) for state in states]
+
+
+def _as_params(params: Params) -> common_pb2.TrialParams:
+    if isinstance(params, common_pb2.TrialParams):
+        return params
+    check_kind("params", params, Mapping, "TrialParams, a mapping, or None")
+    try:
+        return json_format.ParseDict(dict(params), common_pb2.TrialParams())
+    except json_format.ParseError as error:
+        raise ValueError(f"params: {' '.join(str(error).split())}") from error
+
+
+def _ignored(endpoint: str) -> RuntimeError:
+    return RuntimeError(
+        f"params: {endpoint} started a trial with its own parameters: it does not know of any "
+        "from StartTrial. The trial was asked to end"
+    )
+
+
 def _started(reply: pb.TrialStartReply) -> StartedTrial:
     return StartedTrial(reply.trial_id, actors_of(reply.actors_in_trial))
+
+
+def _end(info: pb.TrialInfo | pb.TrialListEntry) -> TrialEnd:
+    return TrialEnd(info.end_reason, info.failed)
 
 
 def _late(trial_id: str, timeout: float | None) -> str:

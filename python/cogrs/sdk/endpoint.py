@@ -15,7 +15,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
-from cogrs.argument import check_named, check_seconds, check_text
+from cogrs.argument import check_named, check_own_loop, check_seconds, check_text
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
@@ -90,6 +90,8 @@ _SERVER_OPTIONS: Final = (
 _STREAM_TIMEOUT = 600.0
 """Seconds within which orchestrators open the stream of what they started."""
 
+_THREAD = "serve_endpoint() serves on a loop of its own"
+
 _ADDRESS = re.compile(r"(?:grpc://)?((?:\[[^\]]+\]|[^:/\[\]]+):(\d{1,5}))")
 
 
@@ -108,6 +110,7 @@ class Endpoint:
         self._hosts = hosts
         self._where = where
         self._stopped = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def port(self) -> int:
@@ -120,7 +123,12 @@ class Endpoint:
         return f"grpc://{self._where}"
 
     async def wait(self) -> None:
-        """Wait until the server has stopped."""
+        """Wait until the server has stopped.
+
+        Raises:
+            RuntimeError: Called in another event loop than `serve`.
+        """
+        check_own_loop("this endpoint", self._loop, _THREAD)
         await self._stopped.wait()
 
     async def stop(self, grace: float = 1.0) -> None:
@@ -131,8 +139,10 @@ class Endpoint:
 
         Raises:
             TypeError, ValueError: `grace` is no number of seconds.
+            RuntimeError: Called in another event loop than `serve`.
         """
         check_seconds("grace", grace)
+        check_own_loop("this endpoint", self._loop, _THREAD)
         await self._server.stop(grace)
         for host in self._hosts:
             await host.close(grace)

@@ -95,7 +95,11 @@ class GymnasiumEnvironment(Environment):
         """
         if len(trial.actors) != 1:
             names = ", ".join(trial.actor_names) or "none"
-            raise ValueError(f"actors: expected one, got {names}")
+            raise ValueError(
+                f"actors: expected one, got {names}: GymnasiumEnvironment has one player. For a "
+                "person beside it write a cogrs.sdk.Environment, for several players use "
+                "PettingZooEnvironment"
+            )
         self._actor = trial.actors[0].name
         self._env = self._make()
         observation, info = self._env.reset(seed=self._seed)

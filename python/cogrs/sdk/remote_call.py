@@ -11,6 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_HINTS = {
+    "WRONG_VERSION_NUMBER": "it seems to serve without TLS: leave tls= out.",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by an authority in tls= (ca).",
+    "Hostname Verification Check failed": "its certificate has another name (server_name of tls=).",
+    "Socket closed": "it hangs up: does it ask for TLS, and for a certificate of clients (tls=)?",
+}
+"""What to look at, by what gRPC says of a connection that failed."""
+
+_NO_CONNECTION = "failed to connect"
+"""What gRPC says of a connection that was never made, in lower case."""
+
+_LOST = ("socket closed", "stream removed", "connection reset", "broken pipe", "ping timeout")
+"""What it says of one that was lost."""
+
+_ANY_HINT = "is it started, and is this its port, with TLS or without as here?"
+
+
 class RemoteCallError(grpc.aio.AioRpcError):
     """A call that was refused or failed: gRPC's error, whose text is one line.
 
@@ -35,7 +52,9 @@ class RemoteCallError(grpc.aio.AioRpcError):
 
     def __str__(self) -> str:
         """Return who was called, the status and why, in a line."""
-        return f"{self.endpoint}: {self.code().name}: {self.details()}"
+        refused = self.code() is grpc.StatusCode.UNAUTHENTICATED
+        hint = ": give one of the orchestrator's tokens as token=" if refused else ""
+        return f"{self.endpoint}: {self.code().name}: {self.details()}{hint}"
 
     def __repr__(self) -> str:
         """Return the same with the name of the class."""
@@ -43,14 +62,15 @@ class RemoteCallError(grpc.aio.AioRpcError):
 
 
 class UnreachableError(RemoteCallError, ConnectionError):
-    """Nobody answers there."""
+    """No orchestrator can be reached there, or the connection to it was lost."""
 
     def __str__(self) -> str:
         """Return what was looked for, where, and what to look at."""
-        return (
-            f"no orchestrator answers at {self.endpoint}: is it started, and is this its port, "
-            f"with TLS or without as here? {self.details()}"
-        )
+        details = self.details() or ""
+        if _NO_CONNECTION not in details.lower():
+            return f"{self.endpoint}: the connection to the orchestrator was lost: {details}"
+        hint = next((hint for sign, hint in _HINTS.items() if sign in details), _ANY_HINT)
+        return f"no orchestrator answers at {self.endpoint}: {hint} {details}"
 
 
 @contextmanager
@@ -65,11 +85,12 @@ def calling(endpoint: str) -> Iterator[None]:
     except grpc.RpcError as error:
         if not isinstance(error, grpc.aio.AioRpcError | grpc.Call):
             raise  # of no call that was made
-        kind = UnreachableError if _never_reached(error) else RemoteCallError
+        kind = UnreachableError if _is_unreachable(error) else RemoteCallError
         raise kind(endpoint, error) from error
 
 
-def _never_reached(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
+def _is_unreachable(error: grpc.aio.AioRpcError | grpc.Call) -> bool:
     # Orchestrators say UNAVAILABLE too, of a hook that is away and when they stop.
+    details = (error.details() or "").lower()
     unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
-    return unavailable and "failed to connect" in (error.details() or "").lower()
+    return unavailable and any(sign in details for sign in (_NO_CONNECTION, *_LOST))

@@ -1,17 +1,15 @@
-"""What the orchestrator sends to a client actor, read as it comes."""
+"""A client actor's stream: replies of the orchestrator are read as they come."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc.aio
 
+from cogrs.api import orchestrator_pb2 as pb
 from cogrs.failure import is_cancelled
-
-if TYPE_CHECKING:
-    from cogrs.api import orchestrator_pb2 as pb
 
 _AHEAD = 64
 """Replies that are read before anybody asks for them."""
@@ -26,10 +24,13 @@ class ReplyStream:
     It is read ahead: when a trial ends while somebody thinks, what is written then fails, and
     gRPC for asyncio drops what has come and was not read, final data included, and the status
     (https://github.com/grpc/grpc/issues/36066).
+
+    A hand-shake, which is a request without an action, goes out first: orchestrators take a first
+    request with an empty action for one.
     """
 
     def __init__(self, call: Any) -> None:
-        """Read from now on.
+        """Send the hand-shake, and read from now on.
 
         Args:
             call: As the stub returns it.
@@ -40,6 +41,7 @@ class ReplyStream:
         self._over = False
         self._error: Exception | None = None
         self._reader = asyncio.ensure_future(self._read())
+        self._greeting = asyncio.ensure_future(self._send(pb.TrialActionRequest()))
 
     async def read(self) -> pb.TrialActionReply | None:
         """Return the next reply; None when the stream is over.
@@ -58,7 +60,11 @@ class ReplyStream:
         return self._replies.popleft()
 
     async def write(self, request: pb.TrialActionRequest) -> None:
-        """Send something; dropped when the stream is over, as it says when it is read next."""
+        """Send a request; dropped when the stream is over, as it says when it is read next."""
+        await asyncio.wait({self._greeting})
+        await self._send(request)
+
+    async def _send(self, request: pb.TrialActionRequest) -> None:
         if self._over:
             return
         try:
@@ -82,7 +88,8 @@ class ReplyStream:
         """Cancel the call."""
         self._call.cancel()
         self._reader.cancel()
-        await asyncio.wait({self._reader})
+        self._greeting.cancel()
+        await asyncio.wait({self._reader, self._greeting})
 
     async def _read(self) -> None:
         try:

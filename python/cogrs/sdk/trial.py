@@ -169,8 +169,11 @@ class Final:
             had none to give.
         rewards: Rewards that came with it.
         messages: Messages that came with it.
+        reason: Why the trial ended, as in the orchestrator's log; "" from orchestrators that do
+            not tell.
     """
 
     observation: Observation | None = None
     rewards: Sequence[ReceivedReward] = field(default_factory=tuple)
     messages: Sequence[ReceivedMessage] = field(default_factory=tuple)
+    reason: str = ""

@@ -160,4 +160,5 @@ def received_final(data: common_pb2.ActorPeriodData, codec: Codec, name: str) ->
         received_observation(seen[-1], codec, name) if seen else None,
         tuple(map(received_reward, data.rewards)),
         tuple(map(received_message, data.messages)),
+        data.end_reason,
     )

@@ -35,9 +35,11 @@ _AT_ONCE = 0.001
 class Line:
     """One stream of a client actor: its reader, and what has passed so far."""
 
-    def __init__(self, reader: ReaderPort) -> None:
-        """Have seen nothing yet."""
+    def __init__(self, reader: ReaderPort, *, after_join: bool) -> None:
+        """Create a stream that has carried nothing yet."""
         self.reader = reader
+        self.after_join = after_join
+        """Whether it is the first stream since JoinTrial was called."""
         self.greeted = False
         """Whether a request came."""
         self.observed = False
@@ -66,6 +68,8 @@ class ClientActor(Actor):
         self._timeout = settings.join_timeout if connect is None else connect
         self._outbox: Backlog[TrialActionReply] = Backlog()
         self._line: Line | None = None
+        self._joined = False
+        """Whether no stream was opened since JoinTrial was called."""
         self._away = ""
         """Why it is being waited for; empty if it is not."""
         self._owes = False
@@ -158,7 +162,7 @@ class ClientActor(Actor):
         else:
             self.gone = False
         self._vacancy.stop()
-        self.ready = True
+        self.ready = self._joined = True
         self._stage.heard()
         self._stage.actor_ready()
 
@@ -175,7 +179,8 @@ class ClientActor(Actor):
             raise AlreadyExistsError(f"actor {self.name!r} has a stream already")
         if self._finishing and not self._outbox:
             raise PreconditionError(f"actor {self.name!r}: the trial is over")
-        self._line = Line(reader)
+        self._line = Line(reader, after_join=self._joined)
+        self._joined = False
         if not self._finishing:
             self._return()
             self._stage.heard()
@@ -197,14 +202,16 @@ class ClientActor(Actor):
     def received(self, line: Line, request: TrialActionRequest) -> None:
         """The stream brought a request.
 
-        Only a first request without an action is a hand-shake, and only what comes before the
-        stream has sent an observation cannot answer one. Everything else is an action, even if it
-        is empty: a message of defaults has no bytes.
+        The first request of a stream is a hand-shake if its action is unset; on the first stream
+        after JoinTrial also if its action is empty, whatever was sent by then. A request that comes
+        before the stream has sent an observation cannot answer one. Everything else is an action,
+        even if it is empty: a message of defaults has no bytes.
         """
         if line is not self._line:
             return
         self.heard()
-        handshake = not line.greeted and not request.HasField("action")
+        action = request.action.content if line.after_join else request.HasField("action")
+        handshake = not line.greeted and not action
         line.greeted = True
         if line.observed and not handshake:
             self._stage.actor_acted(self, request.action.content)

@@ -24,6 +24,12 @@ class InvalidError(OrchestratorError):
     status = "INVALID_ARGUMENT"
 
 
+class DeniedError(OrchestratorError):
+    """The request asks for something that this orchestrator is not configured to do."""
+
+    status = "PERMISSION_DENIED"
+
+
 class PreconditionError(OrchestratorError):
     """The trial or the actor is not in a state for this."""
 

@@ -15,6 +15,7 @@ from cogrs.api.orchestrator_pb2 import (
 )
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
+    DeniedError,
     ExhaustedError,
     InvalidError,
     OrchestratorError,
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.trial import Trial
 
 _STOPS = "the orchestrator stops"
+_NO_PARAMS = (
+    "params: trials run with the parameters that this orchestrator is configured with; "
+    "`trial: {accept_params: true}` in its cogment.yaml lets StartTrial give others"
+)
 
 
 class Hook(Protocol):
@@ -76,6 +81,7 @@ class Orchestrator:
         classes: Collection[str] | None = None,
         exclude: Collection[str] = (),
         options: OptionBook | None = None,
+        accept_params: bool = False,
     ) -> None:
         """Have no trials.
 
@@ -88,7 +94,9 @@ class Orchestrator:
             classes: Declared actor classes; None allows any.
             exclude: Fields of samples that the data log is not told.
             options: Of actors.
+            accept_params: Whether StartTrial may give parameters.
         """
+        self._accept_params = accept_params
         self._defaults = defaults
         self._links = links
         self._hooks = hooks
@@ -107,23 +115,28 @@ class Orchestrator:
 
         Raises:
             InvalidError: Its parameters are no good.
+            DeniedError: It has parameters, and they are not accepted here.
             AbortedError: A hook said no, or the trial was ended meanwhile.
             UnavailableError: A hook cannot be reached, or the orchestrator stops.
         """
         if self._stopping:
             raise UnavailableError(_STOPS)
+        has_params = request.HasField("params")
+        if has_params and not self._accept_params:
+            raise DeniedError(_NO_PARAMS)
         self._idle.clear()
         trial = self._trials.open(str(uuid.uuid4()), request.user_id)
         try:
             params = await self._prepare(trial, merge_params(self._defaults, request))
             trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
-            trial.end(f"StartTrial: {error}")
+            trial.end(f"StartTrial: {error}", failed=True)
             raise
         except BaseException as error:
-            trial.end(f"StartTrial: {type(error).__name__}")
+            trial.end(f"StartTrial: {type(error).__name__}", failed=True)
             raise
-        return TrialStartReply(trial_id=trial.id, actors_in_trial=actors_in_trial(params))
+        actors = actors_in_trial(params)
+        return TrialStartReply(trial_id=trial.id, actors_in_trial=actors, params_taken=has_params)
 
     async def _prepare(self, trial: Trial, params: TrialParams) -> TrialParams:
         for hook in self._hooks:
@@ -276,7 +289,12 @@ class Orchestrator:
 
 
 def _info(trial: Trial, *, observation: bool) -> TrialInfo:
-    info = TrialInfo(trial_id=trial.id, state=TrialState.Value(trial.state.name))
+    info = TrialInfo(
+        trial_id=trial.id,
+        state=TrialState.Value(trial.state.name),
+        end_reason=trial.end_reason,
+        failed=trial.failed,
+    )
     if observation and trial.latest is not None:
         info.latest_observation.CopyFrom(trial.latest)
     return info

@@ -21,9 +21,13 @@ ENVIRONMENT = "env"
 
 
 def merge_params(defaults: TrialParams, request: TrialStartRequest) -> TrialParams:
-    """Return the defaults with the request's config, if it has one: an empty one is one too."""
+    """Return the parameters that a request asks for.
+
+    Those are its own, or else the defaults, with the request's config, if it has one: an empty one
+    is one too.
+    """
     params = TrialParams()
-    params.CopyFrom(defaults)
+    params.CopyFrom(request.params if request.HasField("params") else defaults)
     if request.HasField("config"):
         params.trial_config.CopyFrom(request.config)
     return params

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError
 from cogrs.orchestrator.engine.figures import Figures
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.settings import Settings
 
 
+class Change(NamedTuple):
+    """A trial that has come to a state."""
+
+    trial_id: str
+    state: State
+    end_reason: str
+    """Why the trial ends; empty before TERMINATING."""
+    failed: bool
+    """Whether it ends because something failed or was lost."""
+
+
 class Watcher:
     """What one watcher has yet to be told."""
 
@@ -27,7 +38,7 @@ class Watcher:
         self._reader = reader
         self._states = frozenset(states) or frozenset(State)
         self._backlog = backlog
-        self._changes: deque[tuple[str, State]] = deque()
+        self._changes: deque[Change] = deque()
 
     def tell(self, trial: Trial, *, change: bool = True) -> bool:
         """Tell of a trial; False when it is not told because too much waits already."""
@@ -36,11 +47,11 @@ class Watcher:
         if change and len(self._changes) >= self._backlog:
             self.close(ExhaustedError(f"{self._backlog} changes of state wait to be read"))
             return False
-        self._changes.append((trial.id, trial.state))
+        self._changes.append(Change(trial.id, trial.state, trial.end_reason, trial.failed))
         self._reader.wake()
         return True
 
-    def take(self) -> tuple[str, State] | None:
+    def take(self) -> Change | None:
         """Take the next change, if there is one."""
         return self._changes.popleft() if self._changes else None
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.trial import Trial
 
+_LONGEST = 500
+"""Characters of a reason in an error, which travels in a header."""
+
 
 def actor_named(trial: Trial, name: str) -> Actor:
     """Return an actor.
@@ -23,7 +26,9 @@ def actor_named(trial: Trial, name: str) -> Actor:
         NotFoundError: It has none of this name.
     """
     if not trial.actors:
-        raise PreconditionError(f"trial {trial.id!r} is {trial.state.name}: it has no actors")
+        raise PreconditionError(
+            f"trial {trial.id!r} is {trial.state.name}: it has no actors{_why(trial)}"
+        )
     for actor in trial.actors:
         if actor.name == name:
             return actor
@@ -104,4 +109,10 @@ def _check_class(trial: Trial, actor_class: str) -> None:
 
 def _check_joinable(trial: Trial) -> None:
     if trial.state is not State.PENDING:
-        raise PreconditionError(f"trial {trial.id!r} is {trial.state.name}: it takes no clients")
+        raise PreconditionError(
+            f"trial {trial.id!r} is {trial.state.name}: it takes no clients{_why(trial)}"
+        )
+
+
+def _why(trial: Trial) -> str:
+    return f"; reason: {trial.end_reason[:_LONGEST]}" if trial.end_reason else ""

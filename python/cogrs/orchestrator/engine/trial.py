@@ -65,6 +65,8 @@ class Trial:
         self.actors: tuple[Actor, ...] = ()
         self.latest: ObservationSet | None = None
         self.end_reason = ""
+        self.failed = False
+        """Whether it ended because something failed or was lost."""
         self.counts: Counter[str] = Counter()
         """What was dropped."""
         self._settings = settings
@@ -131,7 +133,7 @@ class Trial:
         if reply.HasField("observation_set"):
             fault = observation.find_fault(reply.observation_set, len(self.actors)) or ""
         if fault:
-            self.end(f"environment: OnStart: {fault}")
+            self.end(f"environment: OnStart: {fault}", failed=True)
             return
         self.latest = reply.observation_set
         self._run()
@@ -346,7 +348,7 @@ class Trial:
 
     def crash(self, what: str) -> None:
         """Something of ours failed."""
-        self.end(f"internal error: {what}", forced=True)
+        self.end(f"internal error: {what}", forced=True, failed=True)
 
     def end(
         self, reason: str, *, ask: bool = True, forced: bool = False, failed: bool = False
@@ -358,11 +360,10 @@ class Trial:
             ask: Ask the environment for its last data.
             forced: Do not wait for the environment; nor, when actors have been given their final
                 data already, for them.
-            failed: Somebody failed or is gone, which is logged as a warning: whoever started the
-                trial is not told why it ended.
+            failed: Something failed or was lost, which is logged as a warning.
         """
         if self.state < State.TERMINATING:
-            self.end_reason = reason
+            self.end_reason, self.failed = reason, failed
             level = logging.WARNING if failed else logging.INFO
             self._log.log(level, "trial %s ends: %s", self.id, reason)
             initializing = self.state is State.INITIALIZING
@@ -425,6 +426,7 @@ class Trial:
         if observations is not None:
             observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
+            period.end_reason = self.end_reason
             actor.finish(period)
         self.actor_done()
 
@@ -454,7 +456,7 @@ class Trial:
 
     def _inactive(self) -> None:
         why = f"max_inactivity: nothing was received for {self.params.max_inactivity} s"
-        self.end(why, forced=self.state is State.PENDING)
+        self.end(why, forced=self.state is State.PENDING, failed=True)
 
     def _enter(self, state: State) -> None:
         check_step(self.state, state)

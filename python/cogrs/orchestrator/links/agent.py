@@ -143,6 +143,6 @@ class AgentLink(Link[AgentObservationRequest]):
         failure = await self._tell("OnEnd", self._component.on_end(*self._whom, request))
         if is_too_large(failure):
             # Nothing else frees its session, and that is worth more than what it cannot take.
-            bare = AgentEndRequest(final_data=ActorPeriodData())
+            bare = AgentEndRequest(final_data=ActorPeriodData(end_reason=period.end_reason))
             await self._tell("OnEnd", self._component.on_end(*self._whom, bare))
         self._events.ended()

@@ -29,7 +29,7 @@ _KNOWN = {
         "actor_options",
     ),
     "import": ("proto", "descriptor_set"),
-    "trial": ("config_type", "pre_hooks"),
+    "trial": ("config_type", "pre_hooks", "accept_params"),
     "environment": ("config_type",),
     "datalog": ("type", "url", "fields"),
     "datalog.fields": ("exclude",),
@@ -55,6 +55,9 @@ class Config:
     """Endpoint of the data log; empty if there is none."""
     log_exclude: tuple[str, ...] = ()
     """Fields of samples that the data log is not told."""
+    accept_params: bool = False
+    """Whether a caller that starts a trial may give its parameters, and so choose the endpoints
+    that the orchestrator connects to and the local components that take part."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -69,6 +72,7 @@ class Config:
         if self.classes is not None:
             _check_strings("classes", self.classes)
         check_text("log_url", self.log_url)
+        check_kind("accept_params", self.accept_params, bool, "True or False")
         for where in ("actor_options", "class_options"):
             check_named(where, getattr(self, where))
             for name, options in getattr(self, where).items():
@@ -155,7 +159,7 @@ class _Loader(yaml.SafeLoader):
 
 def _parse(content: Any, root: Path) -> Config:
     _check_spelling(content)
-    log = _section(content, "datalog")
+    log, trial = _section(content, "datalog"), _section(content, "trial")
     kind = log.get("type", "none")
     if kind not in ("none", "grpc"):
         raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {kind!r}")
@@ -174,7 +178,8 @@ def _parse(content: Any, root: Path) -> Config:
         params=params,
         actor_options=by_name,
         class_options=by_class,
-        hooks=_strings("trial.pre_hooks", _section(content, "trial").get("pre_hooks")),
+        hooks=_strings("trial.pre_hooks", trial.get("pre_hooks")),
+        accept_params=_flag("trial.accept_params", trial.get("accept_params")),
         classes=None if classes is None else frozenset(classes),
         log_url=str(log["url"]) if kind == "grpc" else "",
         log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
@@ -209,6 +214,12 @@ def _optional_string(name: str, section: Mapping[str, Any], key: str) -> str | N
     if not isinstance(value, str | None):
         raise ValueError(f"{name}: expected a string, got {value!r}")
     return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | None):
+        raise ValueError(f"{name}: expected true or false, got {value!r}")
+    return bool(value)
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:

@@ -107,5 +107,11 @@ async def _tell(watcher: Watcher, bell: Bell, context: Context) -> None:
         if change is None:
             await bell.wait()
             continue
-        trial_id, state = change
-        await context.write(TrialListEntry(trial_id=trial_id, state=TrialState.Value(state.name)))
+        await context.write(
+            TrialListEntry(
+                trial_id=change.trial_id,
+                state=TrialState.Value(change.state.name),
+                end_reason=change.end_reason,
+                failed=change.failed,
+            )
+        )

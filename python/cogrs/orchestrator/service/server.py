@@ -15,7 +15,14 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_ClientActorServicer_to_server,
     add_TrialLifecycleServicer_to_server,
 )
-from cogrs.argument import check_kind, check_named, check_port, check_seconds, check_text
+from cogrs.argument import (
+    check_kind,
+    check_named,
+    check_own_loop,
+    check_port,
+    check_seconds,
+    check_text,
+)
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.options import OptionBook
@@ -47,6 +54,8 @@ _PATIENCE = 10.0
 
 _LOOK = 0.1
 """Seconds between two looks at whether it has ended instead."""
+
+_THREAD = "serve_orchestrator() serves on a loop of its own"
 
 _FAREWELL = 1.0
 """Seconds for calls that are still open when all trials have ended."""
@@ -92,6 +101,7 @@ class Server:
             hooks=[self._links.hook(endpoint) for endpoint in config.hooks],
             classes=config.classes,
             exclude=config.log_exclude,
+            accept_params=config.accept_params,
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
@@ -137,7 +147,12 @@ class Server:
         return take_stats(self._orchestrator, self._links)
 
     async def wait(self) -> None:
-        """Wait until it is stopped."""
+        """Wait until it is stopped.
+
+        Raises:
+            RuntimeError: Called in another event loop than `serve`.
+        """
+        check_own_loop("this orchestrator", self._loop, _THREAD)
         await self._stopped.wait()
 
     async def stop(self, grace: float = 10.0) -> None:
@@ -148,8 +163,10 @@ class Server:
 
         Raises:
             TypeError, ValueError: `grace` is no number of seconds.
+            RuntimeError: Called in another event loop than `serve`.
         """
         check_seconds("grace", grace)
+        check_own_loop("this orchestrator", self._loop, _THREAD)
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         await asyncio.shield(self._stopping)
