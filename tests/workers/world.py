@@ -79,8 +79,12 @@ class Environment(sdk.Environment):
             await self.hook(self, update)
         return update
 
-    def end(self, actions: dict[str, Any]) -> sdk.Update:
-        return sdk.Update(self.states(), truncated=True)
+    async def end(self, actions: dict[str, Any]) -> sdk.Update | None:
+        if len(actions) < len(self.names):
+            return None
+        update = await self.step(actions)
+        update.truncated = not update.terminated
+        return update
 
 
 def made_server(cache_size: int = 8, **changes: Any) -> ReplayMemoryServer:
