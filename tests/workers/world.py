@@ -142,6 +142,7 @@ async def stage(
     terminates: bool = True,
     hook: Hook | None = None,
     actors: int = 1,
+    max_steps: int = 0,
     server: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Stage]:
@@ -170,6 +171,7 @@ async def stage(
                     ActorParams(name=f"a{i}", actor_class="player", endpoint=acts.address)
                     for i in range(actors)
                 ],
+                max_steps=max_steps,
             )
             orchestrator = await serve(Config(params=params), port=0)
             async with sdk.TrialController(f"127.0.0.1:{orchestrator.port}") as controller:
