@@ -251,3 +251,46 @@ def test_what_becomes_of_illegal_actions_is_one_of_two_things() -> None:
     for make in (sdk.PettingZooEnvironment, sdk.PettingZooEnvironment.factory):
         with pytest.raises(ValueError, match="on_illegal: expected 'environment' or 'raise', got"):
             make(tictactoe_v3.env, on_illegal="ignore")  # type: ignore[operator]
+
+
+class Own(Choice):
+    """Its observation has parts of its own."""
+
+    def __init__(self, parts: dict[Any, Any], space: Any = None) -> None:
+        super().__init__(space or spaces.Discrete(2), eight(1, 0), 0, in_observation=False)
+        self.parts = parts
+
+    def shown(self) -> tuple[Any, Any]:
+        return {"a": self.parts}, {"a": {"action_mask": self.mask}}
+
+
+@on_loop
+async def test_an_observations_own_part_turn_is_not_lost() -> None:
+    heard = calls()
+    make = sdk.PettingZooEnvironment.factory(lambda: parallel_to_aec(Own({"turn": 7, "x": 1})))
+    async with world(make, lambda: Cyclic(heard, (0,)), actors=("a:p",)) as net:
+        trial_id = await net.play()
+    seen = named(heard[trial_id, "a"], "act")[0].value
+    assert set(seen) == {"observation", "action_mask", "turn"}
+    assert seen["turn"].dtype == np.bool_
+    assert (seen["turn"], seen["observation"]["turn"], seen["observation"]["x"]) == (True, 7, 1)
+    assert seen["action_mask"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("turns", [False, True])
+@pytest.mark.parametrize(
+    ("game", "said"),
+    [
+        (Own({1: 0, "1": 1}), "observation of 'a': expected different names, got 1 and '1'"),
+        (
+            Own({"x": 0}, spaces.Dict([(1, spaces.Discrete(2)), ("1", spaces.Discrete(2))])),
+            "action_space of 'a': expected different names, got 1 and '1'",
+        ),
+    ],
+)
+@on_loop
+async def test_parts_with_one_name_are_refused_with_both(game: Own, said: str, turns: bool) -> None:
+    game.mask = None
+    make = sdk.PettingZooEnvironment.factory(lambda: parallel_to_aec(game) if turns else game)
+    async with world(make, lambda: Cyclic(calls(), (0,)), actors=("a:p",)) as net:
+        assert said in net.reason(await net.play())
