@@ -37,6 +37,32 @@ def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [], "left where the reader happens to be"
 
 
+def test_the_end_of_the_documented_environment_makes_no_observation_up():
+    from cogrs import sdk
+
+    names: dict[str, object] = {"results": []}
+    (program,) = (
+        block for block in blocks(ROOT / "docs/trials.md", "python") if "class Guess" in block
+    )
+    exec(program, names)
+    for actions, expected in (
+        ({"a": 2, "b": 9}, {"a": [5], "b": [2]}),
+        ({"a": 2}, None),
+        ({}, None),
+    ):
+        guess = names["Guess"]()  # type: ignore[operator]
+        guess.start(sdk.Trial("t", (sdk.Actor("a", "p"), sdk.Actor("b", "p"))))
+        guess.step({"a": 0, "b": 0})
+        update = guess.end(actions)
+        if expected is None:
+            assert update is None
+        else:
+            assert (update.observations, update.truncated) == (expected, True)
+    guess.step({"a": 0, "b": 0})
+    update = guess.end({"a": 7, "b": 0})
+    assert (update.terminated, update.truncated) == (True, False)
+
+
 PAGES_WITH_TORCH = [page for page in PAGES if any(map(needs_torch, blocks(page, "python")))]
 
 

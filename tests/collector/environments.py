@@ -122,6 +122,37 @@ class Many(Counting):
         return super().step(action)
 
 
+class Masked(Counting):
+    """Says nothing of a mask at first, then the mask of `MASKS` that has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.action_space, self.mask = MASKS[name][:2]
+
+    def step(self, action: Any) -> Any:
+        *moved, _ = super().step(action)
+        return *moved, {"action_mask": self.mask}
+
+
+MASKS: dict[str, tuple[Any, Any, list[int]]] = {
+    "start": (spaces.Discrete(3, start=1), np.array([1, 0, 0], np.int8), [1, 0, 0]),
+    "floats": (spaces.Discrete(3), np.array([0.2, 0.0, 0.8]), [1, 0, 1]),
+    "booleans": (spaces.Discrete(3), [True, False, True], [1, 0, 1]),
+    "wide": (spaces.Discrete(3), np.array([256, 0, -1]), [1, 0, 1]),
+    "tuple": (
+        spaces.MultiDiscrete([2, 3]),
+        (np.array([0, 1], np.int8), np.array([1, 1, 0], np.int8)),
+        [0, 1, 1, 1, 0],
+    ),
+    "nested": (
+        spaces.MultiDiscrete([[2, 1], [1, 3]]),
+        (([0.0, 0.5], [1.0]), (np.array([1]), [True, False, True])),
+        [0, 1, 1, 1, 1, 0, 1],
+    ),
+    "bits": (spaces.MultiBinary((2, 2)), np.array([[0, 1], [2, 0]], np.int8), [0, 1, 2, 0]),
+}
+
+
 class Searching(Counting):
     """Asks about two states, from two threads, before each step, and takes what was answered."""
 

@@ -14,6 +14,8 @@ import cogrs
 from tests.collector.build import rows, run
 
 gymnasium = pytest.importorskip("gymnasium")
+from gymnasium import spaces  # noqa: E402
+
 from cogrs.collector.games.gymnasium import ContextOptions, GameContext, GameOptions  # noqa: E402
 from tests.collector import environments  # noqa: E402
 
@@ -246,6 +248,91 @@ def test_several_numbered_actions_at_once() -> None:
         [0, 0],
     ]
     assert all(env.closed for env in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [*((name, 0) for name in environments.MASKS), ("floats", 1), ("nested", 1), ("bits", 1)],
+)
+def test_masks_of_every_form_are_flat_in_batches(name: str, processes: int) -> None:
+    space, _, expected = environments.MASKS[name]
+    silent = [2] * 4 if name == "bits" else [1] * len(expected)
+    asked = {"seq": "", "action_mask": "", "_batchsize": 2}
+    env = "tests.collector.environments:Masked"
+    make = {"name": name}
+    space.seed(0)
+    with played(env, {"actor": (asked, {"a": ""})}, 2, processes=processes, make=make) as games:
+        seen = []
+
+        def act(batch: Any, _gpu: Any, reply: Any) -> None:
+            assert batch[0]["action_mask"].dtype == np.int8
+            for seq, mask in zip(batch[0]["seq"], batch[0]["action_mask"], strict=True):
+                assert mask.tolist() == (expected if seq else silent)
+            seen.append(batch[0]["seq"].max())
+            reply[0]["a"][:] = [space.sample() for _ in range(2)]
+
+        # Counting wants an action of its space, whatever the mask is.
+        games.reg_callback("actor", act)
+        for _ in range(10):
+            run(games)
+    assert max(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "said"),
+    [
+        (
+            spaces.Discrete(3, start=1),
+            [1, 0],
+            r"expected 3 entries for Discrete\(3, start=1\), got 2",
+        ),
+        (spaces.Discrete(2), [1.0, np.nan], "action_mask: expected finite entries, got nan"),
+        (spaces.MultiDiscrete([2, 3]), ([1, 1], [1]), r"action_mask\[1\]: expected 3 entries"),
+        (spaces.MultiBinary(2), [1, 5], "expected entries 0, 1 or 2 for .*, got 5"),
+    ],
+)
+def test_a_wrong_mask_is_the_games_failure(space: Any, mask: Any, said: str) -> None:
+    class Wrong(environments.Counting):
+        action_space = space
+
+        def reset(self, **options: Any) -> Any:
+            return super().reset(**options)[0], {"action_mask": mask}
+
+    asked = {"action_mask": "", "_batchsize": 1}
+    with played(Wrong, {"actor": (asked, {"a": ""})}, 1) as games:
+        games.reg_callback("actor", lambda *_: None)
+        with pytest.raises(cogrs.collector.GameError, match=said):
+            run(games)
+
+
+BOX = spaces.Box(-1, 1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("space", "first", "second", "key"),
+    [
+        (spaces.Dict({"a": spaces.Dict({"b": BOX}), "a.b": BOX}), "['a']['b']", "['a.b']", "a.b"),
+        (spaces.Dict({"x": spaces.Tuple([BOX]), "x.0": BOX}), "['x'][0]", "['x.0']", "x.0"),
+        (spaces.Dict([(1, BOX), ("1", BOX)]), "[1]", "['1']", "1"),
+        (spaces.Dict({"": BOX, "s": BOX}), "['']", "['s']", "s"),
+        (
+            spaces.Dict({"x": spaces.Dict({"0": BOX, "y": BOX}), "x.0": BOX}),
+            "['x']['0']",
+            "['x.0']",
+            "x.0",
+        ),
+    ],
+)
+def test_parts_with_one_key_are_refused_with_both_their_names(
+    space: Any, first: str, second: str, key: str
+) -> None:
+    class Colliding(environments.Counting):
+        observation_space = space
+
+    co = ContextOptions()
+    with pytest.raises(ValueError, match="different keys") as failed:
+        cogrs.GCWrapper(GameContext(co, Colliding), co, {"actor": ({"_batchsize": 1}, {"a": ""})})
+    assert f"got {first} and {second}, which are both {key!r} in a batch" in str(failed.value)
 
 
 def states(threads: int, seed: int) -> dict[int, list[Any]]:

@@ -91,13 +91,13 @@ async def test_turns_masks_and_rewards_are_those_of_the_game(seed: int) -> None:
 
 
 @on_loop
-async def test_an_illegal_move_ends_the_trial_by_name() -> None:
+async def test_an_illegal_move_ends_the_trial_by_name_where_that_is_to_raise() -> None:
     async def always_first(session: sdk.ActorSession) -> None:
         async for event in session:
             if isinstance(event, sdk.Observation):
                 await session.act(0)
 
-    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
+    make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env, on_illegal="raise")
     async with world(make, {"agent": always_first}, actors=PLAYERS) as net:
         trial_id = await net.play()
         said = "action of 'player_2': expected a legal one of [1, 2, 3, 4, 5, 6, 7, 8], got 0"
@@ -242,7 +242,7 @@ class Masks(Leaves):
 @on_loop
 async def test_masks_may_come_with_the_infos() -> None:
     heard = calls()
-    make = sdk.PettingZooEnvironment.factory(Masks)
+    make = sdk.PettingZooEnvironment.factory(Masks, on_illegal="raise")
     async with world(make, lambda: Cyclic(heard, (1, 0)), actors=("a:p", "b:p")) as net:
         trial_id = await net.play()
         said = "action of 'a': expected a legal one of [0], got 1"

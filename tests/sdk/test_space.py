@@ -88,6 +88,97 @@ async def test_masks_come_from_the_environments_info() -> None:
     np.testing.assert_array_equal(first["action_mask"], info["action_mask"])
 
 
+class Chooses(gymnasium.Env[Any, Any]):
+    """Has a mask in its infos; over after a step, which pays for action 2."""
+
+    observation_space = spaces.Discrete(2)
+
+    def __init__(self, space: Any, mask: Any) -> None:
+        self.action_space, self.mask = space, mask
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return 0, {"action_mask": self.mask}
+
+    def step(self, action: Any) -> Any:
+        return 1, float(np.all(action == 2)), True, False, {"action_mask": self.mask}
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "flat"),
+    [
+        (spaces.Discrete(3, start=1), np.array([0.0, 0.2, 0.0]), [0, 1, 0]),
+        (spaces.Discrete(3), [False, False, True], [0, 0, 1]),
+        (spaces.Discrete(3), None, [1, 1, 1]),
+        (
+            spaces.MultiDiscrete([[1, 2], [2, 1]], start=[[2, 1], [2, 2]]),
+            (([1], [0, 1]), ([1, 0], [1])),
+            [1, 0, 1, 1, 0, 1],
+        ),
+        (
+            spaces.Tuple((spaces.Discrete(3), spaces.MultiBinary(1))),
+            ([0, 0, 1], None),
+            [0, 0, 1, 2],
+        ),
+    ],
+)
+@on_loop
+async def test_masks_of_every_form_are_flat_in_observations(
+    space: Any, mask: Any, flat: list[int]
+) -> None:
+    heard = calls()
+    make = sdk.GymnasiumEnvironment.factory(lambda: Chooses(space, mask), action_mask=True)
+    if isinstance(space, spaces.Tuple):
+        action: Any = {"0": 2, "1": np.ones(1, np.int8)}
+    else:
+        action = np.full(space.shape, 2)
+    async with world(make, lambda: Cyclic(heard, (action,))) as net:
+        trial_id = await net.play()
+        assert net.reason(trial_id) == "environment: final update"
+    seen = named(heard[trial_id, "a0"], "act")[0].value
+    assert seen["action_mask"].dtype == np.int8
+    assert seen["action_mask"].tolist() == flat
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "said"),
+    [
+        (spaces.Discrete(3), [1, 1], "action_mask: expected 3 entries for Discrete(3), got 2"),
+        (spaces.Discrete(1), [np.nan], "action_mask: expected finite entries, got nan"),
+        (spaces.MultiDiscrete([1, 2]), ([1], [1]), "action_mask[1]: expected 2 entries"),
+    ],
+)
+@on_loop
+async def test_a_wrong_mask_is_named_with_the_space(space: Any, mask: Any, said: str) -> None:
+    make = sdk.GymnasiumEnvironment.factory(lambda: Chooses(space, mask), action_mask=True)
+    async with world(make, lambda: Cyclic(calls())) as net:
+        assert said in net.reason(await net.play())
+
+
+BOTH = spaces.Dict([(1, spaces.Discrete(2)), ("1", spaces.Discrete(3))])
+NUMBERED = spaces.Dict({1: spaces.Discrete(2), 2: spaces.Tuple([spaces.Discrete(3)])})
+
+
+def test_keys_that_are_the_same_as_text_are_refused_with_both() -> None:
+    said = r"expected different names, got 1 and '1', which are both '1' in messages"
+    for space in (BOTH, spaces.Tuple([BOTH]), spaces.Dict({"x": BOTH})):
+        with pytest.raises(ValueError, match=f"space: {said}"):
+            sdk.SpaceCodec(space)
+    for name in ("observation_space", "action_space"):
+        env = Chooses(spaces.Discrete(2), None)
+        setattr(env, name, BOTH)
+        game = sdk.GymnasiumEnvironment(lambda env=env: env)  # type: ignore[misc]
+        with pytest.raises(ValueError, match=f"{name}: {said}"):
+            game.start(sdk.Trial("t", (sdk.Actor("a0", "player"),)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_that_are_numbers_come_back(seed: int) -> None:
+    NUMBERED.seed(seed)
+    value = NUMBERED.sample()
+    codec = sdk.SpaceCodec(NUMBERED)
+    assert codec.decode(codec.encode(value)).value == value
+
+
 @on_loop
 async def test_a_mask_that_is_not_there_is_an_error() -> None:
     make = sdk.GymnasiumEnvironment.factory("CartPole-v1", action_mask=True)

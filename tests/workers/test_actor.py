@@ -68,6 +68,17 @@ async def test_what_is_stored_is_what_happened(actors, terminated):
         assert sorted(told) == sorted((5, total) for total in returns)
 
 
+@pytest.mark.parametrize("max_steps", [1, 3])
+@on_loop
+async def test_an_episode_that_is_cut_short_holds_what_happened(max_steps):
+    async with stage(length=9, actors=2, max_steps=max_steps) as on:
+        (trial,) = await on.play()
+        episodes = sorted(on.episodes(), key=lambda each: each.entries.info["actor"][0])
+        steps = max_steps + 1  # the last actions came with the end
+        for actor, episode in enumerate(episodes):
+            assert_happened(episode, trial, actor, on.environments[0], steps, terminated=False)
+
+
 @on_loop
 async def test_an_episode_of_one_step():
     async with stage(length=1) as on:

@@ -79,8 +79,12 @@ class Environment(sdk.Environment):
             await self.hook(self, update)
         return update
 
-    def end(self, actions: dict[str, Any]) -> sdk.Update:
-        return sdk.Update(self.states(), truncated=True)
+    async def end(self, actions: dict[str, Any]) -> sdk.Update | None:
+        if len(actions) < len(self.names):
+            return None
+        update = await self.step(actions)
+        update.truncated = not update.terminated
+        return update
 
 
 def made_server(cache_size: int = 8, **changes: Any) -> ReplayMemoryServer:
@@ -138,6 +142,7 @@ async def stage(
     terminates: bool = True,
     hook: Hook | None = None,
     actors: int = 1,
+    max_steps: int = 0,
     server: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[Stage]:
@@ -166,6 +171,7 @@ async def stage(
                     ActorParams(name=f"a{i}", actor_class="player", endpoint=acts.address)
                     for i in range(actors)
                 ],
+                max_steps=max_steps,
             )
             orchestrator = await serve(Config(params=params), port=0)
             async with sdk.TrialController(f"127.0.0.1:{orchestrator.port}") as controller:

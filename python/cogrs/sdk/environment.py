@@ -75,7 +75,9 @@ class Environment:
                 of no bytes, which cannot be told from none.
 
         Returns:
-            The last `Update`, final or not; None for none, and actors get no last observation.
+            The last `Update`, final or not. Its observations are stored as what the last actions
+            led to: those of a step with them, if all actors have decided. If not, None, and actors
+            get no last observation, or the last observations again.
         """
 
     def lost(self) -> Any:

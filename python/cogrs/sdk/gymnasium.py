@@ -6,10 +6,11 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from cogrs.action_mask import MaskLayout
 from cogrs.optional import imported
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
-from cogrs.sdk.space import carried, fitting
+from cogrs.sdk.space import carried, carried_mask, check_names, fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,8 @@ class GymnasiumEnvironment(Environment):
             seed: Seed of the episode; None leaves it to the environment. One seed for all trials
                 makes the same episode of all: see `factory`.
             action_mask: Observe `{"observation": ..., "action_mask": ...}`, with the mask that the
-                environment has in its info.
+                environment has in its info, int8, in the flat form of `cogrs.action_mask`: of a
+                Discrete, entry i is for the action `start + i`. Actions are not compared with it.
             frames_to: Who is sent what `render` returns after each step, as a message: see
                 `read_array_message`. Names as those of `Message`.
         """
@@ -91,7 +93,8 @@ class GymnasiumEnvironment(Environment):
         """Make and reset the environment.
 
         Raises:
-            ValueError: The trial has not one actor, or there is no mask.
+            ValueError: The trial has not one actor, there is no mask or a wrong one, or two parts
+                of a space have the same name as text.
         """
         if len(trial.actors) != 1:
             names = ", ".join(trial.actor_names) or "none"
@@ -102,6 +105,9 @@ class GymnasiumEnvironment(Environment):
             )
         self._actor = trial.actors[0].name
         self._env = self._make()
+        check_names(self._env.observation_space, "observation_space")
+        check_names(self._env.action_space, "action_space")
+        self._mask_layout = MaskLayout.of(self._env.action_space)
         observation, info = self._env.reset(seed=self._seed)
         self._observe(observation, info)
         return self._update()
@@ -146,7 +152,8 @@ class GymnasiumEnvironment(Environment):
             if "action_mask" not in info:
                 known = ", ".join(map(repr, info)) or "nothing"
                 raise ValueError(f"action_mask: expected it in the environment's info, got {known}")
-            self._latest = {"observation": self._latest, "action_mask": info["action_mask"]}
+            mask = carried_mask(self._mask_layout, info["action_mask"])
+            self._latest = {"observation": self._latest, "action_mask": mask}
         self._frames.take(self._env, self._tick)
 
     def _update(self) -> Update:

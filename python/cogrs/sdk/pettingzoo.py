@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from cogrs.action_mask import ACTION_MASK, refuse_illegal
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
-from cogrs.sdk.space import carried, fitting
+from cogrs.sdk.pettingzoo_game import game_of
+from cogrs.sdk.space import check_names, fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from cogrs.sdk.pettingzoo_game import Game, Outcome
     from cogrs.sdk.trial import Trial
+
+    OnIllegal = Literal["environment", "raise"]
 
 
 class PettingZooEnvironment(Environment):
@@ -22,15 +29,36 @@ class PettingZooEnvironment(Environment):
     Of the parallel interface, an actor observes what its agent does. Of the one with turns (AEC)
     it observes, at every turn of anybody, a mapping: `observation`, `turn`, whether it is its own
     turn, and `action_mask`, if the environment has one; whoever has no turn answers too, and the
-    answer is ignored. Parts of a `Dict` space keep their names.
+    answer is ignored. Parts of a `Dict` space keep their names; an observation that has a part
+    `turn` of its own is the part `observation` of the mapping.
+
+    A mask of the info becomes the part `action_mask` of the observation, int8, in the flat form of
+    `cogrs.action_mask`: of a Discrete, entry i is for the action `start + i`. So does a mask in
+    parts, such as the tuple of a MultiDiscrete, that the observation itself has; an array is
+    carried as it is.
 
     Actors play the agents of their names, or, if no actor has an agent's name, the agents in their
-    order. Whoever is finished is told so by the flags of its observation, is sent its last reward
-    with that, and is not asked again: its answers are ignored until the others are finished too.
+    order. An environment without `possible_agents` does not tell which agents there will be: actors
+    for which there is none at first wait for one of their name, or for the next new one.
+
+    Whoever is finished is told so by the flags of its observation, is sent its last reward
+    with that, and is not asked again: its answers are ignored until the others are finished too, or
+    until it returns. An agent that is not there yet observes zeros, or what in its space is nearest
+    to them, with a mask of zeros if masks are in the infos; its answers are ignored too. If its
+    space is not known yet, it observes an empty array.
+
+    Rewards are those of `rewards`, after every step. What an AEC environment has in
+    `_cumulative_rewards`, which `last` returns, is their sum since the agent's last turn, and is
+    not read.
     """
 
     def __init__(
-        self, make: Callable[[], Any], seed: int | None = None, *, frames_to: Sequence[str] = ()
+        self,
+        make: Callable[[], Any],
+        seed: int | None = None,
+        *,
+        frames_to: Sequence[str] = (),
+        on_illegal: OnIllegal = "environment",
     ) -> None:
         """Use the environment that `make` makes.
 
@@ -40,41 +68,63 @@ class PettingZooEnvironment(Environment):
                 makes the same episode of all: see `factory`.
             frames_to: Who is sent what `render` returns after each step, as a message: see
                 `read_array_message`. Names as those of `Message`.
+            on_illegal: What becomes of an action that is in its space, but that the mask says is
+                illegal: "environment" hands it to the environment, which has a rule of its own,
+                such as a penalty and the end of the game; "raise" ends the trial with an error that
+                says what was legal. The error is in the environment's log and in the reason why
+                the trial ended.
+
+        Raises:
+            ValueError: `on_illegal` is something else.
         """
+        if on_illegal not in ("environment", "raise"):
+            raise ValueError(f"on_illegal: expected 'environment' or 'raise', got {on_illegal!r}")
         self._make = make
         self._seed = seed
         self._frames = Frames(frames_to)
-        self._game: _Game | None = None
-        self._actors: dict[str, str] = {}
+        self._on_illegal = on_illegal
+        self._game: Game | None = None
+        self._cast = _Cast((), (), None)
         self._tick = 0
         self._seen: dict[str, Any] = {}
+        self._finished: set[str] = set()
 
     @classmethod
     def factory(
-        cls, make: Callable[[], Any], *, seed: int | None = None, frames_to: Sequence[str] = ()
+        cls, make: Callable[[], Any], *, seed: int | None = None, **options: Any
     ) -> Callable[[], PettingZooEnvironment]:
         """Return what `serve` wants: makes an environment for each trial.
 
         Args:
             make: Makes an environment.
             seed: Seed of the first episode; each other one has the next number.
-            frames_to: As of `PettingZooEnvironment`.
+            options: As of `PettingZooEnvironment`.
+
+        Raises:
+            TypeError, ValueError: An option is wrong.
         """
+        cls(make, **options)  # refuses wrong options now, and not in every trial
         seeds = None if seed is None else count(seed)
-        return lambda: cls(make, None if seeds is None else next(seeds), frames_to=frames_to)
+        return lambda: cls(make, None if seeds is None else next(seeds), **options)
 
     def start(self, trial: Trial) -> Update:
         """Make and reset the environment.
 
         Raises:
-            ValueError: Actors and agents do not go together.
+            ValueError: Actors and agents do not go together; there is no agent; a mask does not fit
+                the action space; two parts of a space have the same name as text.
             TypeError: It is no environment of PettingZoo.
         """
         env = self._make()
-        self._game = _Turns(env) if hasattr(env, "agent_iter") else _Parallel(env)
+        self._game = game_of(env)
         outcome = self._game.reset(self._seed)
+        if not self._game.asked:
+            raise ValueError("agents: expected one at least after the reset, got none")
         # Some environments know their agents only after that.
-        self._actors = _cast(trial.actor_names, list(env.possible_agents))
+        possible = getattr(env, "possible_agents", None) or None
+        self._cast = _Cast(trial.actor_names, list(env.agents), possible)
+        for agent in env.agents:
+            check_names(env.action_space(agent), f"action_space of {agent!r}")
         self._frames.take(env, self._tick)
         return self._update(outcome)
 
@@ -82,23 +132,28 @@ class PettingZooEnvironment(Environment):
         """Step the environment with the actions of those who are asked.
 
         Raises:
-            ValueError: An action is none of its space, or is not legal.
+            ValueError: An action is none of its space, or is not legal and that is to raise; an
+                agent came that no actor plays; a mask does not fit the action space.
             RuntimeError: The episode has not started, or is over.
         """
         game = self._running()
         played = {
             agent: self._action(actor, agent, actions[actor])
-            for actor, agent in self._actors.items()
+            for actor, agent in self._cast.agents.items()
             if agent in game.asked
         }
+        here = set(game.alive)
         outcome = game.step(played)
         self._tick += 1
+        self._cast.admit(game.env.agents)
         self._frames.take(game.env, self._tick)
         update = self._update(outcome)
+        here.update(game.alive)
         update.rewards = {
-            actor: float(outcome.rewards[agent])
-            for actor, agent in self._actors.items()
-            if agent in outcome.rewards
+            actor: float(reward)
+            for actor, agent in self._cast.agents.items()
+            # Some environments list agents that are not there, with 0.
+            if (reward := outcome.rewards.get(agent)) is not None and (agent in here or reward)
         }
         update.messages = self._frames.give()
         update.final = not game.asked
@@ -106,47 +161,63 @@ class PettingZooEnvironment(Environment):
             self._close()
         return update
 
-    def end(self, actions: Mapping[str, Any]) -> Update:
-        """Take the last actions, if all who are asked gave one; the episode is cut short there."""
+    def end(self, actions: Mapping[str, Any]) -> Update | None:
+        """Cut the episode short, after a step if all who are asked have decided.
+
+        Returns:
+            What came of the step; the last observations again if nobody has decided; None if only
+            some have, for what their actions would have led to is not known.
+        """
         game = self._running()
-        asked = [actor for actor, agent in self._actors.items() if agent in game.asked]
-        if all(actor in actions for actor in asked):
+        finished = set(self._finished)
+        asked = [actor for actor, agent in self._cast.agents.items() if agent in game.asked]
+        decided = [actor for actor in asked if actor in actions]
+        if len(decided) == len(asked):
             update = self.step(actions)
         else:
             update = Update(dict(self._seen), terminated={}, truncated={})
         over = dict(update.terminated) if isinstance(update.terminated, Mapping) else {}
-        update.truncated = {actor: not over.get(actor, False) for actor in self._actors}
+        update.truncated = {
+            actor: actor not in finished and not over.get(actor, False) for actor in self._seen
+        }
         self._close()
-        return update
+        return None if 0 < len(decided) < len(asked) else update
 
     def lost(self) -> None:
         """Close the environment."""
         self._close()
 
-    def _action(self, actor: str, agent: str, action: Any) -> Any:
-        env, what = self._running().env, f"action of {actor!r}"
-        found = fitting(env.action_space(agent), action, what)
+    def _action(self, actor: str, agent: Any, action: Any) -> Any:
+        what = f"action of {actor!r}"
+        space = self._running().env.action_space(agent)
+        found = fitting(space, action, what)
         seen = self._seen[actor]
-        mask = seen.get("action_mask") if isinstance(seen, Mapping) else None
-        if mask is not None and not mask[int(found)]:
-            legal = [index for index, allowed in enumerate(mask) if allowed]
-            raise ValueError(f"{what}: expected a legal one of {legal}, got {found}")
+        if self._on_illegal == "raise" and isinstance(seen, Mapping) and ACTION_MASK in seen:
+            refuse_illegal(space, seen[ACTION_MASK], found, what)
         return found
 
-    def _update(self, outcome: _Outcome) -> Update:
-        for actor, agent in self._actors.items():
+    def _update(self, outcome: Outcome) -> Update:
+        """Return what actors observe, and for which of them it is over with this."""
+        game = self._running()
+        over: dict[str, Any] = {}
+        for actor in self._cast.actors:
+            agent = self._cast.agents.get(actor)
             if agent in outcome.observations:
                 self._seen[actor] = outcome.observations[agent]
             elif actor not in self._seen:
-                raise ValueError(f"observations: expected one of {agent}, got none")
-        by_actor = self._actors.items()
+                self._seen[actor] = _NOTHING if agent is None else game.absent(agent)
+            if agent is not None and outcome.over(agent) and actor not in self._finished:
+                over[actor] = agent
+        self._finished.update(over)
+        alive = set(game.alive)
+        self._finished -= {actor for actor, agent in self._cast.agents.items() if agent in alive}
         return Update(
             dict(self._seen),
-            terminated={actor: bool(outcome.terminated.get(agent)) for actor, agent in by_actor},
-            truncated={actor: bool(outcome.truncated.get(agent)) for actor, agent in by_actor},
+            terminated={a: bool(outcome.terminated.get(agent)) for a, agent in over.items()},
+            truncated={a: bool(outcome.truncated.get(agent)) for a, agent in over.items()},
         )
 
-    def _running(self) -> _Game:
+    def _running(self) -> Game:
         if self._game is None:
             raise RuntimeError("this episode has not started, or is over")
         return self._game
@@ -157,131 +228,49 @@ class PettingZooEnvironment(Environment):
             game.env.close()
 
 
-def _cast(actors: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
-    """Return which agent each actor plays.
-
-    Raises:
-        ValueError: There is not one for each.
-    """
-    if len(actors) != len(agents) or (set(actors) & set(agents) and set(actors) != set(agents)):
-        expected, got = ", ".join(agents), ", ".join(actors) or "none"
-        raise ValueError(f"actors: expected one for each of {expected}; got {got}")
-    if set(actors) == set(agents):
-        return {actor: actor for actor in actors}
-    return dict(zip(actors, agents, strict=True))
+_NOTHING = np.zeros(0, np.float32)
+"""What an actor observes whose agent is not known yet."""
 
 
-class _Outcome(NamedTuple):
-    """What came of a step, by agent; finished agents are left out, but where they finish."""
+class _Cast:
+    """Which agent each actor plays."""
 
-    observations: Mapping[str, Any]
-    rewards: Mapping[str, float]
-    terminated: Mapping[str, bool]
-    truncated: Mapping[str, bool]
+    def __init__(
+        self, actors: Sequence[str], agents: Sequence[Any], possible: Iterable[Any] | None
+    ) -> None:
+        """Cast actors for the agents that there are, and for all that are possible.
 
+        Raises:
+            ValueError: There is not one actor for each.
+        """
+        self.actors = actors
+        self.agents: dict[str, Any] = {}
+        self._by_name = bool(set(actors) & {*agents, *(possible or ())})
+        expected = agents if possible is None else list(possible)
+        some_wait = possible is None and len(actors) > len(agents)
+        named = set(expected) <= set(actors) if self._by_name else True
+        if not named or not (len(actors) == len(expected) or some_wait):
+            listed, got = ", ".join(map(str, expected)), ", ".join(actors) or "none"
+            raise ValueError(f"actors: expected one for each of {listed}; got {got}")
+        self.admit(expected)
+        self.admit(agents)
 
-class _Game(Protocol):
-    """An environment of either interface."""
+    def admit(self, agents: Iterable[Any]) -> None:
+        """Cast an actor for each agent that is new.
 
-    env: Any
-    asked: Sequence[str]
-    """Agents whose actions the next step is of; none when the episode is over."""
-
-    def reset(self, seed: int | None) -> _Outcome:
-        """Begin an episode."""
-
-    def step(self, actions: Mapping[str, Any]) -> _Outcome:
-        """Do what those who were asked decided."""
-
-
-class _Parallel:
-    """All agents act at once."""
-
-    def __init__(self, env: Any) -> None:
-        if not hasattr(env, "possible_agents"):
-            kind = type(env).__name__
-            raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
-        self.env = env
-        self.asked: Sequence[str] = ()
-
-    def reset(self, seed: int | None) -> _Outcome:
-        observations, infos = self.env.reset(seed=seed)
-        self.asked = tuple(self.env.agents)
-        return _Outcome(_masked(observations, infos), {}, {}, {})
-
-    def step(self, actions: Mapping[str, Any]) -> _Outcome:
-        observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
-        over = {agent for agent in self.asked if terminated.get(agent) or truncated.get(agent)}
-        self.asked = tuple(agent for agent in self.env.agents if agent not in over)
-        return _Outcome(_masked(observations, infos), rewards, terminated, truncated)
-
-
-def _masked(observations: Mapping[str, Any], infos: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        agent: _with_mask(carried(observation), infos.get(agent) or {})
-        for agent, observation in observations.items()
-    }
-
-
-def _with_mask(observation: Any, info: Mapping[str, Any]) -> Any:
-    """Return an observation with the mask that its info has, unless it has one itself."""
-    if "action_mask" not in info:
-        return observation
-    if isinstance(observation, Mapping):
-        return {"action_mask": info["action_mask"], **observation}
-    return {"observation": observation, "action_mask": info["action_mask"]}
-
-
-class _Turns:
-    """One agent after the other."""
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.asked: Sequence[str] = ()
-
-    def reset(self, seed: int | None) -> _Outcome:
-        self.env.reset(seed=seed)
-        self._skip_finished()
-        return self._outcome({}, {}, {}, self.env.agents)
-
-    def step(self, actions: Mapping[str, Any]) -> _Outcome:
-        env = self.env
-        (turn,) = self.asked
-        env.step(actions[turn])
-        # Copies: what follows has finished agents leave, and their entries with them.
-        agents = list(env.agents)
-        rewards, terminated = dict(env.rewards), dict(env.terminations)
-        truncated = dict(env.truncations)
-        observations = self._observations(agents)
-        self._skip_finished()
-        outcome = self._outcome(rewards, terminated, truncated, env.agents)
-        return outcome._replace(observations={**observations, **outcome.observations})
-
-    def _skip_finished(self) -> None:
-        """Have finished agents leave, as PettingZoo wants it: by a step without an action."""
-        env = self.env
-        while env.agents and (
-            env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
-        ):
-            env.step(None)
-        self.asked = (env.agent_selection,) if env.agents else ()
-
-    def _outcome(
-        self,
-        rewards: Mapping[str, float],
-        terminated: Mapping[str, bool],
-        truncated: Mapping[str, bool],
-        agents: Sequence[str],
-    ) -> _Outcome:
-        return _Outcome(self._observations(agents), rewards, terminated, truncated)
-
-    def _observations(self, agents: Sequence[str]) -> dict[str, Any]:
-        seen = {}
+        Raises:
+            ValueError: No actor is left for one.
+        """
+        known = set(self.agents.values())
         for agent in agents:
-            observation = _with_mask(
-                carried(self.env.observe(agent)), self.env.infos.get(agent) or {}
-            )
-            if not isinstance(observation, Mapping):
-                observation = {"observation": observation}
-            seen[agent] = {**observation, "turn": agent in self.asked}
-        return seen
+            if agent in known:
+                continue
+            free = [actor for actor in self.actors if actor not in self.agents]
+            actor = agent if self._by_name else next(iter(free), None)
+            if actor not in free:
+                playing = ", ".join(map(str, self.agents.values())) or "none"
+                raise ValueError(
+                    f"agents: expected an actor for each; {agent!r} came, and the actors play "
+                    f"{playing}"
+                )
+            self.agents[actor] = agent

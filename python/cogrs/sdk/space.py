@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +13,89 @@ from cogrs.sdk.payload import ArrayCodec, Decoded
 if TYPE_CHECKING:
     import gymnasium
 
+    from cogrs.action_mask import MaskLayout
 
-def carried(value: Any) -> Any:
-    """Return a value of a space as it is carried: a tuple as a mapping from "0", "1" and so on."""
+
+def carried(value: Any, what: str = "value") -> Any:
+    """Return a value of a space as it is carried: a tuple as a mapping from "0", "1" and so on.
+
+    Args:
+        value: The value.
+        what: What errors call it.
+
+    Raises:
+        ValueError: Two names of a mapping are the same as text, such as 1 and "1".
+    """
     if isinstance(value, Mapping):
-        return {str(name): carried(each) for name, each in value.items()}
+        _refuse_equal_names(value, what)
+        return {str(name): carried(each, what) for name, each in value.items()}
     if isinstance(value, tuple):
-        return {str(index): carried(each) for index, each in enumerate(value)}
+        return {str(index): carried(each, what) for index, each in enumerate(value)}
     return value
+
+
+def carried_mask(layout: MaskLayout, mask: Any) -> Any:
+    """Return the action mask of an info as it is carried.
+
+    Args:
+        layout: That of the action space.
+        mask: As `Space.sample(mask=...)` takes it, or one array of all entries. None stands for a
+            mask with which every action is legal.
+
+    Returns:
+        The flat form of `cogrs.action_mask`, int8. Spaces that take no mask, such as Box, leave the
+        meaning to the environment: theirs is carried as any value, and may be None.
+
+    Raises:
+        ValueError, TypeError: See `cogrs.action_mask.MaskLayout.flatten`.
+    """
+    return layout.flatten(mask) if layout.size else carried(mask)
+
+
+def check_names(space: gymnasium.Space[Any], what: str) -> None:
+    """Refuse a space of which two parts would be carried by one name.
+
+    Raises:
+        ValueError: Two keys of a Dict are the same as text, such as 1 and "1".
+    """
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    if isinstance(space, spaces.Dict):
+        _refuse_equal_names(space, what)
+        for name in space:
+            check_names(space[name], what)
+    elif isinstance(space, spaces.Tuple):
+        for part in space:
+            check_names(part, what)
+
+
+def _refuse_equal_names(names: Iterable[Any], what: str) -> None:
+    known: dict[str, Any] = {}
+    for name in names:
+        first = known.setdefault(str(name), name)
+        if first is not name:
+            raise ValueError(
+                f"{what}: expected different names, got {first!r} and {name!r}, "
+                f"which are both {str(name)!r} in messages"
+            )
+
+
+def placeholder(space: gymnasium.Space[Any]) -> Any:
+    """Return what is carried where there is no value of a space: the one that is nearest to zero.
+
+    Of spaces that arrays do not carry it is an empty array.
+    """
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    if isinstance(space, spaces.Dict):
+        return carried({name: placeholder(space[name]) for name in space})
+    if isinstance(space, spaces.Tuple):
+        return carried(tuple(placeholder(part) for part in space))
+    if isinstance(space, spaces.Box):
+        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return np.asarray(space.start, space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return np.zeros(space.shape, space.dtype)
+    return np.zeros(0, np.float32)
 
 
 def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
@@ -43,8 +118,11 @@ def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
 def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
     spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     parts: Any = getattr(space, "spaces", None)
-    if isinstance(space, spaces.Dict) and isinstance(value, Mapping) and set(value) == set(parts):
-        return {name: _as_of(part, value[name]) for name, part in parts.items()}
+    if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
+        if set(value) == set(parts):
+            return {name: _as_of(part, value[name]) for name, part in parts.items()}
+        if set(value) == set(map(str, parts)) and len(value) == len(parts):
+            return {name: _as_of(part, value[str(name)]) for name, part in parts.items()}
     if isinstance(space, spaces.Tuple) and isinstance(value, Mapping):
         names = [str(index) for index in range(len(parts))]
         if set(value) == set(names):
@@ -67,7 +145,12 @@ class SpaceCodec:
     """Values of a Gymnasium space, by the array message of `ArrayCodec`; others are refused."""
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
-        """Carry values of this space."""
+        """Carry values of this space.
+
+        Raises:
+            ValueError: Two keys of a Dict are the same as text, such as 1 and "1".
+        """
+        check_names(space, "space")
         self._space = space
         self._arrays = ArrayCodec()
 

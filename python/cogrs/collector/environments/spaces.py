@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector import description
 from cogrs.collector.environments.factory import gymnasium_module
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-MASK = "action_mask"
-"""The key of what `info` says about actions that are allowed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Spaces:
         num_action: Actions to choose from, or the length of one.
         start: The first of numbered actions.
         count: How many numbered actions there are; 0 where they are not numbered.
-        mask: Length of `info["action_mask"]`; 0 where there can be none.
+        mask: The layout of `info["action_mask"]`; None if the action space takes no mask.
     """
 
     leaves: tuple[Leaf, ...]
@@ -56,13 +54,13 @@ class Spaces:
     num_action: int
     start: int = 0
     count: int = 0
-    mask: int = 0
+    mask: MaskLayout | None = None
 
     def game(self) -> description.Game:
         """The same as a game's description."""
         keys = {leaf.key: (np.dtype(leaf.dtype), leaf.shape) for leaf in self.leaves}
-        if self.mask:
-            keys.setdefault(MASK, (np.dtype(np.int8), (self.mask,)))
+        if self.mask is not None:
+            keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
         action = (np.dtype(self.dtype), self.shape)
         return description.Game(keys, action, self.num_action, ("player",))
 
@@ -86,7 +84,9 @@ class Spaces:
             Leaf(each["key"], tuple(each["path"]), each["dtype"], tuple(each["shape"]))
             for each in given.pop("leaves")
         ]
-        return cls(tuple(leaves), shape=tuple(given.pop("shape")), **given)
+        mask = given.pop("mask")
+        layout = None if mask is None else MaskLayout.from_json(mask)
+        return cls(tuple(leaves), shape=tuple(given.pop("shape")), mask=layout, **given)
 
 
 def spaces_of(env: Any) -> Spaces:
@@ -94,13 +94,15 @@ def spaces_of(env: Any) -> Spaces:
 
     Raises:
         TypeError: It has no spaces of Gymnasium, or some that are no arrays.
-        ValueError: A key of a Dict space is that of something else in a batch.
+        ValueError: A key of a Dict space is that of something else in a batch, or two parts of the
+            observation space have the same key.
     """
     for name in ("reset", "step", "observation_space", "action_space"):
         if not hasattr(env, name):
             got = type(env).__name__
             raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
     leaves = _leaves(env.observation_space, ())
+    _refuse_collisions(leaves)
     for leaf in leaves:
         if leaf.key in description.RESERVED or leaf.key.startswith("_"):
             raise ValueError(
@@ -126,17 +128,35 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
     return [Leaf(key, path, np.dtype(space.dtype).str, tuple(space.shape))]
 
 
+def _refuse_collisions(leaves: list[Leaf]) -> None:
+    known: dict[str, Leaf] = {}
+    for leaf in leaves:
+        first = known.setdefault(leaf.key, leaf)
+        if first is not leaf:
+            raise ValueError(
+                "observation_space: expected parts with different keys, got "
+                f"{_described(first.path)} and {_described(leaf.path)}, which are both "
+                f"{leaf.key!r} in a batch: rename one"
+            )
+
+
+def _described(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{part!r}]" for part in path)
+
+
 def _action(space: Any) -> dict[str, Any]:
     spaces = gymnasium_module().spaces
     if isinstance(space, spaces.Discrete):
         count = int(space.n)
-        numbers = {"num_action": count, "start": int(space.start), "count": count, "mask": count}
-        return {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
+        numbers = {"num_action": count, "start": int(space.start), "count": count}
+        kind = {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
+        return {**kind, "mask": MaskLayout.of(space)}
     kind = {"dtype": np.dtype(space.dtype).str if space.dtype else "", "shape": space.shape}
     if isinstance(space, spaces.MultiDiscrete):
-        total = int(np.sum(space.nvec))
-        return {**kind, "num_action": total, "mask": total}
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return {**kind, "num_action": int(np.sum(space.nvec)), "mask": MaskLayout.of(space)}
+    if isinstance(space, spaces.MultiBinary):
+        return {**kind, "num_action": math.prod(space.shape), "mask": MaskLayout.of(space)}
+    if isinstance(space, spaces.Box):
         return {**kind, "num_action": math.prod(space.shape)}
     raise TypeError(
         f"action_space: expected Discrete, MultiDiscrete, MultiBinary or Box, got {space}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from cogrs.action_mask import ACTION_MASK
 from cogrs.collector.convert import convert
-from cogrs.collector.environments.spaces import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +101,8 @@ class Shower:
             if leaf.key in keys
         ]
         shown = {leaf.key for leaf in spaces.leaves}
-        self._mask = keys.get(MASK) if MASK not in shown else None
+        self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
+        self._mask_layout = spaces.mask
         plain = self._mask is None and [path for path, _ in self._leaves] == [()]
         self.show = self._leaves[0][1] if plain else self._show
 
@@ -111,8 +112,8 @@ class Shower:
             for part in path:
                 value = value[part]
             write(row, value, info)
-        if self._mask is not None:
-            self._mask[row] = _mask(info, self._mask.shape[1:])
+        if self._mask is not None and self._mask_layout is not None:
+            self._mask[row] = self._mask_layout.flatten(info.get(ACTION_MASK))
 
 
 class LocalStepper:
@@ -271,15 +272,6 @@ def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:
         array[row] = value if fits else convert(key, value, dtype, shape)
 
     return write
-
-
-def _mask(info: Any, shape: tuple[int, ...]) -> Any:
-    mask = info.get(MASK)
-    if mask is None:
-        return 1
-    if isinstance(mask, tuple | list) and any(np.ndim(part) for part in mask):
-        mask = np.concatenate(mask)
-    return convert(MASK, np.asarray(mask).astype(np.int8), np.dtype(np.int8), shape)
 
 
 def _line(error: BaseException) -> str:

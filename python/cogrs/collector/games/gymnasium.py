@@ -3,8 +3,9 @@
 `s` is the observation, in the dtype and shape of its space; the parts of a Dict or Tuple space are
 keys of their own, by their names (nested ones joined by dots). `a` is an int64 for Discrete actions
 (one of the space's own numbers), else of the dtype and shape of the action space. `action_mask`
-(int8) is what `info["action_mask"]` says, and ones where it says nothing. Each episode begins by
-`env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the game and the episode determine.
+(int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; everything is legal where
+the info has no mask. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which
+`co.seed`, the game and the episode determine.
 
 Environments are moved by threads, `co.num_threads` of them; 0 is one, for Python runs one thread at
 a time, and where all games wait for one batch and moves are quick, a `Run` without a timeout makes

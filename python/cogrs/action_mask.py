@@ -1,0 +1,250 @@
+"""Action masks: which actions of a Gymnasium space are legal, in one flat form.
+
+The flat form is an int8 array of one dimension. Its entries are in this order:
+
+- Discrete: n entries, of which entry i is for the action `start + i`.
+- MultiDiscrete: the entries of each component, as those of a Discrete, component by component. Of
+  several dimensions the components are in C order.
+- MultiBinary: one entry per bit, in C order: 0 and 1 demand this value, 2 leaves the bit free.
+- Tuple and Dict: the entries of each part, in the order in which the space iterates over its parts.
+- Box and other spaces have no entries.
+
+Except in MultiBinary an entry is 1 where the action is legal and 0 where it is not. This is what
+`Space.sample(mask=...)` takes: there a Discrete or a MultiBinary has such an array, a MultiDiscrete
+a tuple of arrays, nested like its dimensions, and a Tuple or Dict a tuple or dict of its parts'
+masks, where None means that everything is legal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.casting import refuse_mask
+from cogrs.optional import imported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    Entries = npt.NDArray[np.int8]
+
+ACTION_MASK = "action_mask"
+"""The name of a mask in infos, and in observations."""
+
+_FREE_BIT = 2
+
+
+@dataclass(frozen=True)
+class MaskLayout:
+    """What the mask of a space, or of a part of it, consists of.
+
+    Attributes:
+        space: The space as text, for errors.
+        kind: "choices" of a Discrete, "bits" of a MultiBinary, or "parts": those of a Tuple or a
+            Dict, and the components of a MultiDiscrete. Spaces without masks have no parts.
+        size: The number of entries in the flat form.
+        keys: The names of the parts of a Dict.
+        parts: Their layouts.
+    """
+
+    space: str
+    kind: str
+    size: int
+    keys: tuple[Any, ...] = ()
+    parts: tuple[MaskLayout, ...] = ()
+
+    @classmethod
+    def of(cls, space: Any) -> MaskLayout:
+        """Return the layout of a space's mask.
+
+        Raises:
+            ImportError: Gymnasium is not installed.
+        """
+        spaces, text = _spaces(), str(space)
+        if isinstance(space, spaces.Discrete):
+            return cls(text, "choices", int(space.n))
+        if isinstance(space, spaces.MultiBinary):
+            return cls(text, "bits", math.prod(space.shape))
+        if isinstance(space, spaces.MultiDiscrete):
+            return _of_components(text, space.nvec)
+        keys = tuple(space) if isinstance(space, spaces.Dict) else ()
+        parts = tuple(cls.of(part) for _, part in _parts(space))
+        return cls(text, "parts", sum(part.size for part in parts), keys, parts)
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> MaskLayout:
+        """Return the layout that `dataclasses.asdict` turned into JSON."""
+        parts = tuple(cls.from_json(part) for part in given["parts"])
+        return cls(**{**given, "keys": tuple(given["keys"]), "parts": parts})
+
+    def all_legal(self) -> Entries:
+        """Return the mask with which every action is legal: int8 `(size,)`."""
+        if self.kind == "parts":
+            return _joined([part.all_legal() for part in self.parts])
+        return np.full(self.size, _FREE_BIT if self.kind == "bits" else 1, np.int8)
+
+    def flatten(self, mask: Any, name: str = ACTION_MASK) -> Entries:
+        """Return a mask in its flat form: int8 `(size,)`, the caller's own.
+
+        Args:
+            mask: The mask as `Space.sample(mask=...)` takes it, with lists for tuples too; or
+                one array of all entries in their order. Booleans, integers and finite floats of
+                any dtype: what is not 0 is legal. Of a MultiBinary 0, 1 or 2. None stands for
+                `all_legal`.
+            name: What errors call it.
+
+        Raises:
+            ValueError: Another number of entries or parts than the space has; NaN or infinity; an
+                entry of a MultiBinary that is not 0, 1 or 2; a mask where the space has none.
+            TypeError: Not numbers.
+        """
+        if mask is None:
+            return self.all_legal()
+        if self.kind == "parts":
+            if not self.parts:
+                raise ValueError(f"{name}: expected no mask for {self.space}, which takes none")
+            parts = self._masks_of_parts(mask, name)
+            if parts is not None:
+                return _joined(
+                    [part.flatten(each, f"{name}[{key!r}]") for part, (key, each) in parts]
+                )
+        return self._flat(_numbers(mask, name), name)
+
+    def _masks_of_parts(
+        self, mask: Any, name: str
+    ) -> Iterator[tuple[MaskLayout, tuple[Any, Any]]] | None:
+        """Return each part with its key and mask; None for an array of all entries."""
+        if isinstance(mask, Mapping) and self.keys:
+            if set(mask) != set(self.keys):
+                raise ValueError(
+                    f"{name}: expected masks of {list(self.keys)} for {self.space}, "
+                    f"got {list(mask)}"
+                )
+            return zip(self.parts, ((key, mask[key]) for key in self.keys), strict=True)
+        if not isinstance(mask, tuple | list) or not any(map(_is_nested, mask)):
+            return None
+        if len(mask) != len(self.parts) or self.keys:
+            expected = f"a mask for each of {len(self.parts)} parts"
+            raise ValueError(f"{name}: expected {expected} of {self.space}, got {len(mask)}")
+        return zip(self.parts, enumerate(mask), strict=True)
+
+    def _flat(self, entries: npt.NDArray[Any], name: str) -> Entries:
+        if entries.size != self.size or entries.ndim == 0:
+            got = entries.size if entries.ndim else "a number"
+            raise ValueError(f"{name}: expected {self.size} entries for {self.space}, got {got}")
+        entries = entries.reshape(-1)
+        if self.kind == "parts":
+            ends = np.cumsum([part.size for part in self.parts])[:-1]
+            pieces = zip(self.parts, np.split(entries, ends), strict=True)
+            return _joined([part._flat(piece, name) for part, piece in pieces if part.size])
+        if self.kind == "choices":
+            legal: Entries = np.not_equal(entries, 0).astype(np.int8)
+            return legal
+        wrong = ~np.isin(entries, (0, 1, _FREE_BIT))
+        if wrong.any():
+            raise ValueError(
+                f"{name}: expected entries 0, 1 or 2 for {self.space}, got {entries[wrong][0]}"
+            )
+        return entries.astype(np.int8)
+
+
+def refuse_illegal(space: Any, mask: Any, action: Any, name: str) -> None:
+    """Refuse an action that a mask says is illegal.
+
+    Where no value of a choice is legal, the first one counts as legal, as `Space.sample` has it.
+
+    Args:
+        space: The action space, of which `action` is.
+        mask: As for `MaskLayout.flatten`.
+        action: The action.
+        name: What errors call the action.
+
+    Raises:
+        ValueError: The action is illegal, or the mask is wrong: see `MaskLayout.flatten`.
+        TypeError: The mask is not made of numbers.
+    """
+    flat = MaskLayout.of(space).flatten(mask)
+    for where, legal, value in _choices(space, flat, action, ""):
+        if value not in legal:
+            raise ValueError(f"{name}: expected a legal one of {legal}{where}, got {value}")
+
+
+def _choices(
+    space: Any, flat: Entries, action: Any, where: str
+) -> Iterator[tuple[str, list[int], int]]:
+    """Yield for each choice in an action where it is, which values are legal, and its value."""
+    spaces = _spaces()
+    if isinstance(space, spaces.Discrete):
+        yield where, _legal(flat, int(space.start)), int(action)
+    elif isinstance(space, spaces.MultiDiscrete):
+        end = 0
+        # Of no dimensions it has one component, without an index.
+        for index in np.ndindex(space.nvec.shape):
+            begin, end = end, end + int(space.nvec[index])
+            legal = _legal(flat[begin:end], int(space.start[index]))
+            yield f"{where} at {list(index)}", legal, int(np.asarray(action)[index])
+    elif isinstance(space, spaces.MultiBinary):
+        bits = np.asarray(action).reshape(-1).tolist()
+        for at, (entry, bit) in enumerate(zip(flat.tolist(), bits, strict=True)):
+            place = [int(each) for each in np.unravel_index(at, space.shape)]
+            yield f"{where} at {place}", [0, 1] if entry == _FREE_BIT else [entry], int(bit)
+    else:
+        end = 0
+        for key, part in _parts(space):
+            begin, end = end, end + MaskLayout.of(part).size
+            yield from _choices(part, flat[begin:end], action[key], f"{where} in {key!r}")
+
+
+def _legal(entries: Entries, start: int) -> list[int]:
+    return (np.flatnonzero(entries) + start).tolist() or [start]
+
+
+def _of_components(text: str, nvec: Any) -> MaskLayout:
+    if np.ndim(nvec) == 0:
+        return MaskLayout(text, "choices", int(nvec))
+    parts = tuple(_of_components(text, each) for each in nvec)
+    return MaskLayout(text, "parts", int(np.sum(nvec)), (), parts)
+
+
+def _parts(space: Any) -> Sequence[tuple[Any, Any]]:
+    """Return the keys and parts of a Tuple or Dict; nothing of another space."""
+    spaces = _spaces()
+    if isinstance(space, spaces.Dict):
+        return [(key, space[key]) for key in space]
+    if isinstance(space, spaces.Tuple):
+        return list(enumerate(space))
+    return []
+
+
+def _is_nested(part: Any) -> bool:
+    """Return whether this is the mask of a part, and not an entry."""
+    return part is None or isinstance(part, Mapping | tuple | list) or np.ndim(part) > 0
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    return np.concatenate([np.zeros(0, np.int8), *parts])
+
+
+def _numbers(mask: Any, name: str) -> npt.NDArray[Any]:
+    refuse_mask(name, mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array of entries: {error}") from None
+    if array.dtype.kind not in "biuf" and array.size:
+        got = type(mask).__name__ if array.dtype.kind == "O" else array.dtype
+        raise TypeError(f"{name}: expected numbers or booleans, got {got}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        got = array[~np.isfinite(array)][0]
+        raise ValueError(f"{name}: expected finite entries, got {got}")
+    return array
+
+
+def _spaces() -> Any:
+    return imported("gymnasium.spaces", "action masks need Gymnasium", "gymnasium")

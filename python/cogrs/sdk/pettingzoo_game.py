@@ -1,0 +1,216 @@
+"""The two interfaces of PettingZoo as one: who is asked, and what came of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cogrs.action_mask import ACTION_MASK, MaskLayout
+from cogrs.sdk.space import carried, carried_mask, placeholder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Outcome(NamedTuple):
+    """What came of a step, by agent; agents that are not there are left out."""
+
+    observations: Mapping[Any, Any]
+    rewards: Mapping[Any, float]
+    terminated: Mapping[Any, bool]
+    truncated: Mapping[Any, bool]
+
+    def over(self, agent: Any) -> bool:
+        """Return whether it is over for an agent with this step."""
+        return bool(self.terminated.get(agent) or self.truncated.get(agent))
+
+
+class Game(Protocol):
+    """An environment of either interface."""
+
+    env: Any
+    asked: Sequence[Any]
+    """Agents whose actions the next step is of; empty when the episode is over."""
+
+    @property
+    def alive(self) -> Sequence[Any]:
+        """Agents for which the episode goes on."""
+
+    def reset(self, seed: int | None) -> Outcome:
+        """Begin an episode."""
+
+    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+        """Do what the agents that were asked decided."""
+
+    def absent(self, agent: Any) -> Any:
+        """Return what an agent observes that has not been there yet."""
+
+
+def game_of(env: Any) -> Game:
+    """Return the game of an environment.
+
+    Raises:
+        TypeError: It is no environment of PettingZoo.
+    """
+    methods = ("reset", "step", "observation_space", "action_space")
+    if not all(callable(getattr(env, name, None)) for name in methods):
+        kind = type(env).__name__
+        raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
+    return _Turns(env) if hasattr(env, "agent_iter") else _Parallel(env)
+
+
+class _Observations:
+    """Observations as they are carried, each with the mask of its info."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._layouts: dict[Any, MaskLayout] = {}
+        self._infos_have_masks = False
+
+    def of(self, agent: Any, observation: Any, info: Mapping[str, Any] | None) -> Any:
+        """Return an observation; its own mask comes before that of the info.
+
+        Raises:
+            ValueError, TypeError: The mask does not fit the action space.
+        """
+        what = f"observation of {agent!r}"
+        if isinstance(observation, Mapping) and ACTION_MASK in observation:
+            own = observation[ACTION_MASK]
+            if isinstance(own, Mapping | tuple | list) and self._layout(agent).size:
+                observation = {**observation, ACTION_MASK: self._carried_mask(agent, own)}
+            return carried(observation, what)
+        shown = carried(observation, what)
+        if info is None or ACTION_MASK not in info:
+            return shown
+        mask = self._carried_mask(agent, info[ACTION_MASK])
+        self._infos_have_masks = True
+        return shown if mask is None else _with_mask(shown, mask)
+
+    def absent(self, agent: Any) -> Any:
+        """Return a placeholder; no action is legal there."""
+        try:
+            shown = placeholder(self._env.observation_space(agent))
+        except KeyError:  # an environment may know its spaces only once there are such agents
+            return np.zeros(0, np.float32)
+        if self._infos_have_masks and self._layout(agent).size:
+            return _with_mask(shown, np.zeros(self._layout(agent).size, np.int8))
+        return shown
+
+    def _layout(self, agent: Any) -> MaskLayout:
+        if agent not in self._layouts:
+            self._layouts[agent] = MaskLayout.of(self._env.action_space(agent))
+        return self._layouts[agent]
+
+    def _carried_mask(self, agent: Any, mask: Any) -> Any:
+        try:
+            return carried_mask(self._layout(agent), mask)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"mask of {agent!r}: {error}") from error
+
+
+def _with_mask(shown: Any, mask: Any) -> Any:
+    parts = shown if isinstance(shown, Mapping) else {"observation": shown}
+    return {ACTION_MASK: mask, **parts}
+
+
+class _Parallel:
+    """All agents act at once."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.asked: Sequence[Any] = ()
+        self._observations = _Observations(env)
+
+    @property
+    def alive(self) -> Sequence[Any]:
+        return self.asked
+
+    def reset(self, seed: int | None) -> Outcome:
+        observations, infos = self.env.reset(seed=seed)
+        self.asked = tuple(self.env.agents)
+        return Outcome(self._shown(observations, infos), {}, {}, {})
+
+    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+        observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
+        outcome = Outcome(self._shown(observations, infos), rewards, terminated, truncated)
+        # Agents may come, and come back.
+        self.asked = tuple(agent for agent in self.env.agents if not outcome.over(agent))
+        return outcome
+
+    def absent(self, agent: Any) -> Any:
+        return self._observations.absent(agent)
+
+    def _shown(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {
+            agent: self._observations.of(agent, observation, infos.get(agent))
+            for agent, observation in observations.items()
+        }
+
+
+class _Turns:
+    """One agent after the other."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.asked: Sequence[Any] = ()
+        self._observations = _Observations(env)
+
+    @property
+    def alive(self) -> Sequence[Any]:
+        env = self.env
+        return [
+            agent
+            for agent in env.agents
+            if not (env.terminations.get(agent) or env.truncations.get(agent))
+        ]
+
+    def reset(self, seed: int | None) -> Outcome:
+        self.env.reset(seed=seed)
+        self._skip_finished()
+        return Outcome(self._shown(self.env.agents), {}, {}, {})
+
+    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+        env = self.env
+        (turn,) = self.asked
+        env.step(actions[turn])
+        self.asked = ()
+        # Copies: what follows has finished agents leave, and their entries with them.
+        agents = list(env.agents)
+        rewards, terminated = dict(env.rewards), dict(env.terminations)
+        truncated = dict(env.truncations)
+        observations = self._shown(agents)
+        self._skip_finished()
+        return Outcome({**observations, **self._shown(env.agents)}, rewards, terminated, truncated)
+
+    def absent(self, agent: Any) -> Any:
+        return _with_turn(self._observations.absent(agent), turn=False)
+
+    def _skip_finished(self) -> None:
+        """Have finished agents leave, as PettingZoo wants it: by a step without an action."""
+        env = self.env
+        while env.agents and (
+            env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
+        ):
+            env.step(None)
+        self.asked = (env.agent_selection,) if env.agents else ()
+
+    def _shown(self, agents: Iterable[Any]) -> dict[Any, Any]:
+        return {
+            agent: _with_turn(
+                self._observations.of(agent, self.env.observe(agent), self.env.infos.get(agent)),
+                turn=agent in self.asked,
+            )
+            for agent in agents
+        }
+
+
+def _with_turn(shown: Any, *, turn: bool) -> dict[str, Any]:
+    """Return an observation with `turn`; one that has such a part of its own is nested."""
+    if not isinstance(shown, Mapping):
+        return {"observation": shown, "turn": turn}
+    if "turn" not in shown:
+        return {**shown, "turn": turn}
+    mask = {ACTION_MASK: shown[ACTION_MASK]} if ACTION_MASK in shown else {}
+    return {"observation": shown, **mask, "turn": turn}
