@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from cogrs import sdk
-from cogrs.sdk.space import fitting
+from cogrs.sdk.space import fitting, in_form
 from tests.orchestrator.net import on_loop
 from tests.sdk.net import Echo, calls, named, rewards, world
 
@@ -205,9 +205,51 @@ def test_actions_fit(space: Any, action: Any, expected: Any) -> None:
         (spaces.Box(-1, 1, (2,), np.float32), np.array([0.5, np.nan])),
         (spaces.Box(-1, 1, (2,), np.float32), np.array([0.5])),
         (spaces.MultiBinary(2), np.array([0, 2])),
+        (spaces.MultiBinary(2), np.array([256, 1])),
+        (spaces.Discrete(3), np.array(2**64 - 1, np.uint64)),
+        (spaces.Box(0, 255, (1,), np.uint8), np.array([256], np.uint16)),
+        (spaces.MultiDiscrete([2, 3], dtype=np.int8), np.array([257, 2])),
         (spaces.Discrete(3), b"1"),
     ],
 )
 def test_actions_that_do_not_fit(space: Any, action: Any) -> None:
     with pytest.raises(ValueError, match="action of 'a0': expected one of"):
         fitting(space, action, "action of 'a0'")
+
+
+BOX = spaces.Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (spaces.Discrete(3), np.array(7)),
+        (BOX, np.array([0.5, 1.5])),
+        (spaces.MultiBinary(2), np.array([256, 1])),
+        (spaces.MultiDiscrete([2, 3]), np.array([-1, 9])),
+        (spaces.Dict({"a": BOX}), {"a": np.array([7.0, 8.0])}),
+        (spaces.Tuple([spaces.Discrete(2)]), {"0": np.array(3)}),
+    ],
+)
+def test_in_form_passes_numbers_out_of_bounds_on(space: Any, action: Any) -> None:
+    found = in_form(space, action, "action of 'a0'")
+    given = next(iter(action.values())) if isinstance(action, dict) else action
+    while isinstance(found, dict | tuple):
+        found = found["a"] if isinstance(found, dict) else found[0]
+    np.testing.assert_array_equal(found, given)
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (spaces.Discrete(3), np.array(1.0)),
+        (spaces.Discrete(3), np.array([1])),
+        (BOX, np.array([0.5])),
+        (spaces.Discrete(3), b"1"),
+        (spaces.Dict({"a": BOX}), {"b": np.array([7.0, 8.0])}),
+        (spaces.Tuple([BOX]), (np.zeros(2), np.zeros(2))),
+    ],
+)
+def test_in_form_refuses_another_form(space: Any, action: Any) -> None:
+    with pytest.raises(ValueError, match="action of 'a0': expected one of"):
+        in_form(space, action, "action of 'a0'")

@@ -105,14 +105,28 @@ async def test_an_illegal_move_ends_the_trial_by_name_where_that_is_to_raise() -
 
 
 @on_loop
-async def test_an_action_of_no_space_is_named_with_the_space() -> None:
+async def test_action_out_of_bounds_is_refused_by_the_environment_or_where_that_is_to_raise() -> (
+    None
+):
+    own = "environment: step failed: AssertionError: action is not in action space"
+    ours = "action of 'player_1': expected one of Discrete(9), got int64 (): 9"
+    for options, said in (({}, own), ({"on_illegal": "raise"}, ours)):
+        make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env, **options)
+        agents = {"agent": sdk.FunctionAgent(lambda _: 9)}
+        async with world(make, agents, actors=PLAYERS) as net:
+            trial_id = await net.play()
+            assert said in net.reason(trial_id)
+            assert trial_id in net.reason(trial_id)
+
+
+@pytest.mark.parametrize("action", [1.5, [1], {"a": 1}])
+@on_loop
+async def test_action_of_another_form_than_its_space_is_named_with_the_space(action: Any) -> None:
     make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
-    agents = {"agent": sdk.FunctionAgent(lambda _: 9)}
+    agents = {"agent": sdk.FunctionAgent(lambda _: action)}
     async with world(make, agents, actors=PLAYERS) as net:
-        trial_id = await net.play()
-        said = "action of 'player_1': expected one of Discrete(9), got int64 (): 9"
-        assert said in net.reason(trial_id)
-        assert trial_id in net.reason(trial_id)
+        reason = net.reason(await net.play())
+        assert "action of 'player_1': expected one of Discrete(9), got" in reason
 
 
 def legal_sign(heard: Any) -> Any:

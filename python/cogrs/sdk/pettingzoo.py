@@ -12,7 +12,7 @@ from cogrs.action_mask import ACTION_MASK, refuse_illegal
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
 from cogrs.sdk.pettingzoo_game import game_of
-from cogrs.sdk.space import check_names, fitting
+from cogrs.sdk.space import check_names, fitting, in_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,11 +68,11 @@ class PettingZooEnvironment(Environment):
                 makes the same episode of all: see `factory`.
             frames_to: Who is sent what `render` returns after each step, as a message: see
                 `read_array_message`. Names as those of `Message`.
-            on_illegal: What becomes of an action that is in its space, but that the mask says is
-                illegal: "environment" hands it to the environment, which has a rule of its own,
-                such as a penalty and the end of the game; "raise" ends the trial with an error that
-                says what was legal. The error is in the environment's log and in the reason why
-                the trial ended.
+            on_illegal: What becomes of an action that the mask says is illegal, or whose numbers
+                are out of the bounds of its space: "environment" hands it to the environment, which
+                has a rule of its own, such as a penalty and the end of the game, a clip, or an
+                exception; "raise" ends the trial with an error that says what was legal. The error
+                is in the environment's log and in the reason why the trial ended.
 
         Raises:
             ValueError: `on_illegal` is something else.
@@ -132,8 +132,9 @@ class PettingZooEnvironment(Environment):
         """Step the environment with the actions of those who are asked.
 
         Raises:
-            ValueError: An action is none of its space, or is not legal and that is to raise; an
-                agent came that no actor plays; a mask does not fit the action space.
+            ValueError: An action has another shape or kind of numbers than its space, or is not
+                legal and that is to raise; an agent came that no actor plays; a mask does not fit
+                the action space.
             RuntimeError: The episode has not started, or is over.
         """
         game = self._running()
@@ -190,9 +191,11 @@ class PettingZooEnvironment(Environment):
     def _action(self, actor: str, agent: Any, action: Any) -> Any:
         what = f"action of {actor!r}"
         space = self._running().env.action_space(agent)
+        if self._on_illegal == "environment":
+            return in_form(space, action, what)
         found = fitting(space, action, what)
         seen = self._seen[actor]
-        if self._on_illegal == "raise" and isinstance(seen, Mapping) and ACTION_MASK in seen:
+        if isinstance(seen, Mapping) and ACTION_MASK in seen:
             refuse_illegal(space, seen[ACTION_MASK], found, what)
         return found
 

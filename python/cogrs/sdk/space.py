@@ -115,6 +115,36 @@ def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
     return found
 
 
+def in_form(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
+    """Return a value that was carried as its space has it, also where numbers are out of bounds.
+
+    Args:
+        space: The space.
+        value: As for `fitting`.
+        what: What errors call it.
+
+    Raises:
+        ValueError: It has other parts, another shape or another kind of numbers than the space.
+    """
+    found = _as_of(space, value)
+    if not (space.contains(found) or _has_form(space, found)):
+        raise ValueError(f"{what}: expected one of {space}, got {_told(value)}")
+    return found
+
+
+def _has_form(space: gymnasium.Space[Any], value: Any) -> bool:
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    if isinstance(space, spaces.Dict):
+        same = isinstance(value, Mapping) and set(value) == set(space)
+        return same and all(_has_form(space[name], value[name]) for name in space)
+    if isinstance(space, spaces.Tuple):
+        same = isinstance(value, tuple) and len(value) == len(space)
+        return same and all(map(_has_form, space, value))
+    if space.shape is None or space.dtype is None or not isinstance(value, np.ndarray | np.generic):
+        return False
+    return value.shape == space.shape and np.can_cast(value.dtype, space.dtype, "same_kind")
+
+
 def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
     spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     parts: Any = getattr(space, "spaces", None)
@@ -129,7 +159,10 @@ def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
             return tuple(_as_of(part, value[n]) for part, n in zip(parts, names, strict=True))
     if isinstance(value, np.ndarray):
         if space.dtype is not None and np.can_cast(value.dtype, space.dtype, "same_kind"):
-            value = value.astype(space.dtype)
+            cast = value.astype(space.dtype)
+            # An integer that is too large would come out as another one, which may be in the space.
+            if space.dtype.kind not in "iu" or np.array_equal(cast, value):
+                value = cast
         if space.shape == () and value.shape == ():
             value = value[()]
     return value
