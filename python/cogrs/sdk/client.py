@@ -295,8 +295,7 @@ class ClientSession(ActorSession):
         await self.leave()
 
     def _check_loop(self) -> None:
-        what = f"the session of actor {self.trial.name!r}"
-        check_own_loop(what, self._loop, "join in the one that is to play")
+        check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
 
     def _open(self) -> ReplyStream:
         return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))

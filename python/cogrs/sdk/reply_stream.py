@@ -61,7 +61,8 @@ class ReplyStream:
 
     async def write(self, request: pb.TrialActionRequest) -> None:
         """Send a request; dropped when the stream is over, as it says when it is read next."""
-        await asyncio.wait({self._greeting})
+        if not self._greeting.done():
+            await asyncio.wait({self._greeting})
         await self._send(request)
 
     async def _send(self, request: pb.TrialActionRequest) -> None:
