@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Actor
 
 
-_FAREWELL = 2.0
+_FAREWELL = 0.8
 """Seconds for an orchestrator to take that a trial is to end."""
 
 
