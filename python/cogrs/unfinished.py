@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -11,10 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
     from types import CodeType, FrameType
 
+Result = TypeVar("Result")
 Function = TypeVar("Function", bound="Callable[..., Any]")
+
+_logger = logging.getLogger("cogrs")
+
+_FAREWELL = 0.8
+"""Seconds for a coroutine to end that was cancelled since its time is over."""
+
+_FRAMES = 5
+"""Functions that are named where nothing better is known."""
 
 CANCELLATION = 0.1
 """Seconds for calls and tasks to end that were cancelled."""
@@ -49,6 +59,33 @@ async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task
     for task in late:
         leave(task)
     return late
+
+
+async def run_limited(
+    work: Coroutine[Any, Any, Result], seconds: float | None, name: str
+) -> Result:
+    """Run a coroutine of a user's for a limited time; it is left behind if it does not end then.
+
+    Args:
+        work: The coroutine.
+        seconds: The limit; None for none.
+        name: What the warning calls it.
+
+    Raises:
+        TimeoutError: It took longer.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        if not (await asyncio.wait({task}, timeout=seconds))[0]:
+            raise TimeoutError
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_FAREWELL)
+        if not task.done():
+            _logger.warning("%s does not return: nobody waits for it any more", name)
+            leave(task)
+    return task.result()
 
 
 def leave(task: asyncio.Task[Any]) -> None:
@@ -117,7 +154,7 @@ def names_call(
 
 
 def call_on(thread: int | None) -> str:
-    """Return what a thread is busy with: the call of users' code, or the innermost function.
+    """Return what a thread is busy with: the call of users' code, or the innermost functions.
 
     Args:
         thread: The thread's identifier.
@@ -127,7 +164,7 @@ def call_on(thread: int | None) -> str:
         if frame.f_code in _callers:
             return _callers[frame.f_code](frame.f_locals)
         frame = frame.f_back
-    return "nothing" if innermost is None else _place(innermost)
+    return "nothing" if innermost is None else _stack(innermost)
 
 
 def qualified_name(called: Any) -> str:
@@ -146,6 +183,10 @@ def _short(name: str) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _place(frame: FrameType) -> str:
-    code = frame.f_code
-    return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+def _stack(frame: FrameType | None) -> str:
+    places: list[str] = []
+    while frame is not None and len(places) < _FRAMES:
+        code = frame.f_code
+        places.append(f"{_short(code.co_qualname)} ({code.co_filename}:{frame.f_lineno})")
+        frame = frame.f_back
+    return ", in ".join(places)

@@ -32,6 +32,7 @@ from cogrs.sdk.wire import (
     received_observation,
     rewards_of,
 )
+from cogrs.unfinished import qualified_name, run_limited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -403,7 +404,8 @@ def play(
 
     Raises:
         TypeError, ValueError: An argument is no good.
-        TimeoutError: The trial was not over in time. The actor has left.
+        TimeoutError: The trial was not over in time. The actor has left; a player that does not
+            end when it is cancelled is left behind, with a warning.
         UnreachableError: Nobody answers there.
         RemoteCallError: The orchestrator refuses.
     """
@@ -411,10 +413,10 @@ def play(
 
     async def run() -> Final | None:
         asyncio.get_running_loop().set_exception_handler(noise.leave_out)
-        async with asyncio.timeout(timeout), ClientActor(endpoint, codec=codec) as client:
+        async with ClientActor(endpoint, codec=codec) as client:
             return await client.play(player, trial_id, name=name, actor_class=actor_class)
 
     try:
-        return asyncio.run(run())
+        return asyncio.run(run_limited(run(), timeout, f"{qualified_name(player)} at {endpoint}"))
     except TimeoutError as error:
         raise TimeoutError(f"{endpoint}: the trial was not over within {timeout:g} s") from error

@@ -234,8 +234,9 @@ def local_environments(
 
         cogrs.serve_orchestrator(config, local={"grid": cogrs.sdk.local_environments(...)})
 
-    The endpoint of the environment is `local://grid` then. It is called on the orchestrator's
-    event loop, and belongs to one.
+    The endpoint of the environment is `local://grid` then. It belongs to one orchestrator at a
+    time: async and inline methods run on its event loop, and the threads of plain ones end with
+    it.
 
     Args:
         implementations: As the environments of `serve`.
