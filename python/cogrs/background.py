@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
+import time
 import weakref
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from cogrs import noise
 from cogrs.argument import check_seconds, check_timeout
+from cogrs.threads import DaemonExecutor
+from cogrs.unfinished import call_on, cancel_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+
+_logger = logging.getLogger("cogrs")
+
+_ALLOWANCE = 0.9
+"""Seconds beyond its grace after which a thread that was stopped is left behind."""
 
 
 class Stoppable(Protocol):
@@ -55,19 +65,23 @@ class Background(Generic[Running]):
         started: Future[tuple[asyncio.AbstractEventLoop, Running]] = Future()
         # The thread does not hold this, so what is forgotten stops.
         stops: _Stops = set()
+        self._over = threading.Event()
         self._thread = threading.Thread(
-            target=_run, args=(starting, started, stops, loop_factory), name=name, daemon=True
+            target=_run,
+            args=(starting, started, stops, loop_factory, self._over),
+            name=name,
+            daemon=True,
         )
         self._thread.start()
         self._process = os.getpid()
         self.loop, self.server = started.result()
-        self._stop = partial(_stop, self.loop, self.server, stops, self._thread)
+        self._stop = partial(_stop, self.loop, self.server, stops, self._thread, self._over)
         self._finalize = weakref.finalize(self, self._stop, 0.0)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
-        return self._thread.is_alive()
+        """Whether it runs, and was not left behind."""
+        return not self._over.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is stopped; return whether it is.
@@ -77,11 +91,13 @@ class Background(Generic[Running]):
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         self.check_process("wait")
-        self._thread.join(check_timeout("timeout", timeout))
-        return not self._thread.is_alive()
+        return self._over.wait(check_timeout("timeout", timeout))
 
     def stop(self, grace: float) -> None:
-        """Stop it. Again: wait for the same.
+        """Stop it, within a second more than `grace`. Again: wait for the same.
+
+        A thread that does not come to its end, since a method of a user's does not return to its
+        event loop, is left behind with a warning.
 
         Raises:
             RuntimeError: In a process that was forked off.
@@ -91,7 +107,8 @@ class Background(Generic[Running]):
         check_seconds("grace", grace)
         if self._finalize.detach() is not None:
             self._stop(grace)
-        self._thread.join()
+        else:
+            self._over.wait(grace + _ALLOWANCE)
 
     def check_process(self, method: str) -> None:
         """Refuse in a fork, which has no thread but the one that forked.
@@ -111,21 +128,31 @@ def _run(
     started: Future[tuple[asyncio.AbstractEventLoop, Running]],
     stops: _Stops,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+    over: threading.Event,
 ) -> None:
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(noise.leave_out)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(noise.leave_out)
+        # Python waits for the threads of its own executor before it ends.
+        loop.set_default_executor(DaemonExecutor())
         try:
             server = await starting
         except BaseException as error:
             started.set_exception(error)
             return
-        started.set_result((asyncio.get_running_loop(), server))
+        started.set_result((loop, server))
         await server.wait()
         # Whoever stopped it is still to be answered.
         await asyncio.gather(*filter(None, stops), return_exceptions=True)
+        here = asyncio.current_task()
+        for task in await cancel_tasks(asyncio.all_tasks() - {here}):
+            _logger.warning("%s does not end when it is cancelled: it is left behind", task)
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(main())
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(main())
+    finally:
+        over.set()
 
 
 def _stop(
@@ -133,12 +160,25 @@ def _stop(
     server: Stoppable,
     stops: _Stops,
     thread: threading.Thread,
+    over: threading.Event,
     grace: float,
 ) -> None:
     async def stop() -> None:
         stops.add(asyncio.current_task())
         await server.stop(grace)
 
-    if thread.is_alive():
-        asyncio.run_coroutine_threadsafe(stop(), loop).result()
-        thread.join()
+    if over.is_set():
+        return
+    until = time.monotonic() + grace + _ALLOWANCE
+    stopping = asyncio.run_coroutine_threadsafe(stop(), loop)
+    wait({stopping}, timeout=grace + _ALLOWANCE)
+    if stopping.done():
+        stopping.result()
+    if not over.wait(max(until - time.monotonic(), 0.0)):
+        over.set()
+        _logger.warning(
+            "%s does not end within %g s and is left behind: it is busy with %s",
+            thread.name,
+            grace,
+            call_on(thread.ident),
+        )

@@ -40,7 +40,8 @@ def run(child: Child, role: Role) -> None:
     seeds = count(role.seed * 1_000_003 + role.trials_before)
 
     def make() -> sdk.GymnasiumEnvironment:
-        return sdk.GymnasiumEnvironment(lambda: make_flat(role.env), seed=next(seeds))
+        # This process does nothing else meanwhile, and its parent ends it if it hangs.
+        return sdk.GymnasiumEnvironment(lambda: make_flat(role.env), seed=next(seeds), inline=True)
 
     async def serve() -> None:
         async with await sdk.serve(environments={role.env: make}) as endpoint:

@@ -9,6 +9,7 @@ from cogrs.sdk.agent import Action, Agent
 from cogrs.sdk.script import Inbox, Script
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
+from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -100,9 +101,12 @@ class AgentSession(ActorSession):
 class SessionAgent(Agent):
     """An agent that is one async function over a session."""
 
+    inline = True
+
     def __init__(self, function: Callable[[ActorSession], Coroutine[Any, Any, Any]]) -> None:
         """Play by this function. It returns after `Final`; it is cancelled if that never comes."""
         self._function = function
+        self.function_name = qualified_name(function)
         self._script: Script[ActorEvent] | None = None
 
     def start(self, trial: Trial) -> None:

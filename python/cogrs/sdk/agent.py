@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from cogrs.argument import check_kind
+from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +44,15 @@ class Agent:
 
     No method is called while another one of the same agent is awaited; but when the trial ends,
     an `act` that is awaited is cancelled, for nobody waits for its action any more. Plain methods
-    run on the event loop: what takes long, or waits, blocks all trials of the process, and belongs
-    into an `async` method. An exception of `start` or `act` ends the trial, and no other; one of
-    `reward`, `message` or `end` is logged, here and by the orchestrator.
+    run on a thread that the agent has to itself, and may take their time; one that has begun is not
+    interrupted. Async methods run on the event loop, where what takes long, and does not
+    await, blocks all trials of the process. An exception of `start` or `act` ends the trial, and
+    no other; one of `reward`, `message` or `end` is logged, here and by the orchestrator.
     """
+
+    inline = False
+    """Whether plain methods are quick: they run on the event loop then. See `Environment.inline`,
+    which is the same."""
 
     def start(self, trial: Trial) -> Any:
         """Begin."""
@@ -78,9 +87,22 @@ class Agent:
 class FunctionAgent(Agent):
     """An agent that is one function of what is observed."""
 
-    def __init__(self, function: Callable[[Observation], Any]) -> None:
-        """Act by this function, plain or async; it returns a value, or an `Action`."""
+    def __init__(self, function: Callable[[Observation], Any], *, inline: bool = False) -> None:
+        """Act by this function, plain or async; it returns a value, or an `Action`.
+
+        Args:
+            function: What acts.
+            inline: Whether it is plain and quick, as of `Agent.inline`.
+
+        Raises:
+            TypeError: `inline` is no bool.
+        """
+        check_kind("inline", inline, bool, "True or False")
         self._function = function
+        if inline or inspect.iscoroutinefunction(function):
+            # An async function belongs onto the loop, and this class calls it by a plain method.
+            self.inline = True
+        self.function_name = qualified_name(function)
 
     def act(self, observation: Observation) -> Any:
         """Call it."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Action, Agent
 from cogrs.sdk.payload import encoded
-from cogrs.sdk.session import Session, Sessions, choose, session_name, settled
+from cogrs.sdk.session import Replies, Session, Sessions, choose, session_name
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
     actors_of,
@@ -23,16 +22,11 @@ from cogrs.sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from cogrs.sdk.payload import CodecBook, Codecs
+    from cogrs.sdk.trial import Observation
+    from cogrs.threads import Threads
 
 
 class AgentHost:
@@ -47,7 +41,7 @@ class AgentHost:
         """Make an agent by one of these factories for each actor of each trial."""
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout)
+        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-agent")
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
@@ -66,7 +60,7 @@ class AgentHost:
             request.config.content if request.HasField("config") else None,
         )
         key = (trial_id, actor_name)
-        session = _Session(trial, self._codecs)
+        session = _Session(trial, self._codecs, self.sessions.threads)
         self.sessions.add(key, session)
         try:
             await session.start(make)
@@ -76,28 +70,20 @@ class AgentHost:
         self.sessions.expect_stream(key)
         return pb.AgentStartReply()
 
-    async def on_observation(
+    def on_observation(
         self,
         trial_id: str,
         actor_name: str,
         requests: AsyncIterator[pb.AgentObservationRequest],
-    ) -> AsyncGenerator[pb.AgentActionReply, None]:
+    ) -> Replies[pb.AgentObservationRequest, pb.AgentActionReply]:
         """Have an agent act on each observation; freed when the stream is over.
 
+        The stream of a trial that ends well is closed after OnEnd.
+
         Raises:
-            CallError: As the other methods.
+            CallError: As the other methods, by the first reply.
         """
-        key = (trial_id, actor_name)
-        session = self.sessions.open_stream(key)
-        try:
-            async for request in requests:
-                reply = await session.act(request.observation)
-                if reply is None:
-                    break
-                yield reply
-        finally:
-            # The stream of a trial that ends well is closed after OnEnd.
-            self.sessions.free(key)
+        return Replies(self.sessions, (trial_id, actor_name), requests)
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
@@ -137,15 +123,17 @@ class AgentHost:
         return pb.AgentEndReply()
 
     async def close(self, grace: float = 1.0) -> None:
-        """Lose all actors of trials that are under way."""
+        """Lose all actors of trials that are under way, within about so many seconds."""
         await self.sessions.close(grace)
+
+    on_stop = close
 
 
 class _Session(Session[Agent]):
     """An agent in its trial."""
 
-    def __init__(self, trial: Trial, book: CodecBook) -> None:
-        super().__init__(session_name(trial.id, trial.name))
+    def __init__(self, trial: Trial, book: CodecBook, threads: Threads) -> None:
+        super().__init__(session_name(trial.id, trial.name), threads)
         self._trial = trial
         self._book = book
         self._codecs: Codecs
@@ -156,22 +144,20 @@ class _Session(Session[Agent]):
     async def start(self, make: Callable[[], Agent]) -> None:
         async def start(agent: Agent) -> None:
             self._codecs = self._book.of(self._trial.actor)
-            await settled(agent.start(self._trial))
+            await self.tell(agent.start, self._trial)
 
         await self.make(make, start)
 
-    async def act(self, message: common_pb2.Observation) -> pb.AgentActionReply | None:
+    async def answer(self, request: pb.AgentObservationRequest) -> pb.AgentActionReply | None:
         """Return an action; None if the trial ended meanwhile."""
+        message = request.observation
 
         async def act(agent: Agent) -> pb.AgentActionReply | None:
             if self._ending:
                 return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
-            action = agent.act(observation)
-            if not inspect.isawaitable(action):
-                return self._reply(action)
             try:
-                action = await self._interruptible(action)
+                action = await self._interruptible(agent.act, observation)
             except asyncio.CancelledError:
                 if self._ending:
                     return None
@@ -182,32 +168,32 @@ class _Session(Session[Agent]):
 
     async def reward(self, message: common_pb2.Reward) -> None:
         async def reward(agent: Agent) -> None:
-            await settled(agent.reward(received_reward(message)))
+            await self.tell(agent.reward, received_reward(message))
 
         await self.call("reward", reward)
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(agent: Agent) -> None:
             for each in messages:
-                await settled(agent.message(received_message(each)))
+                await self.tell(agent.message, received_message(each))
 
         await self.call("message", message)
 
     async def end(self, data: common_pb2.ActorPeriodData) -> None:
         async def end(agent: Agent) -> None:
             final = received_final(data, self._codecs.observation, self._trial.name)
-            await settled(agent.end(final))
+            await self.tell(agent.end, final)
 
         self._ending = True
         if self._acting is not None:
             self._interrupted = self._acting.cancel()
         await self.last(end)
 
-    async def _interruptible(self, action: Awaitable[Any]) -> Any:
+    async def _interruptible(self, act: Callable[..., Any], observation: Observation) -> Any:
         """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""
         task = self._acting = asyncio.current_task()
         try:
-            return await action
+            return await self.tell(act, observation)
         finally:
             self._acting = None
             if self._interrupted and task is not None:

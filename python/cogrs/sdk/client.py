@@ -35,6 +35,7 @@ from cogrs.sdk.wire import (
     received_observation,
     rewards_of,
 )
+from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -395,7 +396,8 @@ def play(
     Raises:
         TypeError, ValueError, OSError: As `ClientActor`, or another argument is no good.
         RuntimeError: An event loop runs on this thread.
-        TimeoutError: The trial was not over in time. The actor has left.
+        TimeoutError: The trial was not over in time. The actor has left; a player that does not
+            end when it is cancelled is left behind, with a warning.
         UnreachableError: Nobody answers there.
         RemoteCallError: The orchestrator refuses.
     """
@@ -403,17 +405,13 @@ def play(
     check_player(player)
     check_no_loop("sdk.play", "use `await ClientActor(...).play(...)`")
     client = ClientActor(endpoint, codec=codec, tls=tls, token=token)
-    limit: asyncio.Timeout | None = None
 
     async def run() -> Final | None:
-        nonlocal limit
         asyncio.get_running_loop().set_exception_handler(noise.leave_out)
-        async with client, asyncio.timeout(timeout) as limit:
+        async with client:
             return await client.play(player, trial_id, name=name, actor_class=actor_class)
 
     try:
-        return asyncio.run(run())
-    except TimeoutError as error:
-        if limit is None or not limit.expired():
-            raise  # of the player
+        return asyncio.run(run_limited(run(), timeout, f"{qualified_name(player)} at {endpoint}"))
+    except TimeLimitError as error:  # another TimeoutError is the player's
         raise TimeoutError(f"{endpoint}: the trial was not over within {timeout:g} s") from error

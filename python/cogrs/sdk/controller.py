@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Params: TypeAlias = common_pb2.TrialParams | Mapping[str, Any]
 
 
-_FAREWELL = 2.0
+_FAREWELL = 0.8
 """Seconds for an orchestrator to take that a trial is to end."""
 
 

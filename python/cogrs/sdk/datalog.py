@@ -58,12 +58,14 @@ class DatalogSink:
     The next sample is taken when the method that has one returned, and its trial goes on meanwhile:
     the orchestrator keeps `Settings.log_backlog` samples for a log that is slow, and stops it when
     there are more. An exception stops this trial's log, and never the trial.
+
+    Plain methods run on a thread that the log has to itself, where it is made, too. Async methods
+    run on the event loop.
     """
 
-    blocks = False
-    """Whether plain methods may take long, as those that write files do: they are called on a
-    thread then, that all such logs of a server share, in their order. Otherwise they run on the
-    event loop, where nothing else of the process goes on meanwhile."""
+    inline = False
+    """Whether plain methods are quick: they run on the event loop then. See `Environment.inline`,
+    which is the same."""
 
     def start(self, trial: LoggedTrial) -> Any:
         """Begin."""

@@ -39,8 +39,6 @@ class JsonLinesSink(DatalogSink):
     A row is an actor at a tick. The file of a trial that broke off ends without an `end_reason`.
     """
 
-    blocks = True
-
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Write to a folder, which is made if it is not there."""
         self._folder = Path(folder)
@@ -88,8 +86,6 @@ class ParquetSink(DatalogSink):
     It needs pyarrow: `pip install 'cogrs[parquet]'`. The file has its name once it is whole, or the
     trial broke off.
     """
-
-    blocks = True
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Write to a folder, which is made if it is not there.

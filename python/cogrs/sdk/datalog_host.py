@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import datalog_pb2 as pb
-from cogrs.failure import as_exception
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.payload import decoded
-from cogrs.sdk.session import Session, Sessions, settled
+from cogrs.sdk.session import Session, Sessions
 from cogrs.sdk.trial import Actor
 from cogrs.sdk.wire import received_message, received_observation, received_reward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from concurrent.futures import Executor
 
     from cogrs.sdk.payload import CodecBook
     from cogrs.sdk.trial import Observation
+    from cogrs.threads import Threads
 
 
 class DatalogHost:
@@ -30,9 +27,7 @@ class DatalogHost:
         """Make a log by this factory for each trial."""
         self._make = make
         self._codecs = codecs
-        # One thread, so that what was begun before a cancellation is over before what follows.
-        self._thread = ThreadPoolExecutor(1, "cogrs-datalog")
-        self.sessions: Sessions[_Session] = Sessions(0.0)
+        self.sessions: Sessions[_Session] = Sessions(0.0, "cogrs-datalog")
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[pb.LogExporterSampleRequest]
@@ -42,7 +37,7 @@ class DatalogHost:
         Raises:
             CallError: Trial that is here already, samples before parameters, failure of the user's.
         """
-        session = _Session(trial_id, self._codecs, self._thread)
+        session = _Session(trial_id, self._codecs, self.sessions.threads)
         self.sessions.add((trial_id,), session)
         try:
             async for request in requests:
@@ -57,17 +52,17 @@ class DatalogHost:
         return pb.LogExporterSampleReply()
 
     async def close(self, grace: float = 1.0) -> None:
-        """Lose the logs of all trials that are under way."""
+        """Lose the logs of all trials that are under way, within about so many seconds."""
         await self.sessions.close(grace)
-        self._thread.shutdown(wait=False)
+
+    on_stop = close
 
 
 class _Session(Session[DatalogSink]):
     """The log of a trial."""
 
-    def __init__(self, trial_id: str, book: CodecBook, thread: Executor) -> None:
-        super().__init__(f"trial {trial_id}: data log")
-        self._thread = thread
+    def __init__(self, trial_id: str, book: CodecBook, threads: Threads) -> None:
+        super().__init__(f"trial {trial_id}: data log", threads)
         self._trial_id = trial_id
         self._book = book
         self._actors: tuple[Actor, ...] = ()
@@ -92,12 +87,6 @@ class _Session(Session[DatalogSink]):
             await self.tell(sink.end)
 
         await self.last(end)
-
-    async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
-        if self._user is None or not self._user.blocks:
-            return await super().tell(method, *args)
-        loop = asyncio.get_running_loop()
-        return await settled(await loop.run_in_executor(self._thread, _told, method, *args))
 
     def _sample(self, message: pb.DatalogSample) -> Sample:
         told = message.HasField("observations")
@@ -131,15 +120,6 @@ class _Session(Session[DatalogSink]):
             )
             for actor, index in zip(self._actors, told.actors_map, strict=False)
         }
-
-
-def _told(method: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return method(*args)
-    except BaseException as error:
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            raise
-        raise as_exception(error) from error
 
 
 def _by_receiver(messages: Any, received: Callable[[Any], Any]) -> dict[str, tuple[Any, ...]]:

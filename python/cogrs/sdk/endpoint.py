@@ -32,6 +32,7 @@ from cogrs.sdk.servicer import (
     HookServicer,
 )
 from cogrs.tls import listen
+from cogrs.unfinished import stopping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,8 +135,12 @@ class Endpoint:
     async def stop(self, grace: float = 1.0) -> None:
         """Stop, and free the port. What is still in trials is lost. Again: nothing.
 
+        Methods that do not return are named in a warning, and left behind: this returns within a
+        second more than `grace`. One that blocks this event loop cannot be left: Ctrl-C ends it.
+
         Args:
-            grace: Seconds that calls under way get to end, and then `lost` of what is lost.
+            grace: Seconds that calls under way get to end; what is left of them, and 0.2 s at
+                least, `lost` of what is lost.
 
         Raises:
             TypeError, ValueError: `grace` is no number of seconds.
@@ -143,9 +148,8 @@ class Endpoint:
         """
         check_seconds("grace", grace)
         check_own_loop("this endpoint", self._loop, _THREAD)
-        await self._server.stop(grace)
-        for host in self._hosts:
-            await host.close(grace)
+        async with stopping([self._server], grace) as left:
+            await asyncio.gather(*(host.close(left) for host in self._hosts))
         self._stopped.set()
 
     async def __aenter__(self) -> Self:
@@ -240,8 +244,9 @@ def local_environments(
 
         cogrs.serve_orchestrator(config, local={"grid": cogrs.sdk.local_environments(...)})
 
-    The endpoint of the environment is `local://grid` then. It is called on the orchestrator's
-    event loop, and belongs to one.
+    The endpoint of the environment is `local://grid` then. It belongs to one orchestrator at a
+    time: async and inline methods run on its event loop, and the threads of plain ones end with
+    it.
 
     Args:
         implementations: As the environments of `serve`.

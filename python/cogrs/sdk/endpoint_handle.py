@@ -48,6 +48,9 @@ class EndpointHandle:
     def stop(self, grace: float = 1.0) -> None:
         """Stop, and free the port. What is still in trials is lost. Again: nothing.
 
+        Methods that do not return are named in a warning, and left behind: this returns within a
+        second more than `grace` in any case.
+
         Args:
             grace: Seconds that calls under way get to end.
 

@@ -41,9 +41,16 @@ class Environment:
     """One environment in one trial. Override what is needed; each method may be plain, or `async`.
 
     No method is called while another one of the same environment is awaited. Plain methods run on
-    the event loop: what takes long, or waits, blocks all trials of the process, and belongs into
-    an `async` method. An exception ends the trial, and no other.
+    a thread that the environment has to itself: whatever makes it is called there, too, so it may
+    be bound to its thread, and it may take its time. Async methods run on the event loop, where
+    what takes long, and does not await, blocks all trials of the process. An exception ends the
+    trial, and no other.
     """
+
+    inline = False
+    """Whether plain methods are quick: they run on the event loop then, which saves a change of
+    threads at each step, and block all trials of the process meanwhile. A class that is given to
+    `serve` as it is, is made there, too; another function only if it has an `inline` of its own."""
 
     def start(self, trial: Trial) -> Any:
         """Begin.

@@ -10,14 +10,15 @@ from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.payload import decoded, encoded
-from cogrs.sdk.session import Session, Sessions, choose, session_name, settled
+from cogrs.sdk.session import Replies, Session, Sessions, choose, session_name
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from cogrs.sdk.payload import CodecBook
+    from cogrs.threads import Threads
 
 
 class EnvironmentHost:
@@ -32,7 +33,7 @@ class EnvironmentHost:
         """Make an environment by one of these factories for each trial."""
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout)
+        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-environment")
 
     async def on_start(self, trial_id: str, request: pb.EnvStartRequest) -> pb.EnvStartReply:
         """Start an environment for a trial, and return its first observations.
@@ -47,7 +48,7 @@ class EnvironmentHost:
             implementation=request.impl_name,
             config=request.config.content if request.HasField("config") else None,
         )
-        session = _Session(trial, self._codecs)
+        session = _Session(trial, self._codecs, self.sessions.threads)
         self.sessions.add((trial_id,), session)
         try:
             reply = await session.start(make)
@@ -57,23 +58,15 @@ class EnvironmentHost:
         self.sessions.expect_stream((trial_id,))
         return pb.EnvStartReply(observation_set=reply.observation_set)
 
-    async def on_action(
+    def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
-    ) -> AsyncGenerator[pb.EnvActionReply, None]:
+    ) -> Replies[pb.EnvActionRequest, pb.EnvActionReply]:
         """Step the environment for each set of actions; freed when the stream is over.
 
         Raises:
-            CallError: As the other methods.
+            CallError: As the other methods, by the first reply.
         """
-        session = self.sessions.open_stream((trial_id,))
-        try:
-            async for request in requests:
-                reply = await session.step(request.action_set.actions)
-                yield reply
-                if reply.final_update:
-                    break
-        finally:
-            self.sessions.free((trial_id,))
+        return Replies(self.sessions, (trial_id,), requests)
 
     async def on_message(self, trial_id: str, request: pb.EnvMessageRequest) -> pb.EnvMessageReply:
         """Give the environment what was sent to it.
@@ -97,22 +90,24 @@ class EnvironmentHost:
             self.sessions.lose(session)
 
     async def close(self, grace: float = 1.0) -> None:
-        """Lose all trials that are under way."""
+        """Lose all trials that are under way, within about so many seconds."""
         await self.sessions.close(grace)
+
+    on_stop = close
 
 
 class _Session(Session[Environment]):
     """An environment in its trial."""
 
-    def __init__(self, trial: Trial, codecs: CodecBook) -> None:
-        super().__init__(session_name(trial.id))
+    def __init__(self, trial: Trial, codecs: CodecBook, threads: Threads) -> None:
+        super().__init__(session_name(trial.id), threads)
         self._trial = trial
         self._codecs = codecs
         self._tick = 0
 
     async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
         async def start(environment: Environment) -> pb.EnvActionReply:
-            update = _checked(await settled(environment.start(self._trial)))
+            update = _checked(await self.tell(environment.start, self._trial))
             if update.final or update.rewards or update.messages:
                 raise ValueError("update: expected observations and nothing else at the start")
             return self._reply(update)
@@ -123,7 +118,7 @@ class _Session(Session[Environment]):
     async def step(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def step(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents)
-            update = _checked(await settled(environment.step(actions)))
+            update = _checked(await self.tell(environment.step, actions))
             self._tick += 1
             reply = self._reply(update)
             if reply.final_update:
@@ -132,10 +127,13 @@ class _Session(Session[Environment]):
 
         return await self.call("step", step)
 
+    async def answer(self, request: pb.EnvActionRequest) -> pb.EnvActionReply:
+        return await self.step(request.action_set.actions)
+
     async def end(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def end(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents, last=True)
-            update = await settled(environment.end(actions))
+            update = await self.tell(environment.end, actions)
             if update is None:
                 return pb.EnvActionReply(final_update=True)
             reply = self._reply(_checked(update))
@@ -149,7 +147,7 @@ class _Session(Session[Environment]):
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(environment: Environment) -> None:
             for each in messages:
-                await settled(environment.message(received_message(each)))
+                await self.tell(environment.message, received_message(each))
 
         await self.call("message", message)
 

@@ -9,6 +9,7 @@ from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.script import Inbox, Script
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import ReceivedMessage
+from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -73,9 +74,12 @@ class EnvironmentSession:
 class SessionEnvironment(Environment):
     """An environment that is one async function over a session."""
 
+    inline = True
+
     def __init__(self, function: Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]) -> None:
         """Play by this function. It tells the first observations by an update before all else."""
         self._function = function
+        self.function_name = qualified_name(function)
         self._script: Script[EnvironmentEvent] | None = None
 
     async def start(self, trial: Trial) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from cogrs.action_mask import MaskLayout
+from cogrs.argument import check_kind
 from cogrs.optional import imported
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
@@ -18,6 +20,29 @@ if TYPE_CHECKING:
     import gymnasium
 
     from cogrs.sdk.trial import Trial
+
+
+_OWN = ("action_mask", "frames_to", "inline")
+
+_QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
+"""Modules whose environments take microseconds for a step, and are bound to no thread."""
+
+
+def _is_quick(spec: Any) -> bool:
+    entry_point = getattr(spec, "entry_point", None)
+    return isinstance(entry_point, str) and entry_point.startswith(_QUICK)
+
+
+@dataclass(frozen=True)
+class _Factory:
+    """Makes environments, and tells where that is to be done."""
+
+    make: Callable[[], GymnasiumEnvironment]
+    inline: bool
+
+    def __call__(self) -> GymnasiumEnvironment:
+        """Make an environment."""
+        return self.make()
 
 
 class GymnasiumEnvironment(Environment):
@@ -37,6 +62,7 @@ class GymnasiumEnvironment(Environment):
         *,
         action_mask: bool = False,
         frames_to: Sequence[str] = (),
+        inline: bool | None = None,
     ) -> None:
         """Use the environment that `make` makes.
 
@@ -49,7 +75,15 @@ class GymnasiumEnvironment(Environment):
                 Discrete, entry i is for the action `start + i`. Actions are not compared with it.
             frames_to: Who is sent what `render` returns after each step, as a message: see
                 `read_array_message`. Names as those of `Message`.
+            inline: Whether the environment is quick, as of `Environment.inline`; None leaves that
+                to the class, and `factory` to what it knows of Gymnasium's own.
+
+        Raises:
+            TypeError: `inline` is no bool, or `frames_to` one string.
         """
+        check_kind("inline", inline, bool | None, "True, False or None")
+        if inline is not None:
+            self.inline = inline
         self._make = make
         self._seed = seed
         self._action_mask = action_mask
@@ -78,16 +112,23 @@ class GymnasiumEnvironment(Environment):
             TypeError: Options for `gymnasium.make`, but no id.
             ImportError: An id, and Gymnasium is not installed.
         """
-        own = {name: options.pop(name) for name in ("action_mask", "frames_to") if name in options}
+        own = {name: options.pop(name) for name in _OWN if name in options}
+        inline = own.get("inline")
         if isinstance(env, str):
             gymnasium = imported("gymnasium", "ids of environments need Gymnasium", "gymnasium")
             make: Callable[[], Any] = partial(gymnasium.make, env, **options)
+            quick = _is_quick(gymnasium.registry.get(env)) and not own.get("frames_to")
+            if inline is None and quick and "render_mode" not in options:
+                inline = own["inline"] = True
         elif options:
             raise TypeError(f"options: expected those of {cls.__name__}, got {', '.join(options)}")
         else:
             make = env
         seeds = None if seed is None else count(seed)
-        return lambda: cls(make, None if seeds is None else next(seeds), **own)
+        return _Factory(
+            lambda: cls(make, None if seeds is None else next(seeds), **own),
+            cls.inline if inline is None else inline,
+        )
 
     def start(self, trial: Trial) -> Update:
         """Make and reset the environment.

@@ -13,7 +13,7 @@ from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.failure import is_failure
 from cogrs.sdk.call import CallError
-from cogrs.sdk.session import choose, settled
+from cogrs.sdk.session import Session, Sessions, choose
 
 _logger = logging.getLogger("cogrs.sdk")
 
@@ -49,6 +49,7 @@ class HookHost:
     def __init__(self, implementations: Mapping[str, PreTrialHook]) -> None:
         """Ask these."""
         self._implementations = implementations
+        self.sessions: Sessions[Session[Any]] = Sessions(0.0, "cogrs-hook")
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Return the parameters as a hook has them.
@@ -60,8 +61,10 @@ class HookHost:
         params = TrialParams()
         params.CopyFrom(context.params)
         new = NewTrial(trial_id, params, context.user_id, context.impl_name)
+        session: Session[Any] = Session(f"trial {trial_id}: pre-trial hook", self.sessions.threads)
+        self.sessions.open(session)
         try:
-            changed = await settled(hook(new))
+            changed = await session.ask(hook, new)
             if changed is not None and not isinstance(changed, TrialParams):
                 kind = type(changed).__name__
                 raise TypeError(f"expected TrialParams or None to be returned, got {kind}")
@@ -71,8 +74,12 @@ class HookHost:
             _logger.exception("trial %s: pre-trial hook failed", trial_id)
             text = f"trial {trial_id}: pre-trial hook failed: {type(error).__name__}: {error}"
             raise CallError(StatusCode.UNKNOWN, text) from error
+        finally:
+            self.sessions.lose(session)
         return PreTrialContext(params=params if changed is None else changed)
 
     async def close(self, grace: float = 1.0) -> None:
-        """Nothing is kept."""
-        del grace
+        """Wait for hooks that are under way, about so many seconds."""
+        await self.sessions.close(grace)
+
+    on_stop = close

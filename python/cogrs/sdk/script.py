@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from cogrs.failure import as_exception, is_failure
+from cogrs.unfinished import leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -121,10 +122,14 @@ class Script(Generic[Event]):
         await self._task
 
     async def cancel(self) -> None:
-        """Cancel it, and wait for that."""
+        """Cancel it, and wait for that; it is left behind when this is cancelled, too."""
         self._told = True
         self._task.cancel()
-        await asyncio.wait({self._task})
+        try:
+            await asyncio.wait({self._task})
+        except asyncio.CancelledError:
+            leave(self._task)
+            raise
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         _running.discard(task)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from grpc import StatusCode
 
 from cogrs.failure import is_failure
+from cogrs.sdk.agent import Agent
 from cogrs.sdk.call import CallError
+from cogrs.sdk.datalog import DatalogSink
+from cogrs.sdk.environment import Environment
+from cogrs.threads import Threads
+from cogrs.unfinished import cancel_tasks, names_call, qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from cogrs.threads import Worker
 
 _logger = logging.getLogger("cogrs.sdk")
 
@@ -27,27 +35,70 @@ class Losable(Protocol):
 
 User = TypeVar("User", bound=Losable)
 Result = TypeVar("Result")
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+_PATIENCE = 10.0
+"""Seconds after which it is told that a method of a session that is lost still runs."""
+
+_LEAST = 0.2
+"""Seconds that `lost` gets in any case when a server stops."""
+
+_DEFAULTS = frozenset(
+    function
+    for base in (Agent, Environment, DatalogSink)
+    for function in vars(base).values()
+    if inspect.isfunction(function)
+)
+"""What a class of the user's inherits: it does nothing, wherever it is called."""
+
+_METHODS = ("start", "act", "step", "sample", "reward", "message", "end", "lost")
+"""Whatever is called of a user's object."""
 
 
-async def settled(value: Any) -> Any:
-    """Wait for a value if it has to be waited for: methods of users may be plain or async."""
-    return await value if inspect.isawaitable(value) else value
+def is_inline(given: Any) -> bool:
+    """Return whether a class, an object or a function says that its plain methods are quick."""
+    return getattr(getattr(given, "func", given), "inline", None) is True
+
+
+def _runs_on_loop(method: Any) -> bool:
+    if isinstance(method, MethodType) and method.__func__ in _DEFAULTS:
+        return True
+    return inspect.iscoroutinefunction(method)
+
+
+def _do_nothing() -> None:
+    """Return when what was called before on the same thread has."""
 
 
 class Session(Generic[User]):
-    """One object of a user's in one trial."""
+    """One object of a user's in one trial.
 
-    def __init__(self, who: str) -> None:
+    Its plain methods are called on one thread, which it has until it is closed, unless the object
+    says `inline`; async ones on the event loop.
+    """
+
+    def __init__(self, who: str, threads: Threads) -> None:
         """Have no object yet.
 
         Args:
             who: Trial and component, for errors and the log.
+            threads: Where the thread comes from.
         """
         self.who = who
         self._user: User | None = None
         # No method is called while another is awaited: an end must not meet a step.
         self._turn = asyncio.Lock()
         self._over = False
+        self._threads = threads
+        self._worker: Worker | None = None
+        self._inline = False
+        self._given_up = False
+        """Whether the thread may be busy with what nobody waits for any more."""
+        self._awaited: tuple[Any, asyncio.Task[Any] | None] | None = None
+        """The async method that is under way, and the task that awaits it."""
+        self.told_late = False
+        """Whether it was told that a method does not return."""
 
     async def make(self, make: Callable[[], User], start: Callable[[User], Awaitable[Any]]) -> Any:
         """Make the object, and start it.
@@ -82,29 +133,105 @@ class Session(Generic[User]):
             self._over = True
             return result
 
-    async def lose(self) -> None:
-        """Give the object up, unless it was brought to its end."""
-        async with self._turn:
-            if self._over or self._user is None:
-                return
-            self._over = True
-            try:
-                await self.tell(self._user.lost)
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                _logger.exception("%s: lost failed", self.who)
+    async def ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that is no object's; for a session that is of that call alone.
 
+        Raises:
+            Exception: Whatever it raises.
+        """
+        self._inline = is_inline(function)
+        async with self._turn:
+            return await self.tell(function, *args)
+
+    async def lose(self) -> None:
+        """Give the object up, unless it was brought to its end, and wait for its thread."""
+        async with self._turn:
+            if not self._over and self._user is not None:
+                self._over = True
+                try:
+                    await self.tell(self._user.lost)
+                except BaseException as error:
+                    if not is_failure(error):
+                        raise
+                    _logger.exception("%s: lost failed", self.who)
+            if self._given_up:
+                await self._catch_up()
+
+    @names_call(lambda local: f"{local['self'].who}: {qualified_name(local['method'])}")
     async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call a method of the object, wherever such are called, and wait for what comes of it."""
-        return await settled(method(*args))
+        """Call a method of the object where it belongs, and wait for what comes of it."""
+        if self._inline or _runs_on_loop(method):
+            if self._given_up:
+                await self._catch_up()
+            value = method(*args)
+        else:
+            value = await self._on_thread(method, *args)
+        return await self._settled(method, value) if inspect.isawaitable(value) else value
+
+    async def _settled(self, method: Callable[..., Any], value: Awaitable[Any]) -> Any:
+        self._awaited = method, asyncio.current_task()
+        try:
+            return await value
+        finally:
+            self._awaited = None
+
+    async def _on_thread(self, method: Callable[..., Any], *args: Any) -> Any:
+        if self._worker is None:
+            self._worker = self._threads.take()
+        outcome = self._worker.call(method, *args)
+        if not isinstance(outcome, tuple):
+            try:
+                if self._over:  # It is lost, and to know of it, whether somebody waits or not.
+                    await asyncio.wait({outcome})
+                outcome = await outcome
+            except asyncio.CancelledError:
+                self._given_up = True
+                raise
+        value, error = outcome
+        if error is not None:
+            raise error
+        return value
+
+    async def _catch_up(self) -> None:
+        if self._worker is not None:
+            done = self._worker.call(_do_nothing)
+            if not isinstance(done, tuple):
+                await asyncio.wait({done})
+        self._given_up = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it was brought to its end, or is lost."""
+        return self._over
+
+    @property
+    def unfinished(self) -> str:
+        """The name of the method that is under way; "" if there is none."""
+        if self._worker is not None and (busy := self._worker.busy):
+            return qualified_name(busy)
+        return "" if self._awaited is None else qualified_name(self._awaited[0])
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """What awaits an async method that is under way."""
+        return None if self._awaited is None else self._awaited[1]
+
+    def close(self) -> None:
+        """Give the thread back; nothing is called any more."""
+        if self._worker is not None:
+            self._threads.give_back(self._worker)
+            self._worker = None
 
     def finish(self) -> None:
         """Take the end as reached; nothing is called any more."""
         self._over = True
 
     async def _make(self, make: Callable[[], User], start: Callable[[User], Awaitable[Any]]) -> Any:
-        self._user = make()
+        self._user = make() if is_inline(make) else await self._on_thread(make)
+        self._inline = is_inline(self._user)
+        methods = [getattr(self._user, name, None) for name in _METHODS]
+        if self._inline or all(each is None or _runs_on_loop(each) for each in methods):
+            self.close()
         return await start(self._user)
 
     def _present(self) -> User:
@@ -129,17 +256,22 @@ AnySession = TypeVar("AnySession", bound="Session[Any]")
 class Sessions(Generic[AnySession]):
     """The sessions of one service. What leaves it without an end is lost."""
 
-    def __init__(self, stream_timeout: float) -> None:
+    def __init__(self, stream_timeout: float, threads: str) -> None:
         """Have none.
 
         Args:
             stream_timeout: Seconds within which a session that has started needs its stream; who
                 asked for it is taken for gone then.
+            threads: What the threads of plain methods are called.
         """
         self._stream_timeout = stream_timeout
+        self.threads = Threads(threads)
+        """Where sessions have their threads from."""
         self._sessions: dict[tuple[str, ...], AnySession] = {}
         self._timers: dict[tuple[str, ...], asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[AnySession] = set()
+        """All that were not lost yet, whoever has them."""
+        self._losing: dict[AnySession, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -154,6 +286,11 @@ class Sessions(Generic[AnySession]):
         if key in self._sessions:
             raise CallError(StatusCode.ALREADY_EXISTS, f"{session.who} is here already")
         self._sessions[key] = session
+        self.open(session)
+
+    def open(self, session: AnySession) -> None:
+        """Know a session, until it is lost."""
+        self._open.add(session)
 
     def expect_stream(self, key: tuple[str, ...]) -> None:
         """Free a session if its stream is not opened in time."""
@@ -203,26 +340,107 @@ class Sessions(Generic[AnySession]):
 
     def lose(self, session: AnySession) -> None:
         """Give a session up, unless it has ended, whatever becomes of the task that asks."""
-        task = asyncio.ensure_future(session.lose())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if session in self._open and session not in self._losing:
+            task = self._losing[session] = asyncio.ensure_future(self._lose(session))
+            task.add_done_callback(lambda _: self._close(session))
+
+    async def _lose(self, session: AnySession) -> None:
+        late = asyncio.get_running_loop().call_later(_PATIENCE, self._tell_late, session)
+        try:
+            await session.lose()
+        finally:
+            late.cancel()
+
+    def _close(self, session: AnySession) -> None:
+        self._losing.pop(session, None)
+        self._open.discard(session)
+        session.close()
 
     async def close(self, grace: float) -> None:
-        """Lose all, and wait until they know, for so many seconds."""
+        """Lose all, and wait until they know; what does not return is named and left behind.
+
+        Args:
+            grace: Seconds to wait; 0.2 at least, and a little more for what is cancelled then.
+        """
         for key in list(self._sessions):
             self.free(key)
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=grace)
-            for task in late:
-                task.cancel()
-            if late:
-                _logger.error("%d sessions did not end within %g s", len(late), grace)
-                await asyncio.wait(late)
+        for session in self._open:
+            self.lose(session)
+        if self._losing:
+            await asyncio.wait(self._losing.values(), timeout=max(grace, _LEAST))
+            await self._leave([each for each, task in self._losing.items() if not task.done()])
+        self.threads.close()
+
+    async def _leave(self, late: list[AnySession]) -> None:
+        for session in late:
+            self._tell_late(session)
+        await cancel_tasks([task for each in late if (task := each.task)])
+        losing = [task for each in late if (task := self._losing.get(each))]
+        await cancel_tasks(losing)
+        for session in late:
+            self._close(session)
+
+    def _tell_late(self, session: AnySession) -> None:
+        if not session.told_late:
+            session.told_late = True
+            what = session.unfinished or "its last call"
+            _logger.warning(
+                "%s: %s does not return: nobody waits for it any more", session.who, what
+            )
 
     def _forget(self, key: tuple[str, ...]) -> None:
         who, seconds = self._sessions[key].who, self._stream_timeout
         _logger.warning("%s: nobody opened its stream within %g s", who, seconds)
         self.free(key)
+
+
+class Replies(Generic[Request, Reply]):
+    """What a session answers to each request; it is freed when the stream is over.
+
+    No generator: a loop that ends cannot close one in which a method is under way.
+    """
+
+    def __init__(
+        self, sessions: Sessions[Any], key: tuple[str, ...], requests: AsyncIterator[Request]
+    ) -> None:
+        """Open the stream of a session when the first reply is asked for."""
+        self._sessions = sessions
+        self._key = key
+        self._requests = requests
+        self._session: Any = None
+        self._over = False
+
+    def __aiter__(self) -> Self:
+        """Return the replies."""
+        return self
+
+    async def __anext__(self) -> Reply:
+        """Return the next reply.
+
+        Raises:
+            CallError: The session cannot be had, or failed.
+        """
+        if self._over:
+            raise StopAsyncIteration
+        if self._session is None:
+            self._session = self._sessions.open_stream(self._key)
+        try:
+            reply: Reply | None = None
+            if not self._session.over:
+                reply = await self._session.answer(await anext(self._requests))
+        except BaseException:
+            await self.aclose()
+            raise
+        if reply is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return reply
+
+    async def aclose(self) -> None:
+        """Free the session, if it was opened."""
+        if self._session is not None and not self._over:
+            self._sessions.free(self._key)
+        self._over = True
 
 
 def session_name(trial_id: str, *actor: str) -> str:

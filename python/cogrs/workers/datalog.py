@@ -42,6 +42,8 @@ class ReplaySink(DatalogSink):
     time feeds it, or an event loop.
     """
 
+    inline = True
+
     def __init__(
         self,
         memory: ReplayMemory,

@@ -58,6 +58,8 @@ class Player(Agent):
     another's, is no step of its own.
     """
 
+    inline = True
+
     def __init__(self, host: Host) -> None:
         """Play for a worker."""
         self._host = host

@@ -4,6 +4,10 @@ A component elsewhere is reached by gRPC through the classes of `remote`, which 
 An object in the orchestrator's own process that has them needs no socket: give it a name in
 `local=`, and say `local://name` where an endpoint is asked for.
 
+A component that has `async def on_stop(self, grace)` is told when the orchestrator stops: it has so
+many seconds, and half a second more, to end what it has begun. Those of `cogrs.sdk` name methods
+that do not return then, and leave them behind.
+
 Messages are handed over without a copy: whoever was given one does not change it, and whoever
 returned one lets it go. An exception counts as the failure of the call.
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")
+
+_STOP = 0.5
+"""Seconds beyond their grace in which local components stop."""
 
 
 def _nothing() -> None:
@@ -110,15 +115,29 @@ class LinkFactory:
         return HookLink(text, component, self._settings.hook_timeout)
 
     async def close(self, grace: float = 0.0) -> None:
-        """Cancel what is under way, and close all channels.
+        """Cancel what is under way, tell local components, and close all channels.
 
         Args:
-            grace: Seconds for data logs to take what was told of trials that are over.
+            grace: Seconds for data logs to take what was told of trials that are over; what is
+                left of them for local components.
         """
+        until = time.monotonic() + grace
         if grace and self.logs.closing:
             await asyncio.wait(self.logs.closing, timeout=grace)
+        self._tasks.cancel()
+        await self._stop_components(max(until - time.monotonic(), 0.0))
         await self._tasks.close()
         await self._channels.close()
+
+    async def _stop_components(self, grace: float) -> None:
+        components = {id(each): each for each in self._local.values()}.values()
+        stops = [
+            self._tasks.spawn(component.on_stop(grace))
+            for component in components
+            if inspect.iscoroutinefunction(getattr(component, "on_stop", None))
+        ]
+        if stops:
+            await asyncio.wait(stops, timeout=grace + _STOP)
 
     def _reach(
         self, trial_id: str, endpoint: Endpoint, remote: Callable[[Route], T]

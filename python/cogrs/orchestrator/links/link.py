@@ -73,7 +73,11 @@ class Link(Generic[Request]):
         """Read the stream in the background; `over` is told how it ended."""
 
         async def read() -> None:
-            how = await pump(replies, kind, take)
+            try:
+                how = await pump(replies, kind, take)
+            finally:
+                if (close := getattr(replies, "aclose", None)) is not None:
+                    await close()
             self._requests.close()
             over(how)
 

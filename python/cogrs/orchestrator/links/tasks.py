@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.turns import Gate, Turns
+from cogrs.unfinished import cancel_tasks, is_left
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -50,12 +51,16 @@ class Tasks:
             if crashed is not None:
                 crashed(f"{type(error).__name__}: {error}")
 
+    def cancel(self) -> None:
+        """Cancel all, without waiting for them."""
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self) -> None:
-        """Cancel all, and wait for them."""
-        while self._tasks:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.wait(self._tasks)
+        """Cancel all, and wait for them; those that do not end are left behind."""
+        while tasks := {task for task in self._tasks if not is_left(task)}:
+            for task in await cancel_tasks(tasks):
+                _logger.warning("%s does not end when it is cancelled: it is left behind", task)
 
 
 class Queue(Protocol[T]):

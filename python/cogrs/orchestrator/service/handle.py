@@ -65,6 +65,9 @@ class OrchestratorHandle:
     def stop(self, grace: float = 10.0) -> None:
         """End all trials, stop, and free the port. Again: nothing.
 
+        Methods of local components that do not return are named in a warning, and left behind: this
+        returns within a second more than `grace` in any case.
+
         Args:
             grace: Seconds for environments and actors to give and take their last data.
 
@@ -131,7 +134,8 @@ def serve_orchestrator(
         actor_port: Serve client actors at this port, apart; None serves all at one port.
         settings: Durations and limits.
         local: Components in this process, by the names that `local://name` endpoints have. They
-            are called on the orchestrator's event loop.
+            are called on the orchestrator's event loop; those of `cogrs.sdk` call plain methods on
+            threads.
         security: Certificates and tokens; needed to reach beyond this machine.
         uvloop: Run on uvloop if it is installed. Only for a process with one event loop in all its
             life: gRPC for asyncio loses events when such loops come and go beside others.

@@ -38,6 +38,7 @@ from cogrs.orchestrator.service.lifecycle import LifecycleService
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.stats import take_stats
 from cogrs.tls import listen
+from cogrs.unfinished import stopping
 
 if TYPE_CHECKING:
     import os
@@ -58,7 +59,10 @@ _LOOK = 0.1
 _THREAD = "serve_orchestrator() serves on a loop of its own"
 
 _FAREWELL = 1.0
-"""Seconds for calls that are still open when all trials have ended."""
+"""Seconds at most for actors to be told, out of the grace, and for calls that are open then."""
+
+_LEAST = 0.05
+"""Seconds at least for these calls, and for data logs, unless there is no grace."""
 
 
 def server_options(max_message: int) -> list[tuple[str, int]]:
@@ -158,6 +162,10 @@ class Server:
     async def stop(self, grace: float = 10.0) -> None:
         """End all trials, then stop. Again: wait for the same.
 
+        Methods of local components that do not return are named in a warning, and left behind: this
+        returns within a second more than `grace`. One that blocks this event loop cannot be left:
+        Ctrl-C ends it.
+
         Args:
             grace: Seconds for environments and actors to give and take their last data.
 
@@ -172,18 +180,22 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def _stop(self, grace: float) -> None:
-        farewell = min(grace, _FAREWELL)
+        until = time.monotonic() + grace
+        farewell = min(grace / 2, _FAREWELL)
         await self._health.stop()
         self._orchestrator.begin_stop()
-        await self._wait_idle(grace)
+        await self._wait_idle(grace - farewell)
         # Environments had their time; actors are still to be told.
         self._orchestrator.force_stop()
         await self._wait_idle(farewell)
         self._orchestrator.force_stop()
         self._orchestrator.finish_stop()
-        for server in self._servers:
-            await server.stop(farewell)
-        await self._links.close(farewell)
+
+        def left() -> float:
+            return min(max(until - time.monotonic(), _LEAST), grace, _FAREWELL)
+
+        async with stopping(self._servers, left()):
+            await self._links.close(left())
         self._stopped.set()
 
     async def _wait_idle(self, seconds: float) -> None:
