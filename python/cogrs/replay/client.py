@@ -8,26 +8,21 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Self
 
-import zmq
-
-from cogrs._core import ReplayMemory, cache_layout, draw_cache, start_ids
+from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import AppliedPriorities, received, topic_of
 from cogrs.replay.pushes import Pushes
+from cogrs.replay.requests import Requests
 from cogrs.replay.subscriber import Subscriber
-from cogrs.replay.transport import Channel, Transport
+from cogrs.replay.synced import SyncedMemory
+from cogrs.replay.transport import Transport
 from cogrs.replay.wire import (
-    LARGEST_REPLY,
     SMALL_CACHE,
     SMALL_FRAME,
-    WireError,
-    decode,
-    digest_of,
     encode,
-    memory_like,
     topic_bytes,
 )
 
@@ -106,15 +101,14 @@ class ReplayMemoryClient:
             check_count("max_step", max_step, 0, _LARGEST)
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
-        requests = partial(_connect, self._transport, self._req_endpoint, self._hwm)
         # Nothing here holds the client, so one that is forgotten closes.
-        self._requests = Channel(self._transport, requests)
+        self._requests = Requests(self._transport, self._req_endpoint, self._uuid, timeout)
         self._pushes = Pushes(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
         self._priorities_dropped = 0
-        self._synced: _Synced | None = None
+        self._synced: SyncedMemory | None = None
         self._sync_lock = threading.Lock()
         channels = (self._requests, self._pushes)
         self._finalize = weakref.finalize(
@@ -152,9 +146,9 @@ class ReplayMemoryClient:
             RuntimeError: The client is closed, or the peer is no server of this protocol.
         """
         check_count("max_step", max_step, 0, _LARGEST)
-        reply = self._request("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
+        reply = self._requests.ask("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
         with self._sync_lock:
-            synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
+            synced = SyncedMemory(reply.sizes, max_step, self._uuid, self._seed, self._synced)
             if synced.ids:
                 self._subscriber.subscribe(topic_of(self._uuid))
             self._synced = synced
@@ -173,7 +167,7 @@ class ReplayMemoryClient:
         # Computed of numbers that the peer gave.
         dropped = min(self._subscriber.total_dropped(), _LARGEST)
         counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
-        self._request("update_counter", "counter_reply", counter=counter)
+        self._requests.ask("update_counter", "counter_reply", counter=counter)
 
     def push_cache(self) -> int:
         """Draw `rem.cache_size` samples and send them to the server.
@@ -314,50 +308,16 @@ class ReplayMemoryClient:
         self._finalize()
         self._transport.wait_closed()
 
-    def _state(self) -> _Synced:
+    def _state(self) -> SyncedMemory:
         self._transport.check_process()
         if self._synced is None:
             raise RuntimeError("this client has no memory yet: call sync_sizes(max_step) first")
         return self._synced
 
-    def _request(self, call: str, expected: str, **body: object) -> pb.Header:
-        deadline = deadline_after("timeout", self._timeout)
-        with self._requests.turn(deadline) as socket:
-            if socket is None:
-                raise self._timed_out(call, self._req_endpoint, "no turn: others wait for")
-            try:
-                socket.send(encode(self._uuid, **body))
-                answered = self._requests.wait(socket, zmq.POLLIN, deadline)
-                frames = socket.recv_multipart() if answered else None
-            except BaseException:
-                self._requests.drop()  # a REQ socket that waits for an answer cannot ask again
-                raise
-            if frames is None:
-                self._requests.drop()
-                raise self._timed_out(call, self._req_endpoint, "no answer from")
-        return self._understood(frames, expected)
-
-    def _understood(self, frames: list[bytes], expected: str) -> pb.Header:
-        try:
-            if len(frames) != 1:
-                raise WireError(f"{len(frames)} frames where 1 is expected")
-            header = decode(frames[0])
-        except WireError as error:
-            raise RuntimeError(f"{self._req_endpoint} answered with {error}") from None
-        if header.WhichOneof("body") == "refusal":
-            raise RuntimeError(f"{self._req_endpoint} refused: {header.refusal.reason}")
-        if header.WhichOneof("body") != expected:
-            raise RuntimeError(f"{self._req_endpoint} answered with something else than {expected}")
-        return header
-
     def _line(self, text: str) -> bytes:
         log = pb.Log(stream=self._stream, number=self._lines, text=text)
         self._lines += 1
         return encode(self._uuid, log=log)
-
-    def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
-        hint = self._transport.hint
-        return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s{hint}")
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -386,44 +346,6 @@ class ReplayMemoryClient:
         )
 
 
-class _Synced:
-    """A memory like the server's, and what caches of it must look like."""
-
-    def __init__(
-        self, sizes: pb.Sizes, max_step: int, uuid: int, seed: int | None, before: _Synced | None
-    ) -> None:
-        self._round: int = before._round + 1 if before else 0
-        if seed is not None:
-            # Another memory goes on with other draws, and two clients with other seeds never meet.
-            seed = (seed + (self._round << 32)) % (1 << 64)
-        self.rem = memory_like(sizes, max_step, uuid, seed)
-        self.ids = sizes.ids
-        if self.ids:
-            start_ids(self.rem, secrets.randbits(64))
-        self.digest = digest_of(self.rem)
-        self._layout = cache_layout(self.rem)[:2]
-        self._max_frame = sizes.max_frame
-        self._before = before.totals() if before else (0, 0)
-
-    def totals(self) -> tuple[int, int]:
-        """Episodes and steps closed in this memory and those before it."""
-        episodes, steps = self._before
-        return episodes + self.rem.total_episodes, steps + self.rem.total_steps
-
-    def check(self, flags: int, frame_stack: int, largest: int) -> None:
-        """Refuse caches that the server would."""
-        if (flags, frame_stack) != self._layout:
-            raise ValueError(
-                "rem: expected the server's cache_flags and frame_stack, got others: set them at "
-                "the server and call sync_sizes"
-            )
-        if largest > self._max_frame:
-            raise ValueError(
-                f"cache_size: expected frames of at most {self._max_frame} bytes, got {largest}: "
-                "set cache_size at the server, before its workers start, and call sync_sizes"
-            )
-
-
 def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
         return (check_endpoint("push_endpoint", value, Conn),)
@@ -432,13 +354,7 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
-def _connect(transport: Transport, endpoint: str, hwm: int) -> zmq.Socket[bytes]:
-    socket = transport.socket(zmq.REQ, hwm=hwm, max_frame=LARGEST_REPLY)
-    transport.attach(socket, "req_endpoint", endpoint, Conn)
-    return socket
-
-
-def _close(transport: Transport, subscriber: Subscriber, *channels: Channel | Pushes) -> None:
+def _close(transport: Transport, subscriber: Subscriber, *channels: Requests | Pushes) -> None:
     if transport.begin_close():
         subscriber.wake()
         for channel in channels:

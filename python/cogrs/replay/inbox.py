@@ -127,7 +127,7 @@ class Inbox:
                 case kind:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
-            self._refuse(frames[0], error)
+            self.refuse(frames[0] if frames else None, error)
             return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
 
     def take(self, frames: list[zmq.Frame]) -> None:
@@ -143,7 +143,18 @@ class Inbox:
                 case kind:
                     raise WireError(f"{kind or 'nothing'} pushed", "kind")
         except WireError as error:
-            self._refuse(frames[0], error)
+            self.refuse(frames[0], error)
+
+    def refuse(self, frame: zmq.Frame | None, error: WireError) -> None:
+        """Count a message that is dropped or refused; the first of a peer is logged."""
+        peer = _peer_of(frame)
+        with self._lock:
+            self.total_refused += 1
+            self._refused[error.reason] += 1
+            if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
+                return
+            self._refused_peers.add(peer)
+        _logger.warning("refused a message from %s: %s; further ones are only counted", peer, error)
 
     def get_batch(
         self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
@@ -278,16 +289,6 @@ class Inbox:
             self.total_steps += largest[1] - known[1]
             self.total_dropped += largest[2] - known[2]
 
-    def _refuse(self, frame: zmq.Frame, error: WireError) -> None:
-        peer = _peer_of(frame)
-        with self._lock:
-            self.total_refused += 1
-            self._refused[error.reason] += 1
-            if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
-                return
-            self._refused_peers.add(peer)
-        _logger.warning("refused a message from %s: %s; further ones are only counted", peer, error)
-
 
 def _only(frames: list[zmq.Frame]) -> pb.Header:
     if len(frames) != 1:
@@ -295,8 +296,8 @@ def _only(frames: list[zmq.Frame]) -> pb.Header:
     return decode(frames[0])
 
 
-def _peer_of(frame: zmq.Frame) -> str:
+def _peer_of(frame: zmq.Frame | None) -> str:
     try:
-        return str(frame.get("Peer-Address"))
+        return "an unknown peer" if frame is None else str(frame.get("Peer-Address"))
     except zmq.ZMQError:
         return "an unknown peer"

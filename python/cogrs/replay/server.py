@@ -18,7 +18,7 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import LARGEST_REPLY
+from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM
 from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             OSError: One cannot be bound.
             RuntimeError: The server is closed.
         """
-        rep = self._worker("rep_endpoint", zmq.REP, rep_endpoint, Bind)
+        rep = self._worker("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
             pull = self._worker("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
         except BaseException:
@@ -335,7 +335,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             OSError: The endpoint cannot be bound.
             RuntimeError: The server is closed already.
         """
-        socket = self._worker("endpoint", zmq.REP, endpoint, check_mode(mode))
+        socket = self._worker("endpoint", zmq.ROUTER, endpoint, check_mode(mode))
         answer(self._transport, self._inbox, socket)
 
     def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
@@ -373,7 +373,7 @@ class ReplayMemoryServer(Generic[BatchT]):
     def _worker(self, name: str, kind: int, endpoint: str, mode: Mode) -> zmq.Socket[bytes]:
         checked = check_endpoint(name, endpoint, mode)
         max_frame = self._inbox.max_frame
-        socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+        socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=max_frame)
         where = self._transport.attach(socket, name, checked, mode)
         if mode == Bind:
             self._tell(kind, where)
@@ -391,7 +391,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             for name, domain, kind, endpoint in checked:
                 # Samples that workers give a sampler are not bounded by what clients push.
                 most = LARGEST_REPLY if kind == zmq.DEALER else max_frame
-                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=most)
+                socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=most)
                 bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
                 ends.append(socket)
             self._tell(front[0], bound[0])
@@ -401,8 +401,12 @@ class ReplayMemoryServer(Generic[BatchT]):
             for end in ends:
                 end.close()
 
+    def _room(self, kind: int) -> int:
+        """Return the high-water mark of a socket: `hwm` is about caches alone."""
+        return REQUEST_HWM if kind in (zmq.ROUTER, zmq.DEALER) else self._hwm
+
     def _tell(self, kind: int, where: str) -> None:
-        if kind in (zmq.REP, zmq.ROUTER):
+        if kind == zmq.ROUTER:
             self._rep_endpoint = where
         else:
             self._pull_endpoint = where

@@ -110,6 +110,8 @@ class Subscriber:
         self._unwanted: deque[Key] = deque()
         self._asked: dict[bytes, Key] = {}
         self._bell: Bell | None = None
+        self._connected = False
+        """Whether there was ever a connection."""
         self.total_refused = 0
         """Messages that were dropped: none of ours."""
 
@@ -130,9 +132,10 @@ class Subscriber:
             while (message := queue.take()) is None:
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
+                    hint = "" if self._connected else self._transport.hint
                     raise TimeoutError(
                         f"sub_bytes: no message of topic {topic!r} from {self._endpoint} within "
-                        f"{timeout:g} s{self._transport.hint}"
+                        f"{timeout:g} s{hint}"
                     )
                 self._changed.wait(left)
                 self._transport.check()
@@ -217,23 +220,30 @@ class Subscriber:
         socket = self._transport.socket(zmq.SUB, hwm=self._hwm, linger_ms=0)
         # Subscriptions beyond a high-water mark would be dropped, without a word.
         socket.setsockopt(zmq.SNDHWM, 0)
+        events = self._transport.monitor(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._transport.attach(socket, "sub_endpoint", self._endpoint, Conn)
         bell = Bell(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
-        threading.Thread(target=self._run, args=(socket, bell), name=name, daemon=True).start()
+        args = (socket, events, bell)
+        threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
         self._bell = bell
         return bell
 
-    def _run(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
+    def _run(self, socket: zmq.Socket[bytes], events: zmq.Socket[bytes], bell: Bell) -> None:
         poller = zmq.Poller()
-        poller.register(socket, zmq.POLLIN)
-        poller.register(bell.socket, zmq.POLLIN)
-        with self._transport.loop(), socket:
+        for each in (socket, events, bell.socket):
+            poller.register(each, zmq.POLLIN)
+        with self._transport.loop(), events, socket:
             try:
                 while not self._transport.closed:
-                    self._serve(socket, bell, dict(poller.poll()))
+                    ready = dict(poller.poll())
+                    if events in ready:
+                        events.recv_multipart()
+                        self._connected = True
+                    self._serve(socket, bell, ready)
             finally:
                 bell.close()
+                socket.disable_monitor()  # libzmq's thread waits for a reader of what it reports
 
     def _serve(self, socket: zmq.Socket[bytes], bell: Bell, ready: dict[object, int]) -> None:
         if bell.socket in ready:

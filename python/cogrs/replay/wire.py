@@ -41,14 +41,32 @@ SMALL_FRAME = 1 << 20
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
 
+REQUEST_HWM = 1000
+"""Requests, or answers, that wait at a socket for each peer, at most.
+
+A socket that answers drops what it has no room for, and counts as waiting what was read a moment
+ago (libzmq reports it in batches). So this is far more than a peer that reads its answers needs.
+"""
+
 LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
 
 
-REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
+REASONS = (
+    "foreign",
+    "version",
+    "kind",
+    "frames",
+    "template",
+    "layout",
+    "cache",
+    "envelope",
+    "unread",
+)
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
 belong there; of another number of frames; a cache of other templates; of other `cache_flags` or
-`frame_stack`; with sizes or weights that cannot be."""
+`frame_stack`; with sizes or weights that cannot be; a request without the empty frame that ends its
+envelope; one whose answer is dropped, since its peer leaves `REQUEST_HWM` answers unread."""
 
 
 class WireError(ValueError):
