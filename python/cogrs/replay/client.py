@@ -22,6 +22,7 @@ from cogrs.replay.transport import Transport
 from cogrs.replay.wire import (
     SMALL_CACHE,
     SMALL_FRAME,
+    WireError,
     encode,
     topic_bytes,
 )
@@ -61,7 +62,9 @@ class ReplayMemoryClient:
         """Do not connect yet, and never wait unless `max_step` is given.
 
         Args:
-            sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`.
+            sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`. Each of the three endpoints
+                can be empty, for a client that does without the calls that need it: those raise
+                RuntimeError.
             req_endpoint: The server's `rep_endpoint`, for `sync_sizes` and `update_counter`.
             push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or those
                 of several servers with the same templates and settings, of which those that are
@@ -73,7 +76,8 @@ class ReplayMemoryClient:
             seed: Makes the draws of caches reproducible; each client has its own if None.
             hwm: Caches that wait to be sent, at most (high-water mark), >= 1.
             sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; then
-                the newest replaces the oldest, which is counted.
+                the newest replaces the oldest, which is counted. Priorities have a limit of their
+                own: see `apply_priorities`.
             key: The client's key pair, or its file `NAME.key_secret`. All sockets then use CURVE.
                 A server without keys, or with another key, or that does not allow this client's,
                 is never reached: calls raise TimeoutError. None: no keys.
@@ -86,8 +90,8 @@ class ReplayMemoryClient:
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        self._sub_endpoint = check_endpoint("sub_endpoint", sub_endpoint, Conn)
-        self._req_endpoint = check_endpoint("req_endpoint", req_endpoint, Conn)
+        self._sub_endpoint = _endpoint("sub_endpoint", sub_endpoint)
+        self._req_endpoint = _endpoint("req_endpoint", req_endpoint)
         self._push_endpoints = _endpoints(push_endpoint)
         self._uuid = (
             check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
@@ -206,10 +210,11 @@ class ReplayMemoryClient:
     def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
         """Take the errors that the learner has sent back, and make weights in `rem` anew by them.
 
-        What `update_priority` of the server sends after `sync_sizes` is kept for this call, at most
-        `sub_hwm` messages: then the newest replaces the oldest. Of errors of one entry the newest
-        counts, and ids of entries that are gone are counted alone; so are those of the memory
-        before the last `sync_sizes`.
+        What `update_priority` of the server sends after `sync_sizes` is kept for this call, however
+        small `sub_hwm` is: errors of one entry are merged, of which the newest counts, and of
+        different entries none is lost while the client is connected. When those of more than 2.7
+        million entries wait, the oldest are dropped. Ids of entries that are gone are counted
+        alone; so are those of the memory before the last `sync_sizes`.
 
         Args:
             timeout: Seconds to wait for the first message when none has come; None for ever.
@@ -230,12 +235,13 @@ class ReplayMemoryClient:
         for message in messages:
             try:
                 told = received(message)
-                gone = synced.rem.update_priority(told.ids, told.errors)
-            except ValueError:
+            except WireError:
                 refused += 1
                 continue
-            entries += len(told.ids) - gone
+            gone, bad = told.apply(synced.rem)
+            entries += len(told.ids) - gone - bad
             stale += gone
+            refused += bad
         with self._sync_lock:
             dropped = self._subscriber.dropped(topic)
             new, self._priorities_dropped = dropped - self._priorities_dropped, dropped
@@ -346,9 +352,14 @@ class ReplayMemoryClient:
         )
 
 
+def _endpoint(name: str, value: object) -> str:
+    """Return an endpoint, or an empty one for none."""
+    return "" if isinstance(value, str) and not value else check_endpoint(name, value, Conn)
+
+
 def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        return (check_endpoint("push_endpoint", value, Conn),)
+        return (_endpoint("push_endpoint", value),)
     if not value:
         raise ValueError("push_endpoint: expected at least one endpoint, got none")
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)

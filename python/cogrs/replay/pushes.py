@@ -69,6 +69,8 @@ class Pushes:
             ConnectionError: The only server has keys and this client none, or the other way round.
             RuntimeError: Closed.
         """
+        if not self._endpoints[0]:
+            raise RuntimeError(f"{call}: this client was created without a push_endpoint")
         deadline = deadline_after("timeout", timeout)
         with self._channel.turn(deadline) as socket:
             message: tuple[Any, ...] = ()

@@ -87,8 +87,10 @@ class ReplayMemoryServer(Generic[BatchT]):
             uuid: 32-bit number that names this server; random if None.
             seed: Makes the draws of `get_batch` reproducible.
             hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
-            pub_hwm: Published messages that wait for a slow subscriber, at most, >= 1; further ones
-                are dropped, which the subscriber counts.
+            pub_hwm: Published messages of a topic that wait for a slow subscriber, at most, >= 1,
+                apart from those that are on their way (16 or `pub_hwm`, if that is less); then the
+                newest replaces the oldest, which the subscriber counts. Priorities are merged
+                instead.
             log_seconds: Seconds between lines about what arrives, which PULL workers log at level
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
             ids: Whether caches carry ids, so that `get_batch` tells whose entry each row is and
@@ -239,7 +241,9 @@ class ReplayMemoryServer(Generic[BatchT]):
     ) -> None:
         """Send errors back to the clients, which take them by `apply_priorities`; never waits.
 
-        A message goes to each client that `sender` names; one that is slow gets the newest ones.
+        A message goes to each client that `sender` names. What waits for a client is merged: of
+        errors of one entry the newest is sent, and of different entries none is lost while the
+        client is connected; for one that is not, some 20,000 are kept.
 
         Args:
             ids: `IdBatch.ids`, integers (B,).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.replay.backlog import Backlog
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import Bell, Transport, receive
@@ -24,9 +25,14 @@ from cogrs.replay.wire import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cogrs.api import replay_pb2 as pb
 
 _logger = logging.getLogger("cogrs.replay")
+
+_MOST_PRIORITIES = 32 << 20
+"""Bytes of priorities that wait for `apply_priorities`, when those of each entry were merged."""
 
 
 class Topic:
@@ -63,11 +69,13 @@ class Topic:
         stream, number = publication.stream, publication.number
         if self._newest is not None and self._newest[0] == stream and number <= self._newest[1]:
             return
-        if self._known is not None and self._known[0] == stream:
-            self.dropped += max(0, number - self._known[1] - 1)
-        self.dropped += len(self._messages) == self._messages.maxlen
+        known = self._known
+        if (known is None or known[0] != stream) and publication.HasField("since"):
+            known = stream, publication.since
+        if known is not None and known[0] == stream:
+            self.dropped += max(0, number - known[1] - 1)
         self._newest = self._known = (stream, number)
-        self._messages.append((number, message))
+        self._keep(number, message)
 
     def add_last(self, publication: pb.Publication, message: bytes) -> None:
         """Take what was the last message when it was asked for; number 0 says that there was none.
@@ -92,8 +100,31 @@ class Topic:
         return stream != publication.stream or number < publication.number
 
     def take(self) -> bytes | None:
-        """The oldest message that is kept."""
+        """Take the oldest message that is kept."""
         return None if self._holds or not self._messages else self._messages.popleft()[1]
+
+    def _keep(self, number: int, message: bytes) -> None:
+        self.dropped += len(self._messages) == self._messages.maxlen
+        self._messages.append((number, message))
+
+
+class PriorityTopic(Topic):
+    """Messages with priorities for this client, merged instead of dropped while nobody takes them.
+
+    It never starts with the last message alone.
+    """
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        super().__init__(1)
+        self._backlog = Backlog()
+
+    def take(self) -> bytes | None:
+        """Take the oldest message, merged with later ones."""
+        return self._backlog.pop()
+
+    def _keep(self, _number: int, message: bytes) -> None:
+        self.dropped += self._backlog.add(message, _MOST_PRIORITIES)
 
 
 class Subscriber:
@@ -142,7 +173,7 @@ class Subscriber:
         return message
 
     def subscribe(self, topic: bytes) -> None:
-        """Keep what is published to a topic from now on, without waiting for it.
+        """Keep the priorities that are published to a topic from now on, without waiting for them.
 
         The last message from before is kept too: it may have been published after this call, and
         before the publisher heard of it.
@@ -153,7 +184,7 @@ class Subscriber:
         """
         with self._changed:
             digest = digest_of_topic(topic)
-            self._subscribed(digest)
+            self._subscribed(digest, PriorityTopic)
             self._start_with_last(digest, alone=False)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
@@ -192,11 +223,13 @@ class Subscriber:
                 self._bell.ring()
             self._changed.notify_all()
 
-    def _subscribed(self, digest: bytes) -> Topic:
+    def _subscribed(self, digest: bytes, make: Callable[[], Topic] | None = None) -> Topic:
         self._transport.check()
+        if not self._endpoint:
+            raise RuntimeError("this client was created without a sub_endpoint")
         bell = self._bell or self._start()
         if digest not in self._topics:
-            self._topics[digest] = Topic(self._hwm)
+            self._topics[digest] = make() if make else Topic(self._hwm)
             self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
             bell.ring()
         return self._topics[digest]

@@ -52,21 +52,11 @@ LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
 
 
-REASONS = (
-    "foreign",
-    "version",
-    "kind",
-    "frames",
-    "template",
-    "layout",
-    "cache",
-    "envelope",
-    "unread",
-)
+REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
-belong there; of another number of frames; a cache of other templates; of other `cache_flags` or
-`frame_stack`; with sizes or weights that cannot be; a request without the empty frame that ends its
-envelope; one whose answer is dropped, since its peer leaves `REQUEST_HWM` answers unread."""
+belong there; of another number of frames, or without the empty one that ends a request's envelope;
+a cache of other templates; of other `cache_flags` or `frame_stack`; with sizes or weights that
+cannot be."""
 
 
 class WireError(ValueError):
@@ -188,12 +178,13 @@ def message_bytes(message: object) -> bytes:
 class Key(NamedTuple):
     """The frame that goes before a published message: what ZeroMQ matches subscriptions with.
 
-    Keys of one kind have one length, so none is the beginning of another.
+    A subscriber asks for messages by a key without nonce, and gets them by one with a nonce, which
+    is its own. Otherwise no key is the beginning of another.
 
     Fields:
         kind: Whether messages, announcements or a last message.
         digest: Which topic.
-        nonce: For a last message: who asked for it.
+        nonce: For messages: who gets them. For a last message: who asked for it.
     """
 
     kind: bytes
@@ -212,14 +203,15 @@ class Key(NamedTuple):
             WireError: It is no such frame.
         """
         key = cls(frame[:1], frame[1 : 1 + _DIGEST], frame[1 + _DIGEST :])
-        if _LENGTHS.get(key.kind) != len(frame):
+        if len(frame) not in _LENGTHS.get(key.kind, ()):
             raise WireError("a topic of another kind")
         return key
 
 
 MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
 _DIGEST, _NONCE = 32, 16
-_LENGTHS = {MESSAGES: 1 + _DIGEST, ANNOUNCEMENTS: 1 + _DIGEST, LAST: 1 + _DIGEST + _NONCE}
+_SHARED, _OWN = 1 + _DIGEST, 1 + _DIGEST + _NONCE
+_LENGTHS = {MESSAGES: (_SHARED, _OWN), ANNOUNCEMENTS: (_SHARED,), LAST: (_OWN,)}
 
 
 def digest_of_topic(topic: bytes) -> bytes:

@@ -42,14 +42,14 @@ def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
 def _answer(inbox: Inbox, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
     envelope = _envelope_size(frames)
     if envelope == 0:
-        error = WireError("a request without an empty frame before it", "envelope")
+        error = WireError("a request without an empty frame before it", "frames")
         inbox.refuse(frames[-1], error)
         return
     reply = [*frames[:envelope], *inbox.answer(frames[envelope:])]
     try:
         socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
     except zmq.Again:
-        inbox.refuse(frames[-1], WireError("requests without reading the answers", "unread"))
+        inbox.drop_answer(frames[-1])
     except zmq.ZMQError as error:
         if error.errno != zmq.EHOSTUNREACH:
             raise
