@@ -20,8 +20,8 @@ from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.synced import SyncedMemory
 from cogrs.replay.transport import Transport
 from cogrs.replay.wire import (
+    LONGEST_LINE,
     SMALL_CACHE,
-    SMALL_FRAME,
     WireError,
     encode,
     topic_bytes,
@@ -251,7 +251,7 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1 MiB; a newline in it is escaped.
+            log_message: At most 1,000,000 bytes in UTF-8; a newline in it is escaped.
 
         Raises:
             TimeoutError: As `push_cache`.
@@ -268,8 +268,10 @@ class ReplayMemoryClient:
             size = len(log_message.encode())
         except UnicodeEncodeError as error:
             raise ValueError(f"log_message: expected text, got {error}") from None
-        if size > SMALL_FRAME - 1024:
-            raise ValueError(f"log_message: expected at most 1 MiB, got {size} bytes")
+        if size > LONGEST_LINE:
+            raise ValueError(
+                f"log_message: expected at most {LONGEST_LINE} bytes, got {size} bytes"
+            )
         self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
 
     def sub_bytes(

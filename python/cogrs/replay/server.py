@@ -11,7 +11,7 @@ import zmq
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.batch import BatchT
 from cogrs.replay.deadline import deadline_after
-from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
+from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.priorities import Priorities
@@ -295,7 +295,9 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Args:
             logfile_path: Path of the file.
-            mode: 'w', 'a' or 'x', as of `open`.
+            mode: As of C's `fopen`, one that can write: 'w', 'a' or 'x', each also with '+', or
+                'r+', which overwrites a file that is there from its beginning; each also with 'b',
+                which changes nothing.
 
         Raises:
             TypeError: `logfile_path` is no path.
@@ -331,7 +333,8 @@ class ReplayMemoryServer(Generic[BatchT]):
         """Answer clients' requests for sizes and counters; returns when the server is closed.
 
         Args:
-            endpoint: ZeroMQ endpoint.
+            endpoint: ZeroMQ endpoint; in mode 'Conn' it can be 'inproc://NAME', where a proxy of
+                this server has its `back_ep`.
             mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
 
         Raises:
@@ -355,6 +358,10 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Returns when the server is closed.
 
+        Args:
+            front_ep: Where clients connect.
+            back_ep: Where workers in mode 'Conn' connect; 'inproc://NAME' for those of this server.
+
         Raises:
             ValueError: An endpoint is none.
             OSError: One cannot be bound.
@@ -375,7 +382,8 @@ class ReplayMemoryServer(Generic[BatchT]):
         self._transport.wait_closed()
 
     def _worker(self, name: str, kind: int, endpoint: str, mode: Mode) -> zmq.Socket[bytes]:
-        checked = check_endpoint(name, endpoint, mode)
+        # Clients, which connect to a worker that listens, have a context of their own.
+        checked = check_endpoint(name, endpoint, mode, inproc=mode == Conn)
         max_frame = self._inbox.max_frame
         socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=max_frame)
         where = self._transport.attach(socket, name, checked, mode)
@@ -386,7 +394,8 @@ class ReplayMemoryServer(Generic[BatchT]):
     def _proxy(self, front: tuple[int, str], back: tuple[int, str]) -> None:
         sides = (("front_ep", CLIENTS, *front), ("back_ep", WORKERS, *back))
         checked = [
-            (name, domain, kind, check_endpoint(name, at, Bind)) for name, domain, kind, at in sides
+            (name, domain, kind, check_endpoint(name, at, Bind, inproc=domain == WORKERS))
+            for name, domain, kind, at in sides
         ]
         max_frame = self._inbox.max_frame
         bound: list[str] = []

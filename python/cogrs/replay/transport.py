@@ -162,7 +162,7 @@ class Transport:
         """
         try:
             reader = self.socket(zmq.PAIR, hwm=0, linger_ms=0)
-            name = f"inproc://monitor-{next(self._monitors)}"
+            name = f"inproc://cogrs.monitor-{next(self._monitors)}"
             reader.connect(name)
             socket.monitor(name, events)
         except BaseException:
@@ -392,7 +392,7 @@ class Bell:
 
     def __init__(self, transport: Transport) -> None:
         """Make both ends."""
-        name = f"inproc://{id(self):x}"
+        name = f"inproc://cogrs.{id(self):x}"
         self.socket = transport.socket(zmq.PAIR, hwm=0)
         self.socket.bind(name)
         self._rope = transport.socket(zmq.PAIR, hwm=0)

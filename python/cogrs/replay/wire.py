@@ -38,6 +38,9 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
+LONGEST_LINE = 1_000_000
+"""Bytes of a log line, which with its header fits into a small frame."""
+
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
 

@@ -22,9 +22,9 @@ def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> Non
     A REP socket would do the same, but one that is sent a request without its empty frame by a peer
     that then leaves can stop for good (libzmq 4.3.5).
     """
-    # An answer that cannot be sent is an error instead of being dropped in silence.
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     with transport.loop(), socket:
+        # An answer that cannot be sent is an error instead of being dropped in silence.
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         for frames in transport.messages(socket):
             if frames is not None:
                 _answer(inbox, socket, frames)
