@@ -186,11 +186,11 @@ class Publisher:
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
-        # The descriptor instead of the socket: it also tells of room for what waits.
-        poller.register(socket.fileno(), zmq.POLLIN)
         poller.register(self._bell.socket, zmq.POLLIN)
         with self._transport.loop(), socket:
             try:
+                # The descriptor instead of the socket: it also tells of room for what waits.
+                poller.register(socket.fileno(), zmq.POLLIN)
                 while not self._transport.closed:
                     poller.poll(self._serve(socket))
                 end = time.monotonic() + _PERIOD
