@@ -110,6 +110,24 @@ def test_message_that_is_too_long_is_refused(message: str) -> None:
         client.write_log(message)
 
 
+@pytest.mark.parametrize("letter", ["x", "ä", "\n"])
+def test_limit_that_the_error_names_is_the_one_that_holds(letter: str, tmp_path: Path) -> None:
+    with pair() as (server, client):
+        server.set_logfile(tmp_path / "log", "w")
+        with pytest.raises(
+            ValueError, match=r"at most 1000000 bytes, got 20000.. bytes"
+        ) as refused:
+            client.write_log(letter * (2_000_001 // len(letter.encode())))
+        limit = int(str(refused.value).split("at most ")[1].split()[0])
+        longest = letter * (limit // len(letter.encode()))
+        with pytest.raises(ValueError, match=f"at most {limit} bytes, got {limit + 1} bytes"):
+            client.write_log(longest + "x")
+        client.write_log(longest)
+        client.write_log("end")
+        take_in(server, client)
+    assert messages(tmp_path / "log") == [longest.replace("\n", "\\n"), "end"]
+
+
 def test_message_that_is_no_text_is_refused_by_name() -> None:
     with pair() as (_, client), pytest.raises(ValueError, match="log_message"):
         client.write_log("\ud800")
@@ -129,7 +147,9 @@ def test_logfile_is_none_and_then_its_path(tmp_path: Path) -> None:
 
 def test_modes_write_append_or_create(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    for mode, expected in (("x", 1), ("a", 2), ("w", 1), ("a+", 2), ("w+", 1)):
+    modes = ("x", 1), ("a", 2), ("w", 1), ("a+", 2), ("w+", 1)
+    binary = ("ab", 2), ("ab+", 3), ("a+b", 4), ("wb", 1), ("wb+", 1), ("w+b", 1)
+    for mode, expected in (*modes, *binary):
         with logbook(path, mode) as book:
             book.add(0, 0, 0, mode)
         assert len(lines(path)) == expected
@@ -158,7 +178,37 @@ def test_a_path_may_be_bytes(tmp_path: Path) -> None:
         assert server.logfile == str(tmp_path / "log")
 
 
-@pytest.mark.parametrize("mode", ["r", "r+", "wb", "", "W", None, 1, ["w"]], ids=repr)
+@pytest.mark.parametrize("mode", ["r+", "rb+", "r+b"])
+def test_mode_that_reads_and_writes_needs_a_file_and_begins_at_its_start(
+    mode: str, tmp_path: Path
+) -> None:
+    with started() as server:
+        with pytest.raises(FileNotFoundError):
+            server.set_logfile(tmp_path / "log", mode)
+        assert server.logfile is None
+    (tmp_path / "log").write_text("." * 1_000 + "\n")
+    with logbook(tmp_path / "log", mode) as book:
+        book.add(0, 0, 0, "line")
+    written = (tmp_path / "log").read_text()
+    assert len(written) == 1_001
+    first, rest = written.split("\n", 1)
+    assert first.endswith(",00000000,line")
+    assert set(rest) == {".", "\n"}
+
+
+@pytest.mark.parametrize("mode", ["x", "x+", "xb", "xb+", "x+b", "w", "wb", "ab", "a+b"])
+def test_mode_that_creates_a_file_does_so(mode: str, tmp_path: Path) -> None:
+    with pair() as (server, client):
+        server.set_logfile(tmp_path / "log", mode)
+        client.write_log("line ä")
+        take_in(server, client)
+    assert messages(tmp_path / "log") == ["line ä"]
+
+
+NO_MODES = ["r", "rb", "br+", "bw", "wbb", "w++", "wt", "rw", "wa", "+w", "b", "+", "", "W", "w "]
+
+
+@pytest.mark.parametrize("mode", [*NO_MODES, None, 1, b"w", ["w"]], ids=repr)
 def test_other_modes_are_refused_and_the_file_stays(mode: Any, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("mine\n")
     with started() as server:

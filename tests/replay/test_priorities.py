@@ -143,16 +143,26 @@ def test_ids_of_the_memory_before_are_gone() -> None:
         assert client.rem.episode(0).weight.max() == 1
 
 
-def test_newest_messages_win_and_lost_ones_are_counted() -> None:
+def test_newest_error_of_an_entry_wins_and_none_of_another_is_lost() -> None:
     with served() as server, connected(server, sub_hwm=2) as client:
-        entry = build.add_uniform(client.rem, 8) + 1
+        first = build.add_uniform(client.rem, 8)
         listened(server, client)
         for error in range(1, 6):
-            server.update_priority([entry], [client.uuid], [error**2])
-        topic = topic_of(client.uuid)
-        eventually(lambda: client.num_dropped(topic) == 3)
-        assert client.apply_priorities() == AppliedPriorities(2, 0, 0, 3)
-        assert client.rem.episode(0).weight[1] == 5
+            server.update_priority([first + 1], [client.uuid], [error**2])
+            server.update_priority([first + 1 + error], [client.uuid], [9.0])
+        entries = [first + 1 + number for number in range(6)]
+        wanted = [5.0] + [3.0] * 5
+        dropped = 0
+
+        def all_are_there() -> bool:
+            nonlocal dropped
+            dropped += client.apply_priorities().dropped
+            episode = client.rem.episode(0)
+            weight = dict(zip(episode.id.tolist(), episode.weight.tolist(), strict=True))
+            return [weight[entry] for entry in entries] == wanted
+
+        eventually(all_are_there)
+        assert dropped == 0
         assert client.apply_priorities() == NOTHING
 
 

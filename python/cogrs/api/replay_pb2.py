@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63ogrs/api/replay.proto\x12\x0c\x63ogrs.replay\"\xdd\x04\n\x06Header\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06sender\x18\x02 \x01(\x07\x12\x33\n\rsizes_request\x18\x03 \x01(\x0b\x32\x1a.cogrs.replay.SizesRequestH\x00\x12$\n\x05sizes\x18\x04 \x01(\x0b\x32\x13.cogrs.replay.SizesH\x00\x12(\n\x07\x63ounter\x18\x05 \x01(\x0b\x32\x15.cogrs.replay.CounterH\x00\x12\x33\n\rcounter_reply\x18\x06 \x01(\x0b\x32\x1a.cogrs.replay.CounterReplyH\x00\x12(\n\x07refusal\x18\x07 \x01(\x0b\x32\x15.cogrs.replay.RefusalH\x00\x12$\n\x05\x63\x61\x63he\x18\x08 \x01(\x0b\x32\x13.cogrs.replay.CacheH\x00\x12 \n\x03log\x18\t \x01(\x0b\x32\x11.cogrs.replay.LogH\x00\x12\x30\n\x0bpublication\x18\n \x01(\x0b\x32\x19.cogrs.replay.PublicationH\x00\x12\x37\n\x0fsamples_request\x18\x0b \x01(\x0b\x32\x1c.cogrs.replay.SamplesRequestH\x00\x12(\n\x07samples\x18\x0c \x01(\x0b\x32\x15.cogrs.replay.SamplesH\x00\x12.\n\npriorities\x18\r \x01(\x0b\x32\x18.cogrs.replay.PrioritiesH\x00\x12\x39\n\x10priorities_reply\x18\x0e \x01(\x0b\x32\x1d.cogrs.replay.PrioritiesReplyH\x00\x42\x06\n\x04\x62ody\"\x0e\n\x0cSizesRequest\"|\n\x05Sizes\x12)\n\ttemplates\x18\x01 \x03(\x0b\x32\x16.cogrs.replay.Template\x12(\n\x08settings\x18\x02 \x01(\x0b\x32\x16.cogrs.replay.Settings\x12\x11\n\tmax_frame\x18\x03 \x01(\x04\x12\x0b\n\x03ids\x18\x04 \x01(\x08\"(\n\x08Template\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\xe4\x01\n\x08Settings\x12\x19\n\x11priority_exponent\x18\x01 \x01(\x01\x12\x12\n\nmix_lambda\x18\x02 \x01(\x01\x12\x13\n\x0b\x66rame_stack\x18\x03 \x01(\x04\x12\x12\n\nmulti_step\x18\x04 \x01(\x04\x12\x12\n\ncache_size\x18\x05 \x01(\x04\x12\x13\n\x0bmax_episode\x18\x06 \x01(\x04\x12\x13\n\x0breuse_cache\x18\x07 \x01(\x08\x12\x17\n\x0f\x64iscount_factor\x18\x08 \x03(\x01\x12\x14\n\x0creward_coeff\x18\t \x03(\x01\x12\x13\n\x0b\x63\x61\x63he_flags\x18\n \x03(\x08\";\n\x07\x43ounter\x12\x10\n\x08\x65pisodes\x18\x01 \x01(\x04\x12\r\n\x05steps\x18\x02 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x04\"\x0e\n\x0c\x43ounterReply\"\x19\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\"l\n\x05\x43\x61\x63he\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x12\n\nweight_sum\x18\x02 \x01(\x01\x12\x10\n\x08template\x18\x03 \x01(\x06\x12\r\n\x05\x66lags\x18\x04 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x05 \x01(\r\x12\x0b\n\x03ids\x18\x06 \x01(\x08\".\n\x0eSamplesRequest\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\"\xa0\x01\n\x07Samples\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12\x12\n\nweight_sum\x18\x03 \x01(\x01\x12\x0e\n\x06unused\x18\x04 \x01(\x04\x12\x10\n\x08template\x18\x05 \x01(\x06\x12\r\n\x05\x66lags\x18\x06 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x07 \x01(\r\x12\x0b\n\x03ids\x18\x08 \x01(\x08\x12\x10\n\x08shortage\x18\t \x01(\t\":\n\nPriorities\x12\x0f\n\x07senders\x18\x01 \x01(\x0c\x12\x0b\n\x03ids\x18\x02 \x01(\x0c\x12\x0e\n\x06\x65rrors\x18\x03 \x01(\x0c\"\x11\n\x0fPrioritiesReply\"3\n\x03Log\x12\x0e\n\x06stream\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t\"-\n\x0bPublication\x12\x0e\n\x06stream\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63ogrs/api/replay.proto\x12\x0c\x63ogrs.replay\"\xbc\x05\n\x06Header\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06sender\x18\x02 \x01(\x07\x12\x33\n\rsizes_request\x18\x03 \x01(\x0b\x32\x1a.cogrs.replay.SizesRequestH\x00\x12$\n\x05sizes\x18\x04 \x01(\x0b\x32\x13.cogrs.replay.SizesH\x00\x12(\n\x07\x63ounter\x18\x05 \x01(\x0b\x32\x15.cogrs.replay.CounterH\x00\x12\x33\n\rcounter_reply\x18\x06 \x01(\x0b\x32\x1a.cogrs.replay.CounterReplyH\x00\x12(\n\x07refusal\x18\x07 \x01(\x0b\x32\x15.cogrs.replay.RefusalH\x00\x12$\n\x05\x63\x61\x63he\x18\x08 \x01(\x0b\x32\x13.cogrs.replay.CacheH\x00\x12 \n\x03log\x18\t \x01(\x0b\x32\x11.cogrs.replay.LogH\x00\x12\x30\n\x0bpublication\x18\n \x01(\x0b\x32\x19.cogrs.replay.PublicationH\x00\x12\x37\n\x0fsamples_request\x18\x0b \x01(\x0b\x32\x1c.cogrs.replay.SamplesRequestH\x00\x12(\n\x07samples\x18\x0c \x01(\x0b\x32\x15.cogrs.replay.SamplesH\x00\x12.\n\npriorities\x18\r \x01(\x0b\x32\x18.cogrs.replay.PrioritiesH\x00\x12\x39\n\x10priorities_reply\x18\x0e \x01(\x0b\x32\x1d.cogrs.replay.PrioritiesReplyH\x00\x12(\n\x07publish\x18\x0f \x01(\x0b\x32\x15.cogrs.replay.PublishH\x00\x12\x33\n\rpublish_reply\x18\x10 \x01(\x0b\x32\x1a.cogrs.replay.PublishReplyH\x00\x42\x06\n\x04\x62ody\"\x0e\n\x0cSizesRequest\"|\n\x05Sizes\x12)\n\ttemplates\x18\x01 \x03(\x0b\x32\x16.cogrs.replay.Template\x12(\n\x08settings\x18\x02 \x01(\x0b\x32\x16.cogrs.replay.Settings\x12\x11\n\tmax_frame\x18\x03 \x01(\x04\x12\x0b\n\x03ids\x18\x04 \x01(\x08\"(\n\x08Template\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\xe4\x01\n\x08Settings\x12\x19\n\x11priority_exponent\x18\x01 \x01(\x01\x12\x12\n\nmix_lambda\x18\x02 \x01(\x01\x12\x13\n\x0b\x66rame_stack\x18\x03 \x01(\x04\x12\x12\n\nmulti_step\x18\x04 \x01(\x04\x12\x12\n\ncache_size\x18\x05 \x01(\x04\x12\x13\n\x0bmax_episode\x18\x06 \x01(\x04\x12\x13\n\x0breuse_cache\x18\x07 \x01(\x08\x12\x17\n\x0f\x64iscount_factor\x18\x08 \x03(\x01\x12\x14\n\x0creward_coeff\x18\t \x03(\x01\x12\x13\n\x0b\x63\x61\x63he_flags\x18\n \x03(\x08\";\n\x07\x43ounter\x12\x10\n\x08\x65pisodes\x18\x01 \x01(\x04\x12\r\n\x05steps\x18\x02 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x04\"\x0e\n\x0c\x43ounterReply\"\x19\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\"l\n\x05\x43\x61\x63he\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x12\n\nweight_sum\x18\x02 \x01(\x01\x12\x10\n\x08template\x18\x03 \x01(\x06\x12\r\n\x05\x66lags\x18\x04 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x05 \x01(\r\x12\x0b\n\x03ids\x18\x06 \x01(\x08\".\n\x0eSamplesRequest\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06number\x18\x02 \x01(\x04\"\xa0\x01\n\x07Samples\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12\x12\n\nweight_sum\x18\x03 \x01(\x01\x12\x0e\n\x06unused\x18\x04 \x01(\x04\x12\x10\n\x08template\x18\x05 \x01(\x06\x12\r\n\x05\x66lags\x18\x06 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x07 \x01(\r\x12\x0b\n\x03ids\x18\x08 \x01(\x08\x12\x10\n\x08shortage\x18\t \x01(\t\":\n\nPriorities\x12\x0f\n\x07senders\x18\x01 \x01(\x0c\x12\x0b\n\x03ids\x18\x02 \x01(\x0c\x12\x0e\n\x06\x65rrors\x18\x03 \x01(\x0c\"\x11\n\x0fPrioritiesReply\"7\n\x07Publish\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0e\n\x06number\x18\x03 \x01(\x04\"\x1e\n\x0cPublishReply\x12\x0e\n\x06number\x18\x01 \x01(\x04\"3\n\x03Log\x12\x0e\n\x06stream\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04text\x18\x03 \x01(\t\"K\n\x0bPublication\x12\x0e\n\x06stream\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x12\n\x05since\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x08\n\x06_sinceb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,33 +22,37 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cogrs.api.replay_pb2', _glo
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_HEADER']._serialized_start=41
-  _globals['_HEADER']._serialized_end=646
-  _globals['_SIZESREQUEST']._serialized_start=648
-  _globals['_SIZESREQUEST']._serialized_end=662
-  _globals['_SIZES']._serialized_start=664
-  _globals['_SIZES']._serialized_end=788
-  _globals['_TEMPLATE']._serialized_start=790
-  _globals['_TEMPLATE']._serialized_end=830
-  _globals['_SETTINGS']._serialized_start=833
-  _globals['_SETTINGS']._serialized_end=1061
-  _globals['_COUNTER']._serialized_start=1063
-  _globals['_COUNTER']._serialized_end=1122
-  _globals['_COUNTERREPLY']._serialized_start=1124
-  _globals['_COUNTERREPLY']._serialized_end=1138
-  _globals['_REFUSAL']._serialized_start=1140
-  _globals['_REFUSAL']._serialized_end=1165
-  _globals['_CACHE']._serialized_start=1167
-  _globals['_CACHE']._serialized_end=1275
-  _globals['_SAMPLESREQUEST']._serialized_start=1277
-  _globals['_SAMPLESREQUEST']._serialized_end=1323
-  _globals['_SAMPLES']._serialized_start=1326
-  _globals['_SAMPLES']._serialized_end=1486
-  _globals['_PRIORITIES']._serialized_start=1488
-  _globals['_PRIORITIES']._serialized_end=1546
-  _globals['_PRIORITIESREPLY']._serialized_start=1548
-  _globals['_PRIORITIESREPLY']._serialized_end=1565
-  _globals['_LOG']._serialized_start=1567
-  _globals['_LOG']._serialized_end=1618
-  _globals['_PUBLICATION']._serialized_start=1620
-  _globals['_PUBLICATION']._serialized_end=1665
+  _globals['_HEADER']._serialized_end=741
+  _globals['_SIZESREQUEST']._serialized_start=743
+  _globals['_SIZESREQUEST']._serialized_end=757
+  _globals['_SIZES']._serialized_start=759
+  _globals['_SIZES']._serialized_end=883
+  _globals['_TEMPLATE']._serialized_start=885
+  _globals['_TEMPLATE']._serialized_end=925
+  _globals['_SETTINGS']._serialized_start=928
+  _globals['_SETTINGS']._serialized_end=1156
+  _globals['_COUNTER']._serialized_start=1158
+  _globals['_COUNTER']._serialized_end=1217
+  _globals['_COUNTERREPLY']._serialized_start=1219
+  _globals['_COUNTERREPLY']._serialized_end=1233
+  _globals['_REFUSAL']._serialized_start=1235
+  _globals['_REFUSAL']._serialized_end=1260
+  _globals['_CACHE']._serialized_start=1262
+  _globals['_CACHE']._serialized_end=1370
+  _globals['_SAMPLESREQUEST']._serialized_start=1372
+  _globals['_SAMPLESREQUEST']._serialized_end=1418
+  _globals['_SAMPLES']._serialized_start=1421
+  _globals['_SAMPLES']._serialized_end=1581
+  _globals['_PRIORITIES']._serialized_start=1583
+  _globals['_PRIORITIES']._serialized_end=1641
+  _globals['_PRIORITIESREPLY']._serialized_start=1643
+  _globals['_PRIORITIESREPLY']._serialized_end=1660
+  _globals['_PUBLISH']._serialized_start=1662
+  _globals['_PUBLISH']._serialized_end=1717
+  _globals['_PUBLISHREPLY']._serialized_start=1719
+  _globals['_PUBLISHREPLY']._serialized_end=1749
+  _globals['_LOG']._serialized_start=1751
+  _globals['_LOG']._serialized_end=1802
+  _globals['_PUBLICATION']._serialized_start=1804
+  _globals['_PUBLICATION']._serialized_end=1879
 # @@protoc_insertion_point(module_scope)

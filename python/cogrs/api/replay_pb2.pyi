@@ -6,6 +6,7 @@ What replay memories say to each other over ZeroMQ.
 Every message is multipart, and its first frame is a Header:
 
   REQ/REP    [Header]                              sizes, counters, priorities
+             [Header with Publish | piece | piece ...]
              [Header with Samples | weight | ids | sender | field | field ...]
   PUSH/PULL  [Header with Log]
              [Header with Cache | weight | ids | field | field ...]
@@ -20,7 +21,8 @@ dtype and shape, the state with its stacked frames, oldest first.
 ZeroMQ matches the first frame of PUB/SUB with subscriptions, by prefix. It is one byte for the
 kind and the BLAKE2b digest of the topic, 32 bytes, so topics are matched exactly:
 
-  "m" digest              a message
+  "m" digest              asks for messages
+  "m" digest nonce        a message to one subscriber that asked; the server makes up 16 bytes for each
   "a" digest              an announcement: the number of the topic's last message, no content
   "l" digest nonce        the topic's last message, to the one subscriber that subscribed to this
                           key with 16 bytes of its own; number 0 says that there is none
@@ -61,6 +63,8 @@ class Header(_message.Message):
     SAMPLES_FIELD_NUMBER: _builtins.int
     PRIORITIES_FIELD_NUMBER: _builtins.int
     PRIORITIES_REPLY_FIELD_NUMBER: _builtins.int
+    PUBLISH_FIELD_NUMBER: _builtins.int
+    PUBLISH_REPLY_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Version of this protocol: 1. Messages of another one are dropped."""
     sender: _builtins.int
@@ -89,6 +93,10 @@ class Header(_message.Message):
     def priorities(self) -> Global___Priorities: ...
     @_builtins.property
     def priorities_reply(self) -> Global___PrioritiesReply: ...
+    @_builtins.property
+    def publish(self) -> Global___Publish: ...
+    @_builtins.property
+    def publish_reply(self) -> Global___PublishReply: ...
     def __init__(
         self,
         *,
@@ -106,12 +114,14 @@ class Header(_message.Message):
         samples: Global___Samples | None = ...,
         priorities: Global___Priorities | None = ...,
         priorities_reply: Global___PrioritiesReply | None = ...,
+        publish: Global___Publish | None = ...,
+        publish_reply: Global___PublishReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sizes", b"sizes", "sizes_request", b"sizes_request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cache", b"cache", "counter", b"counter", "counter_reply", b"counter_reply", "log", b"log", "priorities", b"priorities", "priorities_reply", b"priorities_reply", "publication", b"publication", "publish", b"publish", "publish_reply", b"publish_reply", "refusal", b"refusal", "samples", b"samples", "samples_request", b"samples_request", "sender", b"sender", "sizes", b"sizes", "sizes_request", b"sizes_request", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication", "samples_request", "samples", "priorities", "priorities_reply"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["sizes_request", "sizes", "counter", "counter_reply", "refusal", "cache", "log", "publication", "samples_request", "samples", "priorities", "priorities_reply", "publish", "publish_reply"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -487,6 +497,57 @@ class PrioritiesReply(_message.Message):
 Global___PrioritiesReply: _TypeAlias = PrioritiesReply  # noqa: Y015
 
 @_typing.final
+class Publish(_message.Message):
+    """Asks a server to publish a message, whose bytes follow, in pieces of at most max_frame of Sizes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """BLAKE2b digest of the topic, 32 bytes."""
+    size: _builtins.int
+    """Bytes of all pieces."""
+    number: _builtins.int
+    """Comes back with the answer."""
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+        size: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "number", b"number", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Publish: _TypeAlias = Publish  # noqa: Y015
+
+@_typing.final
+class PublishReply(_message.Message):
+    """A message has been published."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishReply: _TypeAlias = PublishReply  # noqa: Y015
+
+@_typing.final
 class Log(_message.Message):
     """A line for the server's log file."""
 
@@ -524,21 +585,27 @@ class Publication(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     stream: _builtins.int
     """Names a publisher; `number` counts the messages of a topic from 1, so that a subscriber sees
     what it missed.
     """
     number: _builtins.int
+    since: _builtins.int
+    """Of a message to one subscriber: the topic's number when it subscribed."""
     def __init__(
         self,
         *,
         stream: _builtins.int = ...,
         number: _builtins.int = ...,
+        since: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "number", b"number", "since", b"since", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
+    _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since) -> _WhichOneofReturnType__since | None: ...
 
 Global___Publication: _TypeAlias = Publication  # noqa: Y015

@@ -8,26 +8,22 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Self
 
-import zmq
-
-from cogrs._core import ReplayMemory, cache_layout, draw_cache, start_ids
+from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import AppliedPriorities, received, topic_of
 from cogrs.replay.pushes import Pushes
+from cogrs.replay.requests import Requests
 from cogrs.replay.subscriber import Subscriber
-from cogrs.replay.transport import Channel, Transport
+from cogrs.replay.synced import SyncedMemory
+from cogrs.replay.transport import Transport
 from cogrs.replay.wire import (
-    LARGEST_REPLY,
+    LONGEST_LINE,
     SMALL_CACHE,
-    SMALL_FRAME,
     WireError,
-    decode,
-    digest_of,
     encode,
-    memory_like,
     topic_bytes,
 )
 
@@ -66,7 +62,9 @@ class ReplayMemoryClient:
         """Do not connect yet, and never wait unless `max_step` is given.
 
         Args:
-            sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`.
+            sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`. Each of the three endpoints
+                can be empty, for a client that does without the calls that need it: those raise
+                RuntimeError.
             req_endpoint: The server's `rep_endpoint`, for `sync_sizes` and `update_counter`.
             push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or those
                 of several servers with the same templates and settings, of which those that are
@@ -78,7 +76,8 @@ class ReplayMemoryClient:
             seed: Makes the draws of caches reproducible; each client has its own if None.
             hwm: Caches that wait to be sent, at most (high-water mark), >= 1.
             sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; then
-                the newest replaces the oldest, which is counted.
+                the newest replaces the oldest, which is counted. Priorities have a limit of their
+                own: see `apply_priorities`.
             key: The client's key pair, or its file `NAME.key_secret`. All sockets then use CURVE.
                 A server without keys, or with another key, or that does not allow this client's,
                 is never reached: calls raise TimeoutError. None: no keys.
@@ -91,8 +90,8 @@ class ReplayMemoryClient:
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        self._sub_endpoint = check_endpoint("sub_endpoint", sub_endpoint, Conn)
-        self._req_endpoint = check_endpoint("req_endpoint", req_endpoint, Conn)
+        self._sub_endpoint = _endpoint("sub_endpoint", sub_endpoint)
+        self._req_endpoint = _endpoint("req_endpoint", req_endpoint)
         self._push_endpoints = _endpoints(push_endpoint)
         self._uuid = (
             check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
@@ -106,15 +105,14 @@ class ReplayMemoryClient:
             check_count("max_step", max_step, 0, _LARGEST)
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
-        requests = partial(_connect, self._transport, self._req_endpoint, self._hwm)
         # Nothing here holds the client, so one that is forgotten closes.
-        self._requests = Channel(self._transport, requests)
+        self._requests = Requests(self._transport, self._req_endpoint, self._uuid, timeout)
         self._pushes = Pushes(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
         self._priorities_dropped = 0
-        self._synced: _Synced | None = None
+        self._synced: SyncedMemory | None = None
         self._sync_lock = threading.Lock()
         channels = (self._requests, self._pushes)
         self._finalize = weakref.finalize(
@@ -152,9 +150,9 @@ class ReplayMemoryClient:
             RuntimeError: The client is closed, or the peer is no server of this protocol.
         """
         check_count("max_step", max_step, 0, _LARGEST)
-        reply = self._request("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
+        reply = self._requests.ask("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
         with self._sync_lock:
-            synced = _Synced(reply.sizes, max_step, self._uuid, self._seed, self._synced)
+            synced = SyncedMemory(reply.sizes, max_step, self._uuid, self._seed, self._synced)
             if synced.ids:
                 self._subscriber.subscribe(topic_of(self._uuid))
             self._synced = synced
@@ -173,7 +171,7 @@ class ReplayMemoryClient:
         # Computed of numbers that the peer gave.
         dropped = min(self._subscriber.total_dropped(), _LARGEST)
         counter = pb.Counter(episodes=episodes, steps=steps, dropped=dropped)
-        self._request("update_counter", "counter_reply", counter=counter)
+        self._requests.ask("update_counter", "counter_reply", counter=counter)
 
     def push_cache(self) -> int:
         """Draw `rem.cache_size` samples and send them to the server.
@@ -212,10 +210,11 @@ class ReplayMemoryClient:
     def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
         """Take the errors that the learner has sent back, and make weights in `rem` anew by them.
 
-        What `update_priority` of the server sends after `sync_sizes` is kept for this call, at most
-        `sub_hwm` messages: then the newest replaces the oldest. Of errors of one entry the newest
-        counts, and ids of entries that are gone are counted alone; so are those of the memory
-        before the last `sync_sizes`.
+        What `update_priority` of the server sends after `sync_sizes` is kept for this call, however
+        small `sub_hwm` is: errors of one entry are merged, of which the newest counts, and of
+        different entries none is lost while the client is connected. When those of more than 2.7
+        million entries wait, the oldest are dropped. Ids of entries that are gone are counted
+        alone; so are those of the memory before the last `sync_sizes`.
 
         Args:
             timeout: Seconds to wait for the first message when none has come; None for ever.
@@ -236,12 +235,13 @@ class ReplayMemoryClient:
         for message in messages:
             try:
                 told = received(message)
-                gone = synced.rem.update_priority(told.ids, told.errors)
-            except ValueError:
+            except WireError:
                 refused += 1
                 continue
-            entries += len(told.ids) - gone
+            gone, bad = told.apply(synced.rem)
+            entries += len(told.ids) - gone - bad
             stale += gone
+            refused += bad
         with self._sync_lock:
             dropped = self._subscriber.dropped(topic)
             new, self._priorities_dropped = dropped - self._priorities_dropped, dropped
@@ -251,7 +251,7 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1 MiB; a newline in it is escaped.
+            log_message: At most 1,000,000 bytes in UTF-8; a newline in it is escaped.
 
         Raises:
             TimeoutError: As `push_cache`.
@@ -268,8 +268,10 @@ class ReplayMemoryClient:
             size = len(log_message.encode())
         except UnicodeEncodeError as error:
             raise ValueError(f"log_message: expected text, got {error}") from None
-        if size > SMALL_FRAME - 1024:
-            raise ValueError(f"log_message: expected at most 1 MiB, got {size} bytes")
+        if size > LONGEST_LINE:
+            raise ValueError(
+                f"log_message: expected at most {LONGEST_LINE} bytes, got {size} bytes"
+            )
         self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
 
     def sub_bytes(
@@ -314,50 +316,16 @@ class ReplayMemoryClient:
         self._finalize()
         self._transport.wait_closed()
 
-    def _state(self) -> _Synced:
+    def _state(self) -> SyncedMemory:
         self._transport.check_process()
         if self._synced is None:
             raise RuntimeError("this client has no memory yet: call sync_sizes(max_step) first")
         return self._synced
 
-    def _request(self, call: str, expected: str, **body: object) -> pb.Header:
-        deadline = deadline_after("timeout", self._timeout)
-        with self._requests.turn(deadline) as socket:
-            if socket is None:
-                raise self._timed_out(call, self._req_endpoint, "no turn: others wait for")
-            try:
-                socket.send(encode(self._uuid, **body))
-                answered = self._requests.wait(socket, zmq.POLLIN, deadline)
-                frames = socket.recv_multipart() if answered else None
-            except BaseException:
-                self._requests.drop()  # a REQ socket that waits for an answer cannot ask again
-                raise
-            if frames is None:
-                self._requests.drop()
-                raise self._timed_out(call, self._req_endpoint, "no answer from")
-        return self._understood(frames, expected)
-
-    def _understood(self, frames: list[bytes], expected: str) -> pb.Header:
-        try:
-            if len(frames) != 1:
-                raise WireError(f"{len(frames)} frames where 1 is expected")
-            header = decode(frames[0])
-        except WireError as error:
-            raise RuntimeError(f"{self._req_endpoint} answered with {error}") from None
-        if header.WhichOneof("body") == "refusal":
-            raise RuntimeError(f"{self._req_endpoint} refused: {header.refusal.reason}")
-        if header.WhichOneof("body") != expected:
-            raise RuntimeError(f"{self._req_endpoint} answered with something else than {expected}")
-        return header
-
     def _line(self, text: str) -> bytes:
         log = pb.Log(stream=self._stream, number=self._lines, text=text)
         self._lines += 1
         return encode(self._uuid, log=log)
-
-    def _timed_out(self, call: str, where: str, why: str) -> TimeoutError:
-        hint = self._transport.hint
-        return TimeoutError(f"{call}: {why} {where} after {self._timeout:g} s{hint}")
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -386,59 +354,20 @@ class ReplayMemoryClient:
         )
 
 
-class _Synced:
-    """A memory like the server's, and what caches of it must look like."""
-
-    def __init__(
-        self, sizes: pb.Sizes, max_step: int, uuid: int, seed: int | None, before: _Synced | None
-    ) -> None:
-        self._round: int = before._round + 1 if before else 0
-        if seed is not None:
-            # Another memory goes on with other draws, and two clients with other seeds never meet.
-            seed = (seed + (self._round << 32)) % (1 << 64)
-        self.rem = memory_like(sizes, max_step, uuid, seed)
-        self.ids = sizes.ids
-        if self.ids:
-            start_ids(self.rem, secrets.randbits(64))
-        self.digest = digest_of(self.rem)
-        self._layout = cache_layout(self.rem)[:2]
-        self._max_frame = sizes.max_frame
-        self._before = before.totals() if before else (0, 0)
-
-    def totals(self) -> tuple[int, int]:
-        """Episodes and steps closed in this memory and those before it."""
-        episodes, steps = self._before
-        return episodes + self.rem.total_episodes, steps + self.rem.total_steps
-
-    def check(self, flags: int, frame_stack: int, largest: int) -> None:
-        """Refuse caches that the server would."""
-        if (flags, frame_stack) != self._layout:
-            raise ValueError(
-                "rem: expected the server's cache_flags and frame_stack, got others: set them at "
-                "the server and call sync_sizes"
-            )
-        if largest > self._max_frame:
-            raise ValueError(
-                f"cache_size: expected frames of at most {self._max_frame} bytes, got {largest}: "
-                "set cache_size at the server, before its workers start, and call sync_sizes"
-            )
+def _endpoint(name: str, value: object) -> str:
+    """Return an endpoint, or an empty one for none."""
+    return "" if isinstance(value, str) and not value else check_endpoint(name, value, Conn)
 
 
 def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        return (check_endpoint("push_endpoint", value, Conn),)
+        return (_endpoint("push_endpoint", value),)
     if not value:
         raise ValueError("push_endpoint: expected at least one endpoint, got none")
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
-def _connect(transport: Transport, endpoint: str, hwm: int) -> zmq.Socket[bytes]:
-    socket = transport.socket(zmq.REQ, hwm=hwm, max_frame=LARGEST_REPLY)
-    transport.attach(socket, "req_endpoint", endpoint, Conn)
-    return socket
-
-
-def _close(transport: Transport, subscriber: Subscriber, *channels: Channel | Pushes) -> None:
+def _close(transport: Transport, subscriber: Subscriber, *channels: Requests | Pushes) -> None:
     if transport.begin_close():
         subscriber.wake()
         for channel in channels:

@@ -22,11 +22,13 @@ Conn: Final = "Conn"
 
 _TCP = re.compile(r"tcp://(?P<host>[^/\0]+):(?P<port>\*|[0-9]{1,5})")
 _IPC = re.compile(r"ipc://[^\0]+")
+# Names of ZeroMQ's own, and of this package, are left out.
+_INPROC = re.compile(r"inproc://(?!zeromq\.|cogrs\.)[^\0]{1,200}")
 
 _LARGEST_COUNT = (1 << 31) - 1
 
 
-def check_endpoint(name: str, value: object, mode: Mode) -> str:
+def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False) -> str:
     """Return an endpoint that a socket can bind or connect to.
 
     Args:
@@ -35,6 +37,7 @@ def check_endpoint(name: str, value: object, mode: Mode) -> str:
             is an address or interface of this machine, or `*` for all that are not of IPv6, and
             PORT can be `*` or 0 for one that is free.
         mode: What the socket is to do with it.
+        inproc: Whether it can be `inproc://NAME` too, since the other side is of the same object.
 
     Raises:
         TypeError: No string.
@@ -44,17 +47,22 @@ def check_endpoint(name: str, value: object, mode: Mode) -> str:
         raise TypeError(f"{name}: expected an endpoint, got {type(value).__name__}")
     if _IPC.fullmatch(value) and (mode == Bind or value != "ipc://*"):
         return value
+    if inproc and _INPROC.fullmatch(value):
+        return value
     match = _TCP.fullmatch(value)
     if match and (mode == Bind or _is_peer(match)) and int(match["port"].replace("*", "0")) < 65536:
         return value
     free = " (port * is a free one)" if mode == Bind else ""
-    raise ValueError(
-        f"{name}: expected 'tcp://HOST:PORT'{free} or 'ipc://PATH', got {value!r}"
-        + (
-            ": inproc reaches only sockets of the same object"
-            if value.startswith("inproc:")
-            else ""
+    hint = ""
+    if value.startswith("inproc:") and not inproc:
+        hint = (
+            ": inproc reaches only sockets of the same object, such as the back_ep of a server's "
+            "proxy and the server's own workers in mode 'Conn'"
         )
+    elif inproc:
+        free += ", 'inproc://NAME'"
+    raise ValueError(
+        f"{name}: expected 'tcp://HOST:PORT'{free} or 'ipc://PATH', got {value!r}{hint}"
     )
 
 

@@ -61,7 +61,7 @@ class Guard:
         # libzmq's thread would wait for a reader of what it reports, and for room. So the reader is
         # there first, has room for all, and stays until the context is terminated.
         reader = self._transport.socket(zmq.PAIR, hwm=0, linger_ms=0)
-        name = f"inproc://guard-{next(self._numbers)}"
+        name = f"inproc://cogrs.guard-{next(self._numbers)}"
         reader.connect(name)
         socket.monitor(name, _FAILURES)
         self._new.append((reader, endpoint))

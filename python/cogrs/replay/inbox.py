@@ -21,6 +21,7 @@ from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
     LARGEST_REPLY,
     REASONS,
+    REQUEST_HWM,
     SMALL_FRAME,
     WireError,
     decode,
@@ -40,7 +41,7 @@ _LARGEST_FRAME = (1 << 63) - 1
 """ZeroMQ's numbers are signed."""
 
 _MOST_PEERS = 1000
-"""Peers that are remembered because something of theirs was refused."""
+"""Peers that are remembered because they were warned of."""
 
 _MOST_COUNTERS = 65_536
 """Clients whose totals are remembered, those that told theirs last."""
@@ -96,6 +97,8 @@ class Inbox:
         self._counters: dict[int, tuple[int, int, int]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
         self._refused_peers: set[str] = set()
+        self._answers_dropped = 0
+        self._deaf_peers: set[str] = set()
 
     @cached_property
     def max_frame(self) -> int:
@@ -127,7 +130,7 @@ class Inbox:
                 case kind:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
-            self._refuse(frames[0], error)
+            self.refuse(frames[0] if frames else None, error)
             return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
 
     def take(self, frames: list[zmq.Frame]) -> None:
@@ -143,7 +146,22 @@ class Inbox:
                 case kind:
                     raise WireError(f"{kind or 'nothing'} pushed", "kind")
         except WireError as error:
-            self._refuse(frames[0], error)
+            self.refuse(frames[0], error)
+
+    def refuse(self, frame: zmq.Frame | None, error: WireError) -> None:
+        """Count a message that is dropped or refused; the first of a peer is logged."""
+        with self._lock:
+            self.total_refused += 1
+            self._refused[error.reason] += 1
+        text = "refused a message from %s: %s; further ones are only counted"
+        self._warn(self._refused_peers, text, _peer_of(frame), error)
+
+    def drop_answer(self, frame: zmq.Frame) -> None:
+        """Count an answer that its peer has no room for; the first of a peer is logged."""
+        with self._lock:
+            self._answers_dropped += 1
+        text = "%s does not read its answers, of which %d wait; further ones are dropped"
+        self._warn(self._deaf_peers, text, _peer_of(frame), REQUEST_HWM)
 
     def get_batch(
         self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
@@ -177,6 +195,7 @@ class Inbox:
         with self._lock:
             episodes, steps, dropped = self.total_episodes, self.total_steps, self.total_dropped
             refused = dict(self._refused)
+            answers_dropped = self._answers_dropped
         return ServerStats(
             taken_at=taken_at,
             caches=held,
@@ -193,6 +212,7 @@ class Inbox:
             total_episodes=episodes,
             total_steps=steps,
             refused=refused,
+            answers_dropped=answers_dropped,
             published=published,
             publications_dropped=dropped,
             log_lines=self.logbook.total_lines,
@@ -278,15 +298,13 @@ class Inbox:
             self.total_steps += largest[1] - known[1]
             self.total_dropped += largest[2] - known[2]
 
-    def _refuse(self, frame: zmq.Frame, error: WireError) -> None:
-        peer = _peer_of(frame)
+    def _warn(self, told: set[str], text: str, peer: str, *rest: object) -> None:
+        """Warn of a peer, unless that was told before."""
         with self._lock:
-            self.total_refused += 1
-            self._refused[error.reason] += 1
-            if peer in self._refused_peers or len(self._refused_peers) == _MOST_PEERS:
+            if peer in told or len(told) == _MOST_PEERS:
                 return
-            self._refused_peers.add(peer)
-        _logger.warning("refused a message from %s: %s; further ones are only counted", peer, error)
+            told.add(peer)
+        _logger.warning(text, peer, *rest)
 
 
 def _only(frames: list[zmq.Frame]) -> pb.Header:
@@ -295,8 +313,8 @@ def _only(frames: list[zmq.Frame]) -> pb.Header:
     return decode(frames[0])
 
 
-def _peer_of(frame: zmq.Frame) -> str:
+def _peer_of(frame: zmq.Frame | None) -> str:
     try:
-        return str(frame.get("Peer-Address"))
+        return "an unknown peer" if frame is None else str(frame.get("Peer-Address"))
     except zmq.ZMQError:
         return "an unknown peer"

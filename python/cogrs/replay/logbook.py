@@ -25,7 +25,7 @@ _MOST_STREAMS = 10_000
 _MOST_EARLY = 16 << 20
 """Characters of lines that wait for those before them."""
 
-_MODES = ("w", "a", "x", "w+", "a+", "x+")
+_MODES = ("w", "a", "x", "w+", "a+", "x+", "r+")
 
 
 class Logbook:
@@ -53,21 +53,23 @@ class Logbook:
         self._due = time.monotonic() + _PERIOD
 
     def open(self, path: str | bytes | os.PathLike[str], mode: str) -> None:
-        """Write to another file from now on.
+        """Write to another file from now on, opened as C's `fopen` would; lines are UTF-8.
 
         Raises:
             TypeError: `path` is none.
-            ValueError: A mode that does not write text.
+            ValueError: A mode that cannot write.
             OSError: The file cannot be opened; the old one stays.
         """
-        if mode not in _MODES:
-            raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+        text = _without_b(mode)
+        if text not in _MODES:
+            known = ", ".join(_MODES)
+            raise ValueError(f"mode: expected one of {known}, with or without b, got {mode!r}")
         try:
             name = os.fsdecode(path)
         except TypeError:
             got = type(path).__name__
             raise TypeError(f"logfile_path: expected a path, got {got}") from None
-        file = Path(name).open(mode, encoding="utf-8", newline="\n")  # noqa: SIM115
+        file = Path(name).open(text, encoding="utf-8", newline="\n")  # noqa: SIM115
         with self._lock:
             old, self._file, self.path = self._file, file, name
             if self._closed:
@@ -141,6 +143,13 @@ class Logbook:
             broken, self._file = self._file, None
             with contextlib.suppress(OSError):
                 broken.close()
+
+
+def _without_b(mode: object) -> str | None:
+    """Return a mode without its b, which stands last or before a plus; None if it is no mode."""
+    if not isinstance(mode, str) or mode.count("b") > 1 or mode.startswith("b"):
+        return None
+    return mode.replace("b", "")
 
 
 def _shut(file: IO[Any]) -> None:

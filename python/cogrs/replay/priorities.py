@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_MOST_ROWS = 32_768
+    from cogrs._core import ReplayMemory
+
+MOST_ROWS = 32_768
 """Rows of one message to a server, whose frames are small."""
 
 _IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
@@ -27,8 +29,9 @@ class AppliedPriorities(NamedTuple):
     Fields:
         entries: Ids whose weights were made anew.
         stale: Ids of entries that were gone.
-        refused: Messages that were none, or held a priority whose weight would not be finite.
-        dropped: Messages that were lost since the last call, for newer ones came.
+        refused: Messages that were not priorities, and priorities whose weight would not be finite.
+        dropped: Messages that were lost since the last call: the connection broke, or newer ones
+            for too many entries came.
     """
 
     entries: int
@@ -94,8 +97,8 @@ class Priorities(NamedTuple):
 
     def write(self) -> Iterator[pb.Priorities]:
         """Yield what goes to a server, in messages that it takes."""
-        for first in range(0, len(self.ids), _MOST_ROWS):
-            ids, senders, errors = (column[first : first + _MOST_ROWS] for column in self)
+        for first in range(0, len(self.ids), MOST_ROWS):
+            ids, senders, errors = (column[first : first + MOST_ROWS] for column in self)
             yield pb.Priorities(
                 ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
             )
@@ -105,6 +108,26 @@ class Priorities(NamedTuple):
         for uuid, ids, errors in self._by_sender():
             told = pb.Priorities(ids=ids.tobytes(), errors=errors.tobytes())
             publish(topic_of(uuid), encode(sender, priorities=told))
+
+    def apply(self, memory: ReplayMemory) -> tuple[int, int]:
+        """Make the weights of a memory's entries anew, all but those that would not be finite.
+
+        Returns:
+            How many rows were of entries that are gone, and how many would not be finite.
+        """
+        try:
+            return memory.update_priority(self.ids, self.errors), 0
+        except ValueError:
+            rows = len(self.ids)
+            if rows == 1:
+                return 0, 1
+        # One of them is too large for the others to be kept with it.
+        halves = slice(rows // 2), slice(rows // 2, None)
+        parts = [
+            type(self)(self.ids[each], self.sender[each], self.errors[each]) for each in halves
+        ]
+        counts = [part.apply(memory) for part in parts]
+        return counts[0][0] + counts[1][0], counts[0][1] + counts[1][1]
 
     def _by_sender(
         self,

@@ -11,6 +11,7 @@ import zmq
 from cogrs.replay.endpoint import Bind, check_count, check_endpoint
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.transport import Transport
+from cogrs.replay.wire import REQUEST_HWM
 
 if TYPE_CHECKING:
     import os
@@ -80,7 +81,8 @@ class ReplayProxy:
         try:
             self._transport.guard()
             for name, kind, endpoint, domain in ends:
-                socket = self._transport.socket(kind, hwm=hwm, max_frame=max_frame)
+                room = REQUEST_HWM if kind in (zmq.ROUTER, zmq.DEALER) else hwm
+                socket = self._transport.socket(kind, hwm=room, max_frame=max_frame)
                 sockets.append(socket)
                 bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
         except BaseException:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import Counter, deque
 
 import zmq
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay.backlog import Backlog
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Bind, check_count
-from cogrs.replay.transport import Bell, Transport
+from cogrs.replay.outboxes import Outboxes
+from cogrs.replay.transport import Bell, Transport, is_ready
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
-    LAST,
-    MESSAGES,
     SMALL_FRAME,
     Key,
-    WireError,
     digest_of_topic,
     encode,
     message_bytes,
@@ -29,17 +27,33 @@ from cogrs.replay.wire import (
 _PERIOD = 1.0
 """Seconds between announcements."""
 
+_RETRY_MS = 20
+"""Milliseconds after which a slow subscriber is tried again, should libzmq not tell of room."""
+
+_ROOM = 16
+"""Messages that ZeroMQ keeps for a subscriber, at most; what waits beyond is in its outbox."""
+
+_TURN = 16
+"""Messages that a subscription is sent before it is the turn of the next."""
+
 _MOST_BRIEF = 1024
 """Brief topics whose last message is kept, those that were published to last."""
+
+_MOST_WAITING, _MOST_ABSENT = 32 << 20, 1 << 18
+"""Bytes of a brief topic that wait, for a subscriber that is there, and for one that is not."""
 
 
 class Publisher:
     """A socket and the thread that serves it.
 
-    ZeroMQ gives a subscriber nothing of what was sent before it subscribed, and drops what a slow
-    one has no room for. So the last message of each topic is kept: whoever asks for it, by a
-    subscription that nobody else has, gets it alone. And the number of each topic's last message is
-    announced now and then, by which a subscriber sees that it missed some.
+    Each subscriber has an outbox for each topic, where the newest messages wait until there is room
+    for them; how many were dropped it sees by their numbers. What is published to a brief topic is
+    about different entries, and merged instead.
+
+    ZeroMQ gives a subscriber nothing of what was sent before it subscribed. So the last message of
+    each topic is kept: whoever asks for it, by a subscription that nobody else has, gets it alone.
+    And the number of each topic's last message is announced now and then, by which a subscriber
+    sees what a broken connection has lost.
     """
 
     def __init__(self, transport: Transport, endpoint: str, sender: int, hwm: int) -> None:
@@ -51,19 +65,21 @@ class Publisher:
         self._transport = transport
         self._sender = sender
         self._stream = secrets.randbits(64)
-        self._lock = threading.Lock()
         self._last: dict[bytes, tuple[int, int, bytes]] = {}
         """Stream, number and contents of each topic's last message."""
         self._brief: dict[bytes, int] = {}
         """Streams of brief topics; the one that has been silent longest comes first."""
-        self._queue: deque[tuple[bytes, bytes, bytes]] = deque()
-        self._subscribed = threading.Condition()
-        self._subscribers: Counter[bytes] = Counter()
+        self._backlogs: dict[bytes, Backlog] = {}
+        """What waits of brief topics."""
+        self._unannounced: set[bytes] = set()
+        self._changed = threading.Condition()
+        """Of all these, and of the outboxes."""
         self.total_published = 0
         self._due = time.monotonic() + _PERIOD
         self._done = threading.Event()
-        socket = transport.socket(zmq.XPUB, hwm=hwm, max_frame=SMALL_FRAME)
-        socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+        socket = transport.socket(zmq.XPUB, hwm=min(hwm, _ROOM), max_frame=SMALL_FRAME)
+        self._outboxes = Outboxes(socket, hwm, self._newest)
+        self._subscribers = self._outboxes.by_topic
         self.endpoint = transport.attach(socket, "pub_endpoint", endpoint, Bind)
         self._bell = Bell(transport)
         name = f"cogrs-publisher-{self.endpoint}"
@@ -79,35 +95,29 @@ class Publisher:
         """
         digest, body = digest_of_topic(topic_bytes(topic)), message_bytes(message)
         self._transport.check()
-        with self._lock:
+        with self._changed:
             self.total_published += 1
             self._put(digest, body, self._stream)
         self._bell.ring()
 
     def publish_brief(self, topic: bytes, message: bytes) -> None:
-        """Send to all who subscribed to one of many topics that come and go; never waits.
+        """Send priorities to a client, by one of many topics that come and go; never waits.
 
-        Only of those that were published to last is it known what came before.
+        Only of those topics that were published to last is it known what came before.
 
         Raises:
             RuntimeError: Closed.
         """
         digest = digest_of_topic(topic)
         self._transport.check()
-        with self._lock:
-            # One that was forgotten begins again, which subscribers see by its stream.
-            self._brief[digest] = stream = self._brief.pop(digest, 0) or secrets.randbits(64)
-            if len(self._brief) > _MOST_BRIEF:
-                silent = next(iter(self._brief))
-                del self._brief[silent], self._last[silent]
-            self._put(digest, message, stream)
+        with self._changed:
+            stream = self._stream_of(digest)
+            backlog = self._backlogs.setdefault(digest, Backlog(self._sender))
+            most = _MOST_WAITING if digest in self._subscribers else _MOST_ABSENT
+            dropped = backlog.add(message, most)
+            number, body = self._last[digest][1:]
+            self._last[digest] = (stream, number + dropped, body)
         self._bell.ring()
-
-    def _put(self, digest: bytes, body: bytes, stream: int) -> None:
-        known, number, _ = self._last.get(digest, (stream, 0, b""))
-        number = number + 1 if known == stream else 1
-        self._last[digest] = (stream, number, body)
-        self._queue.append((Key(MESSAGES, digest).frame(), self._header(stream, number), body))
 
     def wait_subscribers(self, topic: str | bytes, count: int, timeout: float | None) -> None:
         """Wait until so many have subscribed to a topic.
@@ -122,80 +132,132 @@ class Publisher:
         digest = digest_of_topic(topic_bytes(topic))
         check_count("count", count, 0)
         deadline = deadline_after("timeout", timeout)
-        with self._subscribed:
-            while self._subscribers[digest] < count:
+        with self._changed:
+            while len(self._subscribers.get(digest, ())) < count:
                 self._transport.check()
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
+                    there = len(self._subscribers.get(digest, ()))
                     raise TimeoutError(
-                        f"wait_subscribers: {self._subscribers[digest]} of {count} subscribed to "
-                        f"{topic!r} at {self.endpoint} within {timeout:g} s"
+                        f"wait_subscribers: {there} of {count} subscribed to {topic!r} at "
+                        f"{self.endpoint} within {timeout:g} s"
                     )
-                self._subscribed.wait(left)
+                self._changed.wait(left)
 
     def finish(self) -> None:
         """Wake all who wait, for the transport is closed, and wait until all is sent."""
-        with self._subscribed:
-            self._subscribed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
         self._bell.ring()
         if threading.current_thread() is not self._thread:
             self._done.wait(_PERIOD)
 
-    def _header(self, stream: int, number: int) -> bytes:
-        publication = pb.Publication(stream=stream, number=number)
+    def _stream_of(self, digest: bytes) -> int:
+        """Return the stream of a brief topic, which is the newest now."""
+        # One that was forgotten begins again, which subscribers see by its stream.
+        self._brief[digest] = stream = self._brief.pop(digest, 0) or secrets.randbits(64)
+        if self._last.get(digest, (0,))[0] != stream:
+            self._last[digest] = (stream, 0, b"")
+        if len(self._brief) > _MOST_BRIEF:
+            absent = (each for each in self._brief if each not in self._subscribers)
+            silent = next(absent, next(iter(self._brief)))
+            del self._brief[silent], self._last[silent]
+            if silent not in self._subscribers:
+                self._backlogs.pop(silent, None)
+        return stream
+
+    def _put(self, digest: bytes, body: bytes, stream: int) -> None:
+        known, number, _ = self._last.get(digest, (stream, 0, b""))
+        number = number + 1 if known == stream else 1
+        self._last[digest] = (stream, number, body)
+        headers: dict[int, bytes] = {}
+        for outbox in self._subscribers.get(digest, {}).values():
+            since = outbox.since[1] if outbox.since[0] == stream else 0
+            if since not in headers:
+                headers[since] = self._header(stream, number, since)
+            self._outboxes.put(outbox, headers[since], body)
+
+    def _newest(self, digest: bytes) -> tuple[int, int]:
+        return self._last.get(digest, (self._stream, 0, b""))[:2]
+
+    def _header(self, stream: int, number: int, since: int | None = None) -> bytes:
+        publication = pb.Publication(stream=stream, number=number, since=since)
         return encode(self._sender, publication=publication)
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
-        poller.register(socket, zmq.POLLIN)
         poller.register(self._bell.socket, zmq.POLLIN)
         with self._transport.loop(), socket:
             try:
+                # The descriptor instead of the socket: it also tells of room for what waits.
+                poller.register(socket.fileno(), zmq.POLLIN)
                 while not self._transport.closed:
-                    self._serve(socket, dict(poller.poll(int(_PERIOD * 1000))))
-                self._send_queued(socket)
+                    poller.poll(self._serve(socket))
+                end = time.monotonic() + _PERIOD
+                while self._exchange(socket) and seconds_to(end) > 0:
+                    poller.poll(_RETRY_MS)
             finally:
                 self._bell.close()
                 self._done.set()
 
-    def _serve(self, socket: zmq.Socket[bytes], ready: dict[object, int]) -> None:
-        if self._bell.socket in ready:
-            self._bell.hush()
-        self._send_queued(socket)
-        if socket in ready:
-            self._subscription(socket)
-        if time.monotonic() >= self._due:
+    def _serve(self, socket: zmq.Socket[bytes]) -> int:
+        """Do what there is to do, and return the milliseconds until there may be more."""
+        self._bell.hush()
+        if seconds_to(self._due) == 0:
             self._due = time.monotonic() + _PERIOD
-            self._announce(socket)
+            with self._changed:
+                self._unannounced.update(self._last)
+                self._outboxes.sweep()
+        left = int(seconds_to(self._due) * 1000 + 0.999)
+        return min(left, _RETRY_MS) if self._exchange(socket) else left
 
-    def _send_queued(self, socket: zmq.Socket[bytes]) -> None:
-        while self._queue:
-            socket.send_multipart(self._queue.popleft(), copy=False)
+    def _exchange(self, socket: zmq.Socket[bytes]) -> bool:
+        """Take subscriptions and send what there is room for; tell whether anything still waits."""
+        goes_on = True
+        while goes_on:
+            with self._changed:
+                for peer, key in self._outboxes.read():
+                    stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
+                    self._outboxes.answer(peer, key, self._header(stream, number), body)
+                self._changed.notify_all()
+            self._release()
+            goes_on = self._send_waiting() or is_ready(socket, zmq.POLLIN)
+        return bool(self._outboxes.busy) or self._announce(socket)
 
-    def _announce(self, socket: zmq.Socket[bytes]) -> None:
-        with self._lock:
-            numbers = [(digest, *last[:2]) for digest, last in self._last.items()]
-        for digest, stream, number in numbers:
-            key = Key(ANNOUNCEMENTS, digest).frame()
-            socket.send_multipart((key, self._header(stream, number), b""))
+    def _release(self) -> None:
+        """Hand on what waits of brief topics to subscribers that have nothing else to read."""
+        with self._changed:
+            for digest in self._backlogs.keys() & self._subscribers.keys():
+                if any(not box.waiting for box in self._subscribers[digest].values()):
+                    backlog = self._backlogs[digest]
+                    if (message := backlog.pop()) is not None:
+                        self._put(digest, message, self._stream_of(digest))
+                    if not backlog:
+                        del self._backlogs[digest]
 
-    def _subscription(self, socket: zmq.Socket[bytes]) -> None:
-        event = socket.recv()
-        try:
-            key = Key.of(event[1:])
-        except WireError:
-            return
-        change = {b"\0": -1, b"\1": 1}.get(event[:1], 0)
-        if key.kind == MESSAGES and change:
-            with self._subscribed:
-                self._subscribers[key.digest] += change
-                if self._subscribers[key.digest] <= 0:
-                    del self._subscribers[key.digest]  # there may be no end of topics
-                self._subscribed.notify_all()
-        elif key.kind == LAST and change > 0:
-            self._send_last(socket, key)
+    def _send_waiting(self) -> bool:
+        """Send to each outbox what there is room for; tell whether anything was sent."""
+        sent = False
+        for frame in list(self._outboxes.busy):
+            for _ in range(_TURN):
+                with self._changed:
+                    outbox = self._outboxes.busy.get(frame)
+                    if outbox is None or not self._outboxes.send(outbox):
+                        break
+                    sent = True
+        return sent
 
-    def _send_last(self, socket: zmq.Socket[bytes], key: Key) -> None:
-        with self._lock:
-            stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
-        socket.send_multipart((key.frame(), self._header(stream, number), body), copy=False)
+    def _announce(self, socket: zmq.Socket[bytes]) -> bool:
+        """Announce the numbers of last messages; tell whether there was no room for some."""
+        with self._changed:
+            # One whose messages are still on their way is left for the next time.
+            while self._unannounced:
+                digest = next(iter(self._unannounced))
+                if digest in self._last and not self._outboxes.waits(digest):
+                    key, header = Key(ANNOUNCEMENTS, digest), self._header(*self._newest(digest))
+                    try:
+                        socket.send_multipart((key.frame(), header, b""), zmq.NOBLOCK)
+                    except zmq.Again:
+                        return True
+                self._unannounced.discard(digest)
+        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,8 +34,6 @@ _DOUBT = 10.0
 _SLICE = 0.1
 """Seconds that it waits for room before it looks at connections."""
 
-_names = itertools.count()
-
 
 class Pushes:
     """A PUSH socket that is made on first use and that threads use in turn.
@@ -59,6 +56,8 @@ class Pushes:
         self._events: zmq.Socket[bytes] | None = None
         self._heard: list[Any] = []
         self._reported: set[str] = set()
+        self._connected = False
+        """Whether there was a connection to any server."""
 
     def send(
         self, call: str, head: Callable[[], bytes], frames: Sequence[Any], timeout: float | None
@@ -70,6 +69,8 @@ class Pushes:
             ConnectionError: The only server has keys and this client none, or the other way round.
             RuntimeError: Closed.
         """
+        if not self._endpoints[0]:
+            raise RuntimeError(f"{call}: this client was created without a push_endpoint")
         deadline = deadline_after("timeout", timeout)
         with self._channel.turn(deadline) as socket:
             message: tuple[Any, ...] = ()
@@ -84,7 +85,7 @@ class Pushes:
                 why = f"{self._hwm} messages wait to be taken by"
                 if len(self._endpoints) > 1:
                     why = f"no connection, or {why}"
-                hint = self._transport.hint
+                hint = "" if self._connected else self._transport.hint
                 raise TimeoutError(f"{call}: {why} {where} after {timeout:g} s{hint}")
 
     def close(self) -> None:
@@ -98,10 +99,7 @@ class Pushes:
         try:
             if len(self._endpoints) > 1:
                 socket.setsockopt(zmq.IMMEDIATE, 1)
-            self._events = self._transport.socket(zmq.PAIR, hwm=0, linger_ms=0)
-            name = f"inproc://pushes-{next(_names)}"
-            self._events.connect(name)
-            socket.monitor(name, _EVENTS)
+            self._events = self._transport.monitor(socket, _EVENTS)
             for endpoint in self._endpoints:
                 self._transport.attach(socket, "push_endpoint", endpoint, Conn)
             self._wait_first(self._events)
@@ -144,6 +142,7 @@ class Pushes:
             event = (
                 self._heard.pop() if self._heard else parse_monitor_message(events.recv_multipart())
             )
+            self._connected |= event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if event["event"] != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
                 continue
             where = event["endpoint"].decode()

@@ -230,9 +230,11 @@ class ReplaySampler(Generic[BatchT]):
         for at, source in enumerate(self._sources):
             if not source.late(self._timeout):
                 continue
+            unsent = source.unsent
             source.give_up()
             if not self._skip_down:
-                raise self._timed_out(f"no answer from {source.endpoint}", self._timeout)
+                why = f"no answer from {source.endpoint}"
+                raise self._timed_out(why, self._timeout, unsent=unsent)
             if not source.down:
                 source.down = True
                 if self._mixer is not None:
@@ -242,7 +244,7 @@ class ReplaySampler(Generic[BatchT]):
                 )
         if all(source.down for source in self._sources):
             where = ", ".join(source.endpoint for source in self._sources)
-            raise self._timed_out(f"no answer from {where}", self._timeout)
+            raise self._timed_out(f"no answer from {where}", self._timeout, unsent=True)
 
     def _ask(self, rows: int) -> list[int] | None:
         """Ask those who are not being asked already for what is not known, or not here.
@@ -322,12 +324,14 @@ class ReplaySampler(Generic[BatchT]):
                 raise RuntimeError("; ".join(short))
             return
         waiting = [
-            source.endpoint
+            source
             for source, count in pairs
             if source.busy and not source.down and (lacking is None or count > 0)
         ]
         if waiting and not short:
-            raise self._timed_out(f"no answer from {', '.join(waiting)}", wait)
+            where = ", ".join(source.endpoint for source in waiting)
+            unsent = any(source.unsent for source in waiting)
+            raise self._timed_out(f"no answer from {where}", wait, unsent=unsent)
         raise TimeoutError(f"get_batch: {'; '.join(short) or 'too few samples'} after {wait:g} s")
 
     def _pause(self, deadline: float | None) -> None:
@@ -341,8 +345,9 @@ class ReplaySampler(Generic[BatchT]):
         poller.poll(int(left * 1000 + 0.999))
         self._transport.check()
 
-    def _timed_out(self, why: str, seconds: float | None) -> TimeoutError:
-        return TimeoutError(f"get_batch: {why} after {seconds:g} s{self._transport.hint}")
+    def _timed_out(self, why: str, seconds: float | None, *, unsent: bool) -> TimeoutError:
+        hint = self._transport.hint if unsent else ""
+        return TimeoutError(f"get_batch: {why} after {seconds:g} s{hint}")
 
     def __enter__(self) -> Self:
         """Return the sampler."""

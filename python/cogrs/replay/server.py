@@ -11,14 +11,14 @@ import zmq
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.batch import BatchT
 from cogrs.replay.deadline import deadline_after
-from cogrs.replay.endpoint import Bind, Mode, check_count, check_endpoint, check_mode
+from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import LARGEST_REPLY
+from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM
 from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ class ReplayMemoryServer(Generic[BatchT]):
             uuid: 32-bit number that names this server; random if None.
             seed: Makes the draws of `get_batch` reproducible.
             hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
-            pub_hwm: Published messages that wait for a slow subscriber, at most, >= 1; further ones
-                are dropped, which the subscriber counts.
+            pub_hwm: Published messages of a topic that wait for a slow subscriber, at most, >= 1,
+                apart from those that are on their way (16 or `pub_hwm`, if that is less); then the
+                newest replaces the oldest, which the subscriber counts. Priorities are merged
+                instead.
             log_seconds: Seconds between lines about what arrives, which PULL workers log at level
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
             ids: Whether caches carry ids, so that `get_batch` tells whose entry each row is and
@@ -239,7 +241,9 @@ class ReplayMemoryServer(Generic[BatchT]):
     ) -> None:
         """Send errors back to the clients, which take them by `apply_priorities`; never waits.
 
-        A message goes to each client that `sender` names; one that is slow gets the newest ones.
+        A message goes to each client that `sender` names. What waits for a client is merged: of
+        errors of one entry the newest is sent, and of different entries none is lost while the
+        client is connected; for one that is not, some 20,000 are kept.
 
         Args:
             ids: `IdBatch.ids`, integers (B,).
@@ -291,7 +295,9 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Args:
             logfile_path: Path of the file.
-            mode: 'w', 'a' or 'x', as of `open`.
+            mode: As of C's `fopen`, one that can write: 'w', 'a' or 'x', each also with '+', or
+                'r+', which overwrites a file that is there from its beginning; each also with 'b',
+                which changes nothing.
 
         Raises:
             TypeError: `logfile_path` is no path.
@@ -311,7 +317,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             OSError: One cannot be bound.
             RuntimeError: The server is closed.
         """
-        rep = self._worker("rep_endpoint", zmq.REP, rep_endpoint, Bind)
+        rep = self._worker("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
             pull = self._worker("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
         except BaseException:
@@ -327,7 +333,8 @@ class ReplayMemoryServer(Generic[BatchT]):
         """Answer clients' requests for sizes and counters; returns when the server is closed.
 
         Args:
-            endpoint: ZeroMQ endpoint.
+            endpoint: ZeroMQ endpoint; in mode 'Conn' it can be 'inproc://NAME', where a proxy of
+                this server has its `back_ep`.
             mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
 
         Raises:
@@ -335,7 +342,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             OSError: The endpoint cannot be bound.
             RuntimeError: The server is closed already.
         """
-        socket = self._worker("endpoint", zmq.REP, endpoint, check_mode(mode))
+        socket = self._worker("endpoint", zmq.ROUTER, endpoint, check_mode(mode))
         answer(self._transport, self._inbox, socket)
 
     def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
@@ -350,6 +357,10 @@ class ReplayMemoryServer(Generic[BatchT]):
         """Listen to clients at one endpoint and to REP workers at another, and pass on.
 
         Returns when the server is closed.
+
+        Args:
+            front_ep: Where clients connect.
+            back_ep: Where workers in mode 'Conn' connect; 'inproc://NAME' for those of this server.
 
         Raises:
             ValueError: An endpoint is none.
@@ -371,9 +382,10 @@ class ReplayMemoryServer(Generic[BatchT]):
         self._transport.wait_closed()
 
     def _worker(self, name: str, kind: int, endpoint: str, mode: Mode) -> zmq.Socket[bytes]:
-        checked = check_endpoint(name, endpoint, mode)
+        # Clients, which connect to a worker that listens, have a context of their own.
+        checked = check_endpoint(name, endpoint, mode, inproc=mode == Conn)
         max_frame = self._inbox.max_frame
-        socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
+        socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=max_frame)
         where = self._transport.attach(socket, name, checked, mode)
         if mode == Bind:
             self._tell(kind, where)
@@ -382,7 +394,8 @@ class ReplayMemoryServer(Generic[BatchT]):
     def _proxy(self, front: tuple[int, str], back: tuple[int, str]) -> None:
         sides = (("front_ep", CLIENTS, *front), ("back_ep", WORKERS, *back))
         checked = [
-            (name, domain, kind, check_endpoint(name, at, Bind)) for name, domain, kind, at in sides
+            (name, domain, kind, check_endpoint(name, at, Bind, inproc=domain == WORKERS))
+            for name, domain, kind, at in sides
         ]
         max_frame = self._inbox.max_frame
         bound: list[str] = []
@@ -391,7 +404,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             for name, domain, kind, endpoint in checked:
                 # Samples that workers give a sampler are not bounded by what clients push.
                 most = LARGEST_REPLY if kind == zmq.DEALER else max_frame
-                socket = self._transport.socket(kind, hwm=self._hwm, max_frame=most)
+                socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=most)
                 bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
                 ends.append(socket)
             self._tell(front[0], bound[0])
@@ -401,8 +414,12 @@ class ReplayMemoryServer(Generic[BatchT]):
             for end in ends:
                 end.close()
 
+    def _room(self, kind: int) -> int:
+        """Return the high-water mark of a socket: `hwm` is about caches alone."""
+        return REQUEST_HWM if kind in (zmq.ROUTER, zmq.DEALER) else self._hwm
+
     def _tell(self, kind: int, where: str) -> None:
-        if kind in (zmq.REP, zmq.ROUTER):
+        if kind == zmq.ROUTER:
             self._rep_endpoint = where
         else:
             self._pull_endpoint = where

@@ -12,16 +12,13 @@ import zmq
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import receive
-from cogrs.replay.wire import LARGEST_REPLY, WireError, decode, encode, memory_like
+from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM, WireError, decode, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cogrs._core import ReplayMemory, SampleMixer
     from cogrs.replay.transport import Transport
-
-_HWM = 16
-"""Messages to a server that wait to be sent, at most."""
 
 PAUSE = 0.05
 """Seconds until a server that had too few samples is asked again."""
@@ -111,6 +108,11 @@ class Source:
     def busy(self) -> bool:
         """Whether a request is under way."""
         return self._since is not None
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the request under way waits for a connection."""
+        return self._unsent is not None
 
     @property
     def rests(self) -> bool:
@@ -275,7 +277,7 @@ class Source:
 
     def _connected(self) -> zmq.Socket[bytes]:
         if self._socket is None:
-            made = self._transport.socket(zmq.DEALER, hwm=_HWM, max_frame=LARGEST_REPLY)
+            made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
             made.setsockopt(zmq.IMMEDIATE, 1)
             self._transport.attach(made, "endpoints", self.endpoint, Conn)
             self._socket = made

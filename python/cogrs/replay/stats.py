@@ -56,6 +56,8 @@ class ServerStats:
         publications_dropped: Published messages that clients were too slow for, added up over
             clients, as they told by `update_counter`.
         log_lines: Lines that have arrived from `write_log`.
+        answers_dropped: Answers to requests that were dropped, because their peers left 1,000
+            unread.
     """
 
     taken_at: float
@@ -76,6 +78,7 @@ class ServerStats:
     published: int
     publications_dropped: int
     log_lines: int
+    answers_dropped: int = 0
 
     @property
     def total_refused(self) -> int:

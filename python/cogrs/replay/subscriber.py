@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.replay.backlog import Backlog
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import Bell, Transport, receive
@@ -24,9 +25,14 @@ from cogrs.replay.wire import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cogrs.api import replay_pb2 as pb
 
 _logger = logging.getLogger("cogrs.replay")
+
+_MOST_PRIORITIES = 32 << 20
+"""Bytes of priorities that wait for `apply_priorities`, when those of each entry were merged."""
 
 
 class Topic:
@@ -63,11 +69,13 @@ class Topic:
         stream, number = publication.stream, publication.number
         if self._newest is not None and self._newest[0] == stream and number <= self._newest[1]:
             return
-        if self._known is not None and self._known[0] == stream:
-            self.dropped += max(0, number - self._known[1] - 1)
-        self.dropped += len(self._messages) == self._messages.maxlen
+        known = self._known
+        if (known is None or known[0] != stream) and publication.HasField("since"):
+            known = stream, publication.since
+        if known is not None and known[0] == stream:
+            self.dropped += max(0, number - known[1] - 1)
         self._newest = self._known = (stream, number)
-        self._messages.append((number, message))
+        self._keep(number, message)
 
     def add_last(self, publication: pb.Publication, message: bytes) -> None:
         """Take what was the last message when it was asked for; number 0 says that there was none.
@@ -92,8 +100,31 @@ class Topic:
         return stream != publication.stream or number < publication.number
 
     def take(self) -> bytes | None:
-        """The oldest message that is kept."""
+        """Take the oldest message that is kept."""
         return None if self._holds or not self._messages else self._messages.popleft()[1]
+
+    def _keep(self, number: int, message: bytes) -> None:
+        self.dropped += len(self._messages) == self._messages.maxlen
+        self._messages.append((number, message))
+
+
+class PriorityTopic(Topic):
+    """Messages with priorities for this client, merged instead of dropped while nobody takes them.
+
+    It never starts with the last message alone.
+    """
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        super().__init__(1)
+        self._backlog = Backlog()
+
+    def take(self) -> bytes | None:
+        """Take the oldest message, merged with later ones."""
+        return self._backlog.pop()
+
+    def _keep(self, _number: int, message: bytes) -> None:
+        self.dropped += self._backlog.add(message, _MOST_PRIORITIES)
 
 
 class Subscriber:
@@ -110,6 +141,8 @@ class Subscriber:
         self._unwanted: deque[Key] = deque()
         self._asked: dict[bytes, Key] = {}
         self._bell: Bell | None = None
+        self._connected = False
+        """Whether there was ever a connection."""
         self.total_refused = 0
         """Messages that were dropped: none of ours."""
 
@@ -130,16 +163,17 @@ class Subscriber:
             while (message := queue.take()) is None:
                 left = None if deadline is None else seconds_to(deadline)
                 if left == 0:
+                    hint = "" if self._connected else self._transport.hint
                     raise TimeoutError(
                         f"sub_bytes: no message of topic {topic!r} from {self._endpoint} within "
-                        f"{timeout:g} s{self._transport.hint}"
+                        f"{timeout:g} s{hint}"
                     )
                 self._changed.wait(left)
                 self._transport.check()
         return message
 
     def subscribe(self, topic: bytes) -> None:
-        """Keep what is published to a topic from now on, without waiting for it.
+        """Keep the priorities that are published to a topic from now on, without waiting for them.
 
         The last message from before is kept too: it may have been published after this call, and
         before the publisher heard of it.
@@ -150,7 +184,7 @@ class Subscriber:
         """
         with self._changed:
             digest = digest_of_topic(topic)
-            self._subscribed(digest)
+            self._subscribed(digest, PriorityTopic)
             self._start_with_last(digest, alone=False)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
@@ -189,11 +223,13 @@ class Subscriber:
                 self._bell.ring()
             self._changed.notify_all()
 
-    def _subscribed(self, digest: bytes) -> Topic:
+    def _subscribed(self, digest: bytes, make: Callable[[], Topic] | None = None) -> Topic:
         self._transport.check()
+        if not self._endpoint:
+            raise RuntimeError("this client was created without a sub_endpoint")
         bell = self._bell or self._start()
         if digest not in self._topics:
-            self._topics[digest] = Topic(self._hwm)
+            self._topics[digest] = make() if make else Topic(self._hwm)
             self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
             bell.ring()
         return self._topics[digest]
@@ -217,23 +253,30 @@ class Subscriber:
         socket = self._transport.socket(zmq.SUB, hwm=self._hwm, linger_ms=0)
         # Subscriptions beyond a high-water mark would be dropped, without a word.
         socket.setsockopt(zmq.SNDHWM, 0)
+        events = self._transport.monitor(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._transport.attach(socket, "sub_endpoint", self._endpoint, Conn)
         bell = Bell(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
-        threading.Thread(target=self._run, args=(socket, bell), name=name, daemon=True).start()
+        args = (socket, events, bell)
+        threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
         self._bell = bell
         return bell
 
-    def _run(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
+    def _run(self, socket: zmq.Socket[bytes], events: zmq.Socket[bytes], bell: Bell) -> None:
         poller = zmq.Poller()
-        poller.register(socket, zmq.POLLIN)
-        poller.register(bell.socket, zmq.POLLIN)
-        with self._transport.loop(), socket:
+        for each in (socket, events, bell.socket):
+            poller.register(each, zmq.POLLIN)
+        with self._transport.loop(), events, socket:
             try:
                 while not self._transport.closed:
-                    self._serve(socket, bell, dict(poller.poll()))
+                    ready = dict(poller.poll())
+                    if events in ready:
+                        events.recv_multipart()
+                        self._connected = True
+                    self._serve(socket, bell, ready)
             finally:
                 bell.close()
+                socket.disable_monitor()  # libzmq's thread waits for a reader of what it reports
 
     def _serve(self, socket: zmq.Socket[bytes], bell: Bell, ready: dict[object, int]) -> None:
         if bell.socket in ready:

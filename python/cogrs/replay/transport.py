@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import os
 import threading
@@ -71,6 +72,7 @@ class Transport:
         self._bound: weakref.WeakValueDictionary[str, zmq.Socket[bytes]] = (
             weakref.WeakValueDictionary()
         )
+        self._monitors = itertools.count()
         self._loops: set[int] = set()
         self._loop_ended = threading.Condition()
         self._closing = threading.Event()
@@ -80,13 +82,12 @@ class Transport:
 
     @property
     def hint(self) -> str:
-        """What a wait for a peer that never came may have to do with keys."""
+        """What a wait that ended without a connection may have to do with keys."""
         if self._curve is None:
-            return " (if it is there: it may want keys, and this client has none)"
-        return (
-            " (if it is there: it may have no keys, or another than server_key, or not allow this "
-            "client's key)"
-        )
+            why = "it may want keys, and this client has none"
+        else:
+            why = "it may have no keys, or another than server_key, or not allow this client's key"
+        return f" (there is no connection; if the server is there, {why})"
 
     def check_process(self) -> None:
         """Refuse to work in a forked child, where a lock can stay locked for ever.
@@ -148,6 +149,26 @@ class Transport:
             made.close(linger=0)
             raise
         return made
+
+    def monitor(self, socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
+        """Return a socket that is told of events of another, which connects after this call.
+
+        libzmq's thread waits for a reader of what it reports: call `disable_monitor` of the other
+        socket before the returned one is closed.
+
+        Raises:
+            OSError: The process has no file descriptors left.
+            RuntimeError: Closed.
+        """
+        try:
+            reader = self.socket(zmq.PAIR, hwm=0, linger_ms=0)
+            name = f"inproc://cogrs.monitor-{next(self._monitors)}"
+            reader.connect(name)
+            socket.monitor(name, events)
+        except BaseException:
+            socket.close(linger=0)
+            raise
+        return reader
 
     def guard(self) -> None:
         """Ask of each connection, from now on, whether its key is allowed. Without keys: nothing.
@@ -371,7 +392,7 @@ class Bell:
 
     def __init__(self, transport: Transport) -> None:
         """Make both ends."""
-        name = f"inproc://{id(self):x}"
+        name = f"inproc://cogrs.{id(self):x}"
         self.socket = transport.socket(zmq.PAIR, hwm=0)
         self.socket.bind(name)
         self._rope = transport.socket(zmq.PAIR, hwm=0)

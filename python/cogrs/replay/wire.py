@@ -38,8 +38,18 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
+LONGEST_LINE = 1_000_000
+"""Bytes of a log line, which with its header fits into a small frame."""
+
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
+
+REQUEST_HWM = 1000
+"""Requests, or answers, that wait at a socket for each peer, at most.
+
+A socket that answers drops what it has no room for, and counts as waiting what was read a moment
+ago (libzmq reports it in batches). So this is far more than a peer that reads its answers needs.
+"""
 
 LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
@@ -47,8 +57,9 @@ LARGEST_REPLY = 256 << 20
 
 REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
-belong there; of another number of frames; a cache of other templates; of other `cache_flags` or
-`frame_stack`; with sizes or weights that cannot be."""
+belong there; of another number of frames, or without the empty one that ends a request's envelope;
+a cache of other templates; of other `cache_flags` or `frame_stack`; with sizes or weights that
+cannot be."""
 
 
 class WireError(ValueError):
@@ -170,12 +181,13 @@ def message_bytes(message: object) -> bytes:
 class Key(NamedTuple):
     """The frame that goes before a published message: what ZeroMQ matches subscriptions with.
 
-    Keys of one kind have one length, so none is the beginning of another.
+    A subscriber asks for messages by a key without nonce, and gets them by one with a nonce, which
+    is its own. Otherwise no key is the beginning of another.
 
     Fields:
         kind: Whether messages, announcements or a last message.
         digest: Which topic.
-        nonce: For a last message: who asked for it.
+        nonce: For messages: who gets them. For a last message: who asked for it.
     """
 
     kind: bytes
@@ -194,14 +206,15 @@ class Key(NamedTuple):
             WireError: It is no such frame.
         """
         key = cls(frame[:1], frame[1 : 1 + _DIGEST], frame[1 + _DIGEST :])
-        if _LENGTHS.get(key.kind) != len(frame):
+        if len(frame) not in _LENGTHS.get(key.kind, ()):
             raise WireError("a topic of another kind")
         return key
 
 
 MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
 _DIGEST, _NONCE = 32, 16
-_LENGTHS = {MESSAGES: 1 + _DIGEST, ANNOUNCEMENTS: 1 + _DIGEST, LAST: 1 + _DIGEST + _NONCE}
+_SHARED, _OWN = 1 + _DIGEST, 1 + _DIGEST + _NONCE
+_LENGTHS = {MESSAGES: (_SHARED, _OWN), ANNOUNCEMENTS: (_SHARED,), LAST: (_OWN,)}
 
 
 def digest_of_topic(topic: bytes) -> bytes:

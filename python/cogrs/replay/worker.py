@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import zmq
+import zmq
 
+from cogrs.replay.wire import WireError
+
+if TYPE_CHECKING:
     from cogrs.replay.inbox import Inbox
     from cogrs.replay.transport import Transport
 
+_MOST_HOPS = 16
+"""Routing ids before the empty frame of a request: the peer's, and one for each proxy."""
+
 
 def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
-    """Answer requests at a REP socket until the transport is closed."""
+    """Answer requests at a ROUTER socket until the transport is closed.
+
+    A REP socket would do the same, but one that is sent a request without its empty frame by a peer
+    that then leaves can stop for good (libzmq 4.3.5).
+    """
     with transport.loop(), socket:
+        # An answer that cannot be sent is an error instead of being dropped in silence.
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         for frames in transport.messages(socket):
             if frames is not None:
-                socket.send_multipart(inbox.answer(frames), copy=False)
+                _answer(inbox, socket, frames)
 
 
 def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
@@ -26,3 +37,29 @@ def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
             if frames is not None:
                 inbox.take(frames)
             inbox.tick()
+
+
+def _answer(inbox: Inbox, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
+    envelope = _envelope_size(frames)
+    if envelope == 0:
+        error = WireError("a request without an empty frame before it", "frames")
+        inbox.refuse(frames[-1], error)
+        return
+    reply = [*frames[:envelope], *inbox.answer(frames[envelope:])]
+    try:
+        socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
+    except zmq.Again:
+        inbox.drop_answer(frames[-1])
+    except zmq.ZMQError as error:
+        if error.errno != zmq.EHOSTUNREACH:
+            raise
+        # The peer has left, and nobody waits for this answer.
+
+
+def _envelope_size(frames: list[zmq.Frame]) -> int:
+    """Return how many frames lead back to who asked, the empty one included; 0 without that."""
+    # The first is the peer's routing id, which the socket has put there.
+    for at, frame in enumerate(frames[1 : _MOST_HOPS + 2], 1):
+        if len(frame) == 0:
+            return at + 1
+    return 0
