@@ -192,7 +192,7 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         synced = self._state()
-        drawn = draw_cache(synced.rem, ids=synced.ids, pack=SMALL_CACHE)
+        drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
         if drawn is None:
             return -1
         rows, weight_sum, flags, frame_stack, frames = drawn
@@ -204,6 +204,7 @@ class ReplayMemoryClient:
             flags=flags,
             frame_stack=frame_stack,
             ids=synced.ids,
+            nstep=synced.nstep,
         )
         head = encode(self._uuid, cache=cache)
         self._pushes.send("push_cache", lambda: head, frames, self._timeout)
@@ -398,6 +399,7 @@ class _Synced:
             seed = (seed + (self._round << 32)) % (1 << 64)
         self.rem = memory_like(sizes, max_step, uuid, seed)
         self.ids = sizes.ids
+        self.nstep = sizes.nstep
         if self.ids:
             start_ids(self.rem, secrets.randbits(64))
         self.digest = digest_of(self.rem)
