@@ -9,7 +9,7 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
-from cogrs.replay.batch import Batch, Episode, IdBatch, NStepSample, Sample
+from cogrs.replay.batch import AnyBatch, Batch, Episode, NStepSample, Sample
 
 __all__ = [
     "CacheStore",
@@ -124,13 +124,15 @@ class ReplayWriter:
             episodic_weight_multiplier: Scales the weights of the episode, finite and >= 0.
             do_update_value: Compute qvest; otherwise it is all zeros.
             do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
+                Where `new_priority` is not "returns", that says what weights are, whatever is given
+                here.
             bootstrap_value: Value of the observation after the last action, float32 of reward's
                 shape, when the episode was truncated; None when it terminated. Any value says
                 truncated, 0.0 too.
             final_state: The observation after the last action. It is stored as one more entry that
-                is only ever the `next` of a sample, so that the last action's transition can be
-                sampled too. Its reward and weight are 0, its value and qvest the bootstrap value,
-                0 when the episode terminated.
+                is only ever the `next` of a sample, so that the transitions of the last
+                `multi_step` actions can be sampled too. Its reward and weight are 0, its value and
+                qvest the bootstrap value, 0 when the episode terminated.
             final_info: Info of that entry; zeros if None.
 
         Raises:
@@ -288,7 +290,8 @@ class ReplayMemory(ReplayWriter):
     def __len__(self) -> int:
         """Entries held now, as `num_entry`."""
 
-    # Settings: each holds for episodes closed from now on.
+    # Settings: each holds for episodes closed from now on, but for those of borders, which are
+    # frame_stack, frame_padding and multi_step: they decide at once which closed entries are drawn.
     @property
     def priority_exponent(self) -> float:
         """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
@@ -301,17 +304,21 @@ class ReplayMemory(ReplayWriter):
     def mix_lambda(self, value: float) -> None: ...
     @property
     def frame_stack(self) -> int:
-        """States stacked in a sample, >= 1. Default 1. Entries it makes invalid are not drawn."""
+        """States stacked in a sample, >= 1. Default 1.
+
+        The first frame_stack - 1 entries of an episode are not drawn, unless `frame_padding` is
+        set. Entries that a change of it leaves without a stack are drawn again when it is lowered.
+        """
     @frame_stack.setter
     def frame_stack(self, value: int) -> None: ...
     @property
     def multi_step(self) -> int:
-        """Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn.
+        """Steps between prev and next, >= 1. Default 1.
 
-        The last n actions of an episode, n - 1 with a `final_state`, have no `next` and are never
-        drawn, so with n > 1 what happens at a terminal step reaches no sample but through `q`.
-        `prev.r` is the reward of prev's own step, not a sum. With `mix_lambda` 1 the discounted
-        rewards of the n steps between are `prev.q - gamma**n * next.q`.
+        n steps end with the episode: where a `final_state` was stored, every action is drawn, and
+        the `next` of the last n is that state. Without one the last n actions have no `next` and
+        are not drawn. Entries that a change of it leaves without a `next` are drawn again when it
+        is lowered. `prev.r` is the reward of prev's own step; `sample(nstep_return=True)` sums.
         """
     @multi_step.setter
     def multi_step(self, value: int) -> None: ...
@@ -354,6 +361,36 @@ class ReplayMemory(ReplayWriter):
         """
     @cache_flags.setter
     def cache_flags(self, value: Sequence[bool | int] | npt.NDArray[Any]) -> None: ...
+    @property
+    def new_priority(self) -> str | float:
+        """What the weight of a new entry is made of. Default "returns".
+
+        "returns": as `close_episode` says, `init_w * multiplier * (|q - v| + priority_epsilon) **
+        priority_exponent`. "max": `init_w * multiplier` times the largest weight that the memory
+        ever gave, each as a multiple of its entry's `init_w * multiplier`, and 1 at first (Schaul
+        et al. 2016, algorithm 1); so every new entry is soon seen. A number >= 0: `init_w *
+        multiplier` times that. The last two hold with `do_update_weight=False` too.
+        """
+    @new_priority.setter
+    def new_priority(self, value: Literal["returns", "max"] | float) -> None: ...
+    @property
+    def priority_epsilon(self) -> float:
+        """Number added to each error before the exponent, at a close and in `update_priority`.
+
+        Finite and >= 0, default 0: an entry whose error is 0 then has weight 0 and is not drawn
+        (Schaul et al. 2016, section 3.3).
+        """
+    @priority_epsilon.setter
+    def priority_epsilon(self, value: float) -> None: ...
+    @property
+    def frame_padding(self) -> str:
+        """What stands for frames before the first of an episode in a stack. Default "none".
+
+        "none": the first frame_stack - 1 steps are not drawn; "repeat": the first frame, as
+        Gymnasium's FrameStackObservation; "zero": zeros.
+        """
+    @frame_padding.setter
+    def frame_padding(self, value: Literal["none", "repeat", "zero"]) -> None: ...
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
@@ -362,14 +399,21 @@ class ReplayMemory(ReplayWriter):
         """Drop all entries, open episodes included; ids go on from where they were."""
 
     # Correcting what was written.
-    def update_priority(self, id: _Ids, priority: float | npt.ArrayLike) -> int:
-        """Make weights anew: `init_w * multiplier * priority ** priority_exponent`.
+    def update_priority(
+        self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
+    ) -> int:
+        """Make weights anew from errors, or set them.
 
-        Entries at the borders of an episode keep weight 0. Ids that are gone are ignored.
+        weight = `init_w * multiplier * (priority + priority_epsilon) ** priority_exponent`, or the
+        priority itself if `absolute`. Entries outside the borders of their episode are not drawn
+        before those move; entries whose `init_w * multiplier` is 0 keep weight 0. Ids that are gone
+        are ignored.
 
         Args:
             id: One id or many.
-            priority: The error without exponent, finite and >= 0, one for each id or one for all.
+            priority: The error without exponent, or the weight; finite and >= 0, one for each id or
+                one for all.
+            absolute: Whether the priority is the weight.
 
         Returns:
             How many of the ids were gone.
@@ -381,8 +425,11 @@ class ReplayMemory(ReplayWriter):
     def add_reward(self, id: int, delta: npt.ArrayLike) -> bool:
         """Add to a stored reward, in an open or a closed episode.
 
-        In a closed episode the returns and weights of that and all earlier entries are made anew,
-        by the settings with which it was closed. Samples drawn before keep what they had.
+        In a closed episode the returns of that and all earlier entries are made anew, by the
+        settings with which it was closed; so are their weights, where they were made of returns.
+        Where it was closed with another `new_priority`, the entry and the `multi_step - 1` before
+        it, whose n-step targets change, get the weight of a new entry again. Samples drawn before
+        keep what they had.
 
         Args:
             id: The entry's id.
@@ -409,8 +456,8 @@ class ReplayMemory(ReplayWriter):
             `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with
             `s` of shape (B, frame_stack, *state), oldest frame first (this axis is there also when
             frame_stack is 1), the others (B, *field); weight is float32 (B,). next is `multi_step`
-            steps after prev. The arrays belong to the caller and share nothing with the memory.
-            With `out`, that.
+            steps after prev, or the final state where that comes first. The arrays belong to the
+            caller and share nothing with the memory. With `out`, that.
 
         Raises:
             RuntimeError: Nothing can be drawn; the text says why.
@@ -430,16 +477,19 @@ class ReplayMemory(ReplayWriter):
 
         Args:
             batch_size: How many, B >= 1.
-            nstep_return: Whether to add the discounted sums of the rewards from prev to next.
+            nstep_return: Whether to add the discounted sums of the rewards from prev to next, and
+                the discounts of next's value.
             out: As of `get_batch`.
 
         Returns:
             `(prev, next, weight, id, probability, next_terminated)`: id is uint64 (B,), probability
             float64 (B,) is weight / weight_sum, next_terminated bool (B,) says that next is the
-            final state of an episode that terminated. With `nstep_return=True` there follows
-            nstep_return, float32 (B, *reward): the sum over k < multi_step of discount_factor ** k
-            * reward[t + k], by the discount_factor in force. The value of next goes with
-            discount_factor ** multi_step (Sutton and Barto, section 7.1).
+            final state of an episode that terminated. With `nstep_return=True` there follow
+            nstep_return and nstep_discount, float32 (B, *reward). With n steps from prev to next,
+            these are the sum over k < n of discount_factor ** k * reward[t + k], and
+            discount_factor ** n, or 0 where the episode terminated within them; by the
+            discount_factor in force. `nstep_return + nstep_discount * V(next)` is the n-step target
+            of every row (Sutton and Barto, section 7.1).
 
         Raises:
             RuntimeError, ValueError, TypeError: As of `get_batch`.
@@ -473,9 +523,10 @@ class ReplayMemory(ReplayWriter):
     ) -> ReplayMemory:
         """Make a memory from a file that `save` wrote, to go on where that stood.
 
-        Ids and uuid are those of the saved memory. The sequence of draws goes on too, unless the
-        ring had wrapped round or several writers had been at work: entries may then lie in another
-        order, and other entries are drawn, with the same probabilities.
+        Files of cogrs 0.1.0 are read too. Ids and uuid are those of the saved memory. The sequence
+        of draws goes on too, unless the ring had wrapped round or several writers had been at work:
+        entries may then lie in another order, and other entries are drawn, with the same
+        probabilities.
 
         Raises:
             OSError: The file cannot be read.
@@ -504,28 +555,31 @@ def publish_through(
 # -- cache.rs -------------------------------------------------------------------------------------
 
 def draw_cache(
-    memory: ReplayMemory, *, ids: bool = False, pack: int = 0
+    memory: ReplayMemory, *, ids: bool = False, nstep: bool = False, pack: int = 0
 ) -> tuple[int, float, int, int, list[npt.NDArray[np.uint8]] | list[bytes]] | None:
     """Draw `memory.cache_size` samples as a cache; None when nothing can be drawn.
 
     Args:
         memory: The memory.
         ids: Whether to add the ids of prev's entries.
+        nstep: Whether to add n-step returns and their discounts.
         pack: Give a cache of so many bytes or less as one buffer; each buffer costs ZeroMQ as much
             as copying some 10 kB.
 
     Returns:
         Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
         bit, `frame_stack`, and the bytes of the columns: weights (float32), ids (uint64) if asked
-        for, then each field that the flags name; or one buffer with all of them, one after the
-        other.
+        for, n-step returns and discounts (float32, of reward's shape) if asked for, then each field
+        that the flags name; or one buffer with all of them, one after the other.
 
     Raises:
         MemoryError: There is no memory for it.
     """
 
-def cache_layout(memory: ReplayMemory, *, ids: bool = False) -> tuple[int, int, int]:
-    """What caches look like under the present settings, with ids or without.
+def cache_layout(
+    memory: ReplayMemory, *, ids: bool = False, nstep: bool = False
+) -> tuple[int, int, int]:
+    """Return what caches look like under the present settings, with ids and n-step returns or not.
 
     Returns:
         The cache flags as `draw_cache` returns them, `frame_stack`, and the bytes of a row in the
@@ -555,11 +609,18 @@ class CacheStore:
             dropped.
         n_caches: Caches kept, >= 1; a further one replaces the oldest.
         ids: Whether caches have ids, and batches ids and senders.
+        nstep: Whether both have n-step returns and their discounts.
         seed: Makes draws reproducible.
     """
 
     def __new__(
-        cls, memory: ReplayMemory, n_caches: int, *, ids: bool = False, seed: int | None = None
+        cls,
+        memory: ReplayMemory,
+        n_caches: int,
+        *,
+        ids: bool = False,
+        nstep: bool = False,
+        seed: int | None = None,
     ) -> Self: ...
     def push(
         self,
@@ -587,7 +648,7 @@ class CacheStore:
             ValueError: Sizes disagree, or a weight is none. Nothing is kept.
             TypeError: A frame is no buffer.
         """
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch | IdBatch:
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """See `ReplayMemoryServer.get_batch`."""
     def give(
         self, rows: int
@@ -598,8 +659,9 @@ class CacheStore:
             After that: the sum of the caches' sums of weights, 0.0 when there are fewer than
             `n_caches`, and the samples unused; the cache flags and `frame_stack` as `draw_cache`
             returns them; the bytes of the columns, none when `rows` is 0 or there are too few:
-            weights (float32), with ids those (uint64) and senders (uint32), then each field that
-            the flags name; and why there are too few, or None.
+            weights (float32), with ids those (uint64) and senders (uint32), with n-step returns
+            those and their discounts (float32, of reward's shape), then each field that the flags
+            name; and why there are too few, or None.
         """
     def shortage(self, batch_size: int) -> str | None:
         """Why `get_batch` would raise RuntimeError now; None if it would not."""
@@ -643,11 +705,18 @@ class SampleMixer:
         memory: One like theirs, whose settings do not change any more.
         servers: How many.
         ids: Whether samples have ids and senders.
+        nstep: Whether samples have n-step returns and their discounts.
         seed: Makes draws reproducible.
     """
 
     def __new__(
-        cls, memory: ReplayMemory, servers: int, *, ids: bool = False, seed: int | None = None
+        cls,
+        memory: ReplayMemory,
+        servers: int,
+        *,
+        ids: bool = False,
+        nstep: bool = False,
+        seed: int | None = None,
     ) -> Self: ...
     def push(self, server: int, rows: int, frames: list[Any]) -> None:
         """Keep what a server gave where it is; frames as of `CacheStore.give`.
@@ -673,7 +742,7 @@ class SampleMixer:
         """Strike out the rows that are planned to come from a server."""
     def lacking(self, batch_size: int) -> list[int]:
         """Of the next rows that are planned, how many each server has still to give."""
-    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> Batch | IdBatch:
+    def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """Make a batch of the next rows that are planned: all of them, or nothing.
 
         Raises:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cogrs::error::Error;
-use cogrs::replay::cache::{Cache, CacheShape};
+use cogrs::replay::cache::{Cache, CacheShape, Labels};
 use cogrs::replay::cache_store::CacheStore;
 use cogrs::replay::ledger::Tally;
 use cogrs::replay::settings::Settings;
@@ -44,7 +44,7 @@ fn spec() -> EntrySpec {
 
 /// Weights, and prev's state of eight bytes.
 fn shape() -> CacheShape {
-    CacheShape::new(&spec(), &settings(&[true]))
+    CacheShape::new(&spec(), &settings(&[true]), Labels::default())
 }
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
@@ -200,7 +200,7 @@ fn another_shape_empties_the_store() {
     let mut store = store(2);
     push(&mut store, 0, 3, 1.0);
     assert!(store.reshape(shape()).is_empty());
-    let other = CacheShape::new(&spec(), &settings(&[true, true]));
+    let other = CacheShape::new(&spec(), &settings(&[true, true]), Labels::default());
     assert_eq!(store.reshape(other).len(), 1);
     assert!(store.is_empty());
 }
@@ -236,7 +236,10 @@ fn discarded_are_those_that_were_never_given() {
     push(&mut store, 1, 4, 1.0);
     assert_eq!(store.snapshot(Instant::now()).discarded, 0);
     take(&mut store, 3, true).unwrap();
-    assert_eq!(store.reshape(CacheShape::new(&spec(), &settings(&[true, true]))).len(), 1);
+    assert_eq!(
+        store.reshape(CacheShape::new(&spec(), &settings(&[true, true]), Labels::default())).len(),
+        1
+    );
     let now = store.snapshot(Instant::now());
     assert_eq!((now.given, now.discarded, now.held), (8, 1, 0));
 }
@@ -245,7 +248,7 @@ fn discarded_are_those_that_were_never_given() {
 fn the_shape_follows_flags_and_stacks() {
     let mut stacked = settings(&[true, false, false, false, false, false, true, true, true]);
     stacked.frame_stack = 4;
-    let shape = CacheShape::new(&spec(), &stacked);
+    let shape = CacheShape::new(&spec(), &stacked, Labels::default());
     assert_eq!(shape.sizes(), [4, 32, 0, 32, 8]);
     assert_eq!(shape.largest(), 32);
 }

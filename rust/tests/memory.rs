@@ -13,6 +13,7 @@ mod pair;
 
 use calls::{Call, calls};
 use cogrs::error::Error;
+use cogrs::replay::amend::Priority;
 use cogrs::replay::closing::{Closing, FinalEntry};
 use cogrs::replay::memory::Memory;
 use cogrs::spec::Field;
@@ -159,7 +160,7 @@ fn ids_go_on_after_a_clear() {
     let before = add_episode(&mut memory, 3);
     memory.clear();
     assert!(add_episode(&mut memory, 3) > before + 2);
-    assert_eq!(memory.update_priority(&[before], &[1.0]), Ok(1));
+    assert_eq!(memory.update_priority(&[before], &[1.0], Priority::Error), Ok(1));
 }
 
 #[test]
@@ -275,7 +276,7 @@ fn a_draw_from_nothing_says_why() {
     memory.close(serial, &plain()).unwrap();
     assert!(why(&mut memory).contains("at least 3 entries, the longest has 2"));
     let first = add_episode(&mut memory, 3);
-    memory.update_priority(&[first], &[0.0]).unwrap();
+    memory.update_priority(&[first], &[0.0], Priority::Error).unwrap();
     assert!(why(&mut memory).contains("all weights are 0"));
 }
 

@@ -20,7 +20,8 @@ fn shape() -> CacheShape {
     let fields = [&[0usize][..], &[0], &[], &[], &[], &[], &[0]].map(float);
     let mut settings = Settings::new(1);
     settings.set_cache_flags(&[false; 14]).unwrap();
-    CacheShape::new(&EntrySpec::new(fields).unwrap(), &settings).labelled(Labels::IdsAndSenders)
+    let labels = Labels { ids: true, senders: true, nstep: false };
+    CacheShape::new(&EntrySpec::new(fields).unwrap(), &settings, labels)
 }
 
 /// Samples of a server with these ids.

@@ -40,6 +40,7 @@ class NaiveTransition(NamedTuple):
     weight: tuple[float, float]
     next_terminated: bool
     nstep_return: np.ndarray
+    nstep_discount: np.ndarray
 
 
 @dataclass(eq=False)
@@ -51,15 +52,19 @@ class NaiveEntry:
     base: float
     error: float | None = None
     slop: float = 0.0
+    epsilon: float = 0.0
     exponent: float = 1.0
-    at_border: bool = True
+    given: float | None = None
+    """A weight that is not made of an error."""
 
     def _weight(self, error: float | None) -> float:
-        if self.at_border:
+        if self.base == 0:
             return 0.0
+        if self.given is not None:
+            return self.given
         if error is None:
             return self.base
-        return self.base * max(error, 0.0) ** self.exponent
+        return self.base * (max(error, 0.0) + self.epsilon) ** self.exponent
 
     @property
     def weight(self) -> float:
@@ -70,7 +75,7 @@ class NaiveEntry:
 
         Where q and v nearly cancel, it depends on them whether a weight is 0 or a tiny number.
         """
-        if self.error is None:
+        if self.error is None or self.given is not None:
             return self.weight, self.weight
         return self._weight(self.error - self.slop), self._weight(self.error + self.slop)
 
@@ -161,10 +166,12 @@ class NaiveWriter:
         episode.updates_weight = do_update_weight
         for entry in episode.entries:
             entry.base *= multiplier
-        memory.set_borders(episode)
-        memory.update(episode, len(episode))
         self.open = None
         memory.episodes.append(episode)
+        memory.update(episode, len(episode))
+        if memory.new_priority != "returns":
+            memory.renew(episode, range(len(episode.steps())))
+        memory.note(episode, range(len(episode)))
         while memory.max_episode and len(memory.episodes) > memory.max_episode:
             memory.episodes.pop(0)
 
@@ -193,6 +200,10 @@ class NaiveMemory(NaiveWriter):
         self.multi_step = 1
         self.max_episode = 0
         self.cache_flags = [True] * 14
+        self.new_priority: str | float = "returns"
+        self.priority_epsilon = 0.0
+        self.frame_padding = "none"
+        self.largest = 1.0
         self._discount_factor = [1.0] * templates["r"].size
         self._reward_coeff = [1.0] * templates["r"].size
 
@@ -218,8 +229,8 @@ class NaiveMemory(NaiveWriter):
             "coeff": np.array(self.reward_coeff),
             "lambda": self.mix_lambda,
             "exponent": self.priority_exponent,
-            "frame_stack": self.frame_stack,
-            "multi_step": self.multi_step,
+            "epsilon": self.priority_epsilon,
+            "new_priority": self.new_priority,
         }
 
     # -- what it holds --
@@ -240,7 +251,17 @@ class NaiveMemory(NaiveWriter):
 
     def is_drawable(self, episode: NaiveEpisode, t: int) -> bool:
         """Whether a sample of step t stays in its episode under the present settings."""
-        return t >= self.frame_stack - 1 and t + self.multi_step < len(episode)
+        stacked = t >= self.frame_stack - 1 or self.frame_padding != "none"
+        return stacked and self.step_of_next(episode, t) is not None
+
+    def step_of_next(self, episode: NaiveEpisode, t: int) -> int | None:
+        """The step of `next`, if there is one."""
+        if t >= len(episode.steps()):
+            return None
+        after = t + self.multi_step
+        if episode.has_final_state:
+            return min(after, len(episode) - 1)
+        return after if after < len(episode) else None
 
     def drawable(self) -> list[tuple[NaiveEpisode, int]]:
         return [
@@ -320,16 +341,25 @@ class NaiveMemory(NaiveWriter):
         while self.num_entry + count > self.max_step:
             self.episodes.pop(0)
 
-    def set_borders(self, episode: NaiveEpisode) -> None:
-        for t, entry in enumerate(episode.entries):
-            entry.at_border = not self.is_drawable(episode, t)
+    def renew(self, episode: NaiveEpisode, steps: range) -> None:
+        """Give entries the weight of new ones, where that is not made of returns."""
+        new = episode.settings["new_priority"]
+        for entry in episode.entries[steps.start : steps.stop]:
+            entry.given = entry.base * (self.largest if new == "max" else new)
+
+    def note(self, episode: NaiveEpisode, steps: range) -> None:
+        """Keep the largest weight that was ever given."""
+        for t in steps:
+            entry = episode.entries[t]
+            if entry.base > 0 and self.is_drawable(episode, t):
+                self.largest = max(self.largest, entry.weight / entry.base)
 
     def update(self, episode: NaiveEpisode, count: int) -> None:
         """Make returns, and the weights of the first `count` entries, by the episode's settings."""
         if episode.updates_value:
             self._update_values(episode)
-        if episode.updates_weight:
-            for entry in episode.entries[:count]:
+        if episode.updates_weight and episode.settings["new_priority"] == "returns":
+            for entry in episode.steps()[:count]:
                 self._update_weight(entry, episode)
 
     @staticmethod
@@ -354,12 +384,15 @@ class NaiveMemory(NaiveWriter):
         apart = np.abs(entry.fields["q"] - entry.fields["v"]).ravel()
         entry.error = sum(c * e for c, e in zip(coeff, apart, strict=True))
         entry.exponent = episode.settings["exponent"]
+        entry.epsilon, entry.given = episode.settings["epsilon"], None
         largest = max(np.abs(e.fields[name]).max() for e in episode.entries for name in "qv")
         entry.slop = 2.0**-22 * float(largest * np.abs(coeff).sum())
 
     # -- correcting --
 
-    def update_priority(self, ids: list[int], priority: list[float]) -> int:
+    def update_priority(
+        self, ids: list[int], priority: list[float], *, absolute: bool = False
+    ) -> int:
         gone = 0
         for id_, error in zip(ids, priority, strict=True):
             found = self.find(id_)
@@ -367,8 +400,10 @@ class NaiveMemory(NaiveWriter):
                 gone += 1
                 continue
             entry = found[0].entries[found[1]]
-            entry.error, entry.slop = error, 0.0
+            entry.error, entry.slop, entry.epsilon = error, 0.0, self.priority_epsilon
             entry.exponent = self.priority_exponent
+            entry.given = error if absolute else None
+            self.note(found[0], range(found[1], found[1] + 1))
         return gone
 
     def add_reward(self, id_: int, delta: np.ndarray) -> bool:
@@ -380,6 +415,11 @@ class NaiveMemory(NaiveWriter):
         fields["r"] = np.float32(fields["r"] + delta)
         if episode in self.episodes:
             self.update(episode, t + 1)
+            first = 0
+            if episode.settings["new_priority"] != "returns":
+                first = max(0, t + 1 - self.multi_step)
+                self.renew(episode, range(first, t + 1))
+            self.note(episode, range(first, t + 1))
         return True
 
     # -- reading --
@@ -405,27 +445,27 @@ class NaiveMemory(NaiveWriter):
 
     def transition(self, episode: NaiveEpisode, t: int) -> NaiveTransition:
         """The sample of step t."""
-        after = t + self.multi_step
+        after = self.step_of_next(episode, t)
+        terminates = (
+            episode.has_final_state and episode.bootstrap is None and after == len(episode) - 1
+        )
+        gamma = self._gamma()
+        rewards = [entry.fields["r"].astype(np.float64) for entry in episode.entries[t:after]]
+        discounted = (gamma**k * reward for k, reward in enumerate(rewards))
         return NaiveTransition(
             self._stacked(episode, t),
             self._stacked(episode, after),
             episode.entries[t].weight_range(),
-            episode.has_final_state and episode.bootstrap is None and after == len(episode) - 1,
-            self._nstep_return(episode, t),
+            terminates,
+            sum(discounted, np.zeros(gamma.shape)),
+            gamma * 0 if terminates else gamma ** (after - t),
         )
 
-    def _nstep_return(self, episode: NaiveEpisode, t: int) -> np.ndarray:
-        shape = self.templates["r"].shape
-        gamma = np.array(self.discount_factor, np.float64).reshape(shape)
-        rewards = [entry.fields["r"] for entry in episode.entries[t : t + self.multi_step]]
-        return sum(
-            (gamma**k * reward.astype(np.float64) for k, reward in enumerate(rewards)),
-            np.zeros(shape),
-        )
+    def _gamma(self) -> np.ndarray:
+        return np.array(self.discount_factor, np.float64).reshape(self.templates["r"].shape)
 
     def _stacked(self, episode: NaiveEpisode, t: int) -> dict[str, np.ndarray]:
-        frames = episode.entries[t - self.frame_stack + 1 : t + 1]
-        return {
-            **episode.entries[t].fields,
-            "s": np.array([frame.fields["s"] for frame in frames]),
-        }
+        frames = [entry.fields["s"] for entry in episode.entries[: t + 1]]
+        before = np.zeros_like(frames[0]) if self.frame_padding == "zero" else frames[0]
+        stack = [*[before] * (self.frame_stack - 1), *frames][-self.frame_stack :]
+        return {**episode.entries[t].fields, "s": np.array(stack)}

@@ -39,7 +39,7 @@ def test_late_reward_follows_the_settings_of_the_close() -> None:
     rem.frame_stack = 1
     rem.add_reward(first + 2, 4.0)
     assert rem.episode(0).entries.q.tolist() == [2.875, 3.75, 5.5, 1]
-    assert rem.episode(0).weight.tolist() == [0, 3.75, 5.5, 0]
+    assert rem.episode(0).weight.tolist() == [2.875, 3.75, 5.5, 0]
 
 
 def test_late_reward_keeps_new_priorities_of_later_entries_only() -> None:

@@ -27,6 +27,9 @@ SETTINGS = {
     "discount_factor": [0.5],
     "reward_coeff": [2.0],
     "cache_flags": [True, False] * 7,
+    "new_priority": "max",
+    "priority_epsilon": 0.125,
+    "frame_padding": "repeat",
 }
 
 

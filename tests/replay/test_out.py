@@ -209,13 +209,14 @@ def test_nstep_return_of_one_step_is_the_reward() -> None:
 
 
 def test_nstep_return_reaches_the_final_state() -> None:
-    """Gamma 0.5, r = (1, 2, 4): 1 + 0.5 * 2 from the first, 2 + 0.5 * 4 from the second."""
+    """Gamma 0.5, r = (1, 2, 4): 1 + 0.5 * 2 from the first, 2 + 0.5 * 4 from the second, then 4."""
     rem = memory(multi_step=2, discount_factor=[0.5])
     rem.add_episode(**build.steps(3, r=np.float32([1, 2, 4])), **build.UNIFORM, final_state=9)
     sample = rem.sample(60, nstep_return=True)
-    last = sample.prev.s[:, 0] == 1
-    np.testing.assert_array_equal(sample.next_terminated, last)
-    np.testing.assert_array_equal(sample.nstep_return, np.where(last, 4.0, 2.0))
+    step = sample.prev.s[:, 0]
+    np.testing.assert_array_equal(sample.next_terminated, step >= 1)
+    np.testing.assert_array_equal(sample.nstep_return, np.array([2.0, 4.0, 4.0])[step])
+    np.testing.assert_array_equal(sample.nstep_discount, np.array([0.25, 0.0, 0.0])[step])
 
 
 def test_nstep_return_has_the_dimensions_of_the_reward() -> None:

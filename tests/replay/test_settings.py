@@ -209,11 +209,12 @@ def test_entries_a_larger_setting_makes_invalid_come_back_with_the_smaller_one(n
 
 
 @pytest.mark.parametrize("name", ["frame_stack", "multi_step"])
-def test_entries_at_the_borders_when_closed_stay_out_under_a_smaller_setting(name: str) -> None:
+def test_entries_at_the_borders_when_closed_are_drawn_under_a_smaller_setting(name: str) -> None:
     rem = memory(**{name: 3})
     build.add_uniform(rem, 6)
-    setattr(rem, name, 1)
     assert rem.num_sampleable == 3
+    setattr(rem, name, 1)
+    assert rem.num_sampleable == 5
 
 
 def test_larger_frame_stack_never_leaves_the_episode() -> None:

@@ -35,6 +35,9 @@ SETTINGS = {
     "mix_lambda": st.sampled_from([1.0, 0.0, 0.25, 0.5]),
     "cache_flags": st.lists(st.booleans(), min_size=14, max_size=14),
     "discount_factor": st.lists(st.sampled_from([1.0, 0.0, 0.5, 0.75]), max_size=3),
+    "new_priority": st.sampled_from(["returns", "returns", "max", 0.75]),
+    "priority_epsilon": st.sampled_from([0.0, 0.0, 0.5]),
+    "frame_padding": st.sampled_from(["none", "repeat", "zero"]),
     "reward_coeff": st.lists(st.sampled_from([1.0, -0.5, 0.0, 2.0]), max_size=3),
 }
 
@@ -255,13 +258,17 @@ class ReplayMachine(RuleBasedStateMachine):
         found = self.model.find(id_)
         return found is not None and found[0] not in self.model.episodes
 
-    @rule(picks=st.dictionaries(st.tuples(INDEX, st.booleans()), QUARTERS.map(abs), max_size=6))
-    def update_priority(self, picks):
+    @rule(
+        picks=st.dictionaries(st.tuples(INDEX, st.booleans()), QUARTERS.map(abs), max_size=6),
+        absolute=st.booleans(),
+    )
+    def update_priority(self, picks, absolute):
         chosen = {self.pick(*pick): error for pick, error in picks.items()}
         chosen = {id_: error for id_, error in chosen.items() if not self.is_open(id_)}
         ids, priorities = list(chosen), list(chosen.values())
-        expected = self.model.update_priority(ids, priorities)
-        assert self.real.update_priority(np.array(ids, np.uint64), priorities) == expected
+        expected = self.model.update_priority(ids, priorities, absolute=absolute)
+        ids = np.array(ids, np.uint64)
+        assert self.real.update_priority(ids, priorities, absolute=absolute) == expected
 
     @rule(index=INDEX, stale=st.booleans(), delta=QUARTERS)
     def add_reward(self, index, stale, delta):
@@ -297,6 +304,7 @@ class ReplayMachine(RuleBasedStateMachine):
         assert sample.next_terminated[row] == expected.next_terminated
         # Quarters and their products with powers of the discount factor: exact in float32.
         assert sample.nstep_return[row].tolist() == expected.nstep_return.tolist()
+        assert sample.nstep_discount[row].tolist() == expected.nstep_discount.tolist()
         assert sample.weight[row] > 0
         check_weight(sample.weight[row], expected.weight)
         self.check_side(sample.prev, row, expected.prev, self.model.cache_flags[:7])

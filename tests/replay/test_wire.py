@@ -44,6 +44,9 @@ SETTINGS = {
     "discount_factor": [0.5, 0.75],
     "reward_coeff": [-1.0, 2.0],
     "cache_flags": [True, False] * 7,
+    "new_priority": "max",
+    "priority_epsilon": 0.375,
+    "frame_padding": "zero",
 }
 
 
@@ -68,9 +71,19 @@ def test_templates_come_back(template: np.ndarray) -> None:
     assert got[0].dtype == template.dtype.newbyteorder("=")
 
 
-def test_settings_come_back() -> None:
-    rem = vector_memory(2, **SETTINGS)
-    assert wire.settings_of(there_and_back(rem)) == SETTINGS
+@pytest.mark.parametrize("new", ["max", "returns", 0.0, 0.1, 1e-30])
+def test_settings_come_back(new: str | float) -> None:
+    settings = SETTINGS | {"new_priority": new}
+    rem = vector_memory(2, **settings)
+    assert wire.settings_of(there_and_back(rem)) == settings
+
+
+@pytest.mark.parametrize("new", ["median", "-1", "nan"])
+def test_new_priority_that_cannot_be_makes_no_memory(new: str) -> None:
+    sizes = wire.sizes_of(memory(), 99)
+    sizes.settings.new_priority = new
+    with pytest.raises(RuntimeError, match="answered with sizes that cannot be"):
+        wire.memory_like(sizes, 1, None, None)
 
 
 def test_every_setting_of_a_memory_goes_over() -> None:

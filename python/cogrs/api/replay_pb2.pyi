@@ -7,13 +7,14 @@ Every message is multipart, and its first frame is a Header:
 
   REQ/REP    [Header]                              sizes, counters, priorities
              [Header with Publish | piece | piece ...]
-             [Header with Samples | weight | ids | sender | field | field ...]
+             [Header with Samples | weight | ids | sender | nstep_return | nstep_discount | field ...]
   PUSH/PULL  [Header with Log]
-             [Header with Cache | weight | ids | field | field ...]
+             [Header with Cache | weight | ids | nstep_return | nstep_discount | field ...]
   PUB/SUB    [topic | Header with Publication | message]
 
 Frames behind a header are raw bytes, little-endian. Weights are float32, one a sample. Ids (uint64)
-and, in samples that a server gives, senders (uint32) are there only with `ids`.
+and, in samples that a server gives, senders (uint32) are there only with `ids`; n-step returns and the
+discounts that go with them (float32, of reward's shape) only with `nstep`.
 Fields are those that the flags name, prev's and then next's in the order state, action,
 reward, prob, value, qvest, info: a frame a field, a row a sample, each row of the template's
 dtype and shape, the state with its stacked frames, oldest first.
@@ -154,10 +155,13 @@ class Sizes(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     MAX_FRAME_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
+    NSTEP_FIELD_NUMBER: _builtins.int
     max_frame: _builtins.int
     """The largest frame that the server takes, in bytes."""
     ids: _builtins.bool
     """Whether caches have ids."""
+    nstep: _builtins.bool
+    """Whether caches have n-step returns."""
     @_builtins.property
     def templates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Template]:
         """state, action, reward, prob, value, qvest, info."""
@@ -171,10 +175,11 @@ class Sizes(_message.Message):
         settings: Global___Settings | None = ...,
         max_frame: _builtins.int = ...,
         ids: _builtins.bool = ...,
+        nstep: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "max_frame", b"max_frame", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "max_frame", b"max_frame", "nstep", b"nstep", "settings", b"settings", "templates", b"templates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -222,6 +227,9 @@ class Settings(_message.Message):
     DISCOUNT_FACTOR_FIELD_NUMBER: _builtins.int
     REWARD_COEFF_FIELD_NUMBER: _builtins.int
     CACHE_FLAGS_FIELD_NUMBER: _builtins.int
+    NEW_PRIORITY_FIELD_NUMBER: _builtins.int
+    PRIORITY_EPSILON_FIELD_NUMBER: _builtins.int
+    FRAME_PADDING_FIELD_NUMBER: _builtins.int
     priority_exponent: _builtins.float
     mix_lambda: _builtins.float
     frame_stack: _builtins.int
@@ -229,6 +237,11 @@ class Settings(_message.Message):
     cache_size: _builtins.int
     max_episode: _builtins.int
     reuse_cache: _builtins.bool
+    new_priority: _builtins.str
+    """"returns", also when empty, "max", or a number in decimal notation."""
+    priority_epsilon: _builtins.float
+    frame_padding: _builtins.str
+    """"none", also when empty, "repeat" or "zero"."""
     @_builtins.property
     def discount_factor(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -248,10 +261,13 @@ class Settings(_message.Message):
         discount_factor: _abc.Iterable[_builtins.float] | None = ...,
         reward_coeff: _abc.Iterable[_builtins.float] | None = ...,
         cache_flags: _abc.Iterable[_builtins.bool] | None = ...,
+        new_priority: _builtins.str = ...,
+        priority_epsilon: _builtins.float = ...,
+        frame_padding: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_flags", b"cache_flags", "cache_size", b"cache_size", "discount_factor", b"discount_factor", "frame_padding", b"frame_padding", "frame_stack", b"frame_stack", "max_episode", b"max_episode", "mix_lambda", b"mix_lambda", "multi_step", b"multi_step", "new_priority", b"new_priority", "priority_epsilon", b"priority_epsilon", "priority_exponent", b"priority_exponent", "reuse_cache", b"reuse_cache", "reward_coeff", b"reward_coeff"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,8 +343,8 @@ Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
 
 @_typing.final
 class Cache(_message.Message):
-    """Samples drawn from a client's memory. Frames with the columns follow: weights, ids if there are any, then each
-    field that the flags name; or one frame with all of them, one after the other.
+    """Samples drawn from a client's memory. Frames with the columns follow: weights, ids and n-step columns if there
+    are any, then each field that the flags name; or one frame with all of them, one after the other.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -339,6 +355,7 @@ class Cache(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     FRAME_STACK_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
+    NSTEP_FIELD_NUMBER: _builtins.int
     rows: _builtins.int
     """Samples."""
     weight_sum: _builtins.float
@@ -351,6 +368,8 @@ class Cache(_message.Message):
     """States in a stack."""
     ids: _builtins.bool
     """Whether ids follow the weights."""
+    nstep: _builtins.bool
+    """Whether n-step returns and their discounts follow those."""
     def __init__(
         self,
         *,
@@ -360,10 +379,11 @@ class Cache(_message.Message):
         flags: _builtins.int = ...,
         frame_stack: _builtins.int = ...,
         ids: _builtins.bool = ...,
+        nstep: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "nstep", b"nstep", "rows", b"rows", "template", b"template", "weight_sum", b"weight_sum"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -409,6 +429,7 @@ class Samples(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     FRAME_STACK_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
+    NSTEP_FIELD_NUMBER: _builtins.int
     SHORTAGE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     rows: _builtins.int
@@ -423,6 +444,7 @@ class Samples(_message.Message):
     flags: _builtins.int
     frame_stack: _builtins.int
     ids: _builtins.bool
+    nstep: _builtins.bool
     shortage: _builtins.str
     """Why there are too few; empty when there are not."""
     def __init__(
@@ -436,11 +458,12 @@ class Samples(_message.Message):
         flags: _builtins.int = ...,
         frame_stack: _builtins.int = ...,
         ids: _builtins.bool = ...,
+        nstep: _builtins.bool = ...,
         shortage: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "number", b"number", "rows", b"rows", "shortage", b"shortage", "template", b"template", "unused", b"unused", "weight_sum", b"weight_sum"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "frame_stack", b"frame_stack", "ids", b"ids", "nstep", b"nstep", "number", b"number", "rows", b"rows", "shortage", b"shortage", "template", b"template", "unused", b"unused", "weight_sum", b"weight_sum"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
-from cogrs.replay.batch import Batch, Entry, Episode, IdBatch, NStepSample, Sample
+from cogrs.replay.batch import (
+    Batch,
+    Entry,
+    Episode,
+    IdBatch,
+    NStepBatch,
+    NStepIdBatch,
+    NStepSample,
+    Sample,
+)
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -45,6 +54,8 @@ __all__ = [
     "Episode",
     "IdBatch",
     "KeyPair",
+    "NStepBatch",
+    "NStepIdBatch",
     "NStepSample",
     "ReplayMemory",
     "ReplayMemoryClient",

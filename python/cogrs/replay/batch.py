@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +72,8 @@ class Entry(NamedTuple):
 class Batch(NamedTuple):
     """Transitions: `next` is `multi_step` steps after `prev` in the same episode.
 
+    Where an episode with a final state ends before, `next` is that.
+
     Fields:
         prev: Where the action was taken.
         next: Where it led.
@@ -103,14 +105,59 @@ class IdBatch(NamedTuple):
     sender: npt.NDArray[np.uint32]
 
 
+class NStepBatch(NamedTuple):
+    """A batch of a server with `nstep=True`, for learners that bootstrap after `multi_step` steps.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led, as of `NStepSample`.
+        weight: Sampling weight of prev, float32 (B,).
+        nstep_return: As of `NStepSample`, float32 (B, *reward), by the client's settings when it
+            drew the cache.
+        nstep_discount: As of `NStepSample`, float32 (B, *reward).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+
+
+class NStepIdBatch(NamedTuple):
+    """A batch of a server with `ids=True` and `nstep=True`.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led, as of `NStepSample`.
+        weight: Sampling weight of prev, float32 (B,).
+        ids: As of `IdBatch`, uint64 (B,).
+        sender: As of `IdBatch`, uint32 (B,).
+        nstep_return: As of `NStepBatch`, float32 (B, *reward).
+        nstep_discount: As of `NStepBatch`, float32 (B, *reward).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    ids: npt.NDArray[np.uint64]
+    sender: npt.NDArray[np.uint32]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+
+
+AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
+"""What `get_batch` of a server may return."""
+
 if TYPE_CHECKING:
     # At run time, only Python 3.13 and later know defaults.
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, default=Batch)
+    BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch, default=Batch)
 else:
-    BatchT = TypeVar("BatchT", Batch, IdBatch)
-"""What `get_batch` returns: an `IdBatch` where the server has `ids=True`, else a `Batch`."""
+    BatchT = TypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch)
+"""What `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
+`nstep=True` an `NStepBatch`, with both an `NStepIdBatch`."""
 
 
 class Sample(NamedTuple):
@@ -136,18 +183,21 @@ class Sample(NamedTuple):
 class NStepSample(NamedTuple):
     """A `Sample` for learners that bootstrap after `multi_step` steps.
 
-    Their target is nstep_return + discount_factor ** multi_step * V(next.state), without the second
-    term where next_terminated (Sutton and Barto, *Reinforcement Learning*, section 7.1).
+    The target of each row is `nstep_return + nstep_discount * V(next.state)`, for episodes that
+    terminated and for truncated ones alike (Sutton and Barto, *Reinforcement Learning*, section
+    7.1).
 
     Fields:
         prev: Where the action was taken.
-        next: Where it led, `multi_step` steps later.
+        next: Where it led, n steps later: `multi_step`, or as many as there are to the final state.
         weight: Sampling weight of prev, float32 (B,).
         id: The id of prev's entry, uint64 (B,).
         probability: weight / weight_sum at the draw, float64 (B,).
         next_terminated: Whether next is the final state of a terminated episode, bool (B,).
-        nstep_return: The sum over k < multi_step of discount_factor ** k times the reward k steps
-            after prev's, float32 (B, *reward), by the present discount_factor.
+        nstep_return: The sum over k < n of discount_factor ** k times the reward k steps after
+            prev's, float32 (B, *reward), by the present discount_factor.
+        nstep_discount: discount_factor ** n, and 0 where the episode terminated within the n steps,
+            float32 (B, *reward).
     """
 
     prev: Entry
@@ -157,6 +207,7 @@ class NStepSample(NamedTuple):
     probability: npt.NDArray[np.float64]
     next_terminated: npt.NDArray[np.bool_]
     nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
 
 
 class Episode(NamedTuple):

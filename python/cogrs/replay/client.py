@@ -190,7 +190,7 @@ class ReplayMemoryClient:
         """
         self._transport.check()
         synced = self._state()
-        drawn = draw_cache(synced.rem, ids=synced.ids, pack=SMALL_CACHE)
+        drawn = draw_cache(synced.rem, ids=synced.ids, nstep=synced.nstep, pack=SMALL_CACHE)
         if drawn is None:
             return -1
         rows, weight_sum, flags, frame_stack, frames = drawn
@@ -202,6 +202,7 @@ class ReplayMemoryClient:
             flags=flags,
             frame_stack=frame_stack,
             ids=synced.ids,
+            nstep=synced.nstep,
         )
         head = encode(self._uuid, cache=cache)
         self._pushes.send("push_cache", lambda: head, frames, self._timeout)

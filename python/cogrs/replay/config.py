@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOOPBACK = "tcp://127.0.0.1:*"
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids")
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
 _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", "allow", "logfile")
 _LARGEST_TEMPLATE = 1 << 31

@@ -33,7 +33,7 @@ from cogrs.replay.wire import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cogrs.replay.batch import Batch, IdBatch
+    from cogrs.replay.batch import AnyBatch
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -69,8 +69,11 @@ class Inbox:
         log_seconds: float | None,
         *,
         ids: bool = False,
+        nstep: bool = False,
     ) -> None:
-        """Keep the newest `n_caches` caches of memories like this one, with ids or without.
+        """Keep the newest `n_caches` caches of memories like this one.
+
+        They carry ids if `ids`, and n-step returns with their discounts if `nstep`.
 
         Workers log what arrives every `log_seconds`; None for never.
 
@@ -78,9 +81,10 @@ class Inbox:
             ValueError: `n_caches` < 1.
         """
         self.logbook = Logbook()
-        self.caches = CacheStore(memory, n_caches, ids=ids, seed=seed)
+        self.caches = CacheStore(memory, n_caches, ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
         self._ids = ids
+        self._nstep = nstep
         self._n_caches = int(n_caches)
         self._reporter = Reporter(log_seconds)
         self._closed = False
@@ -106,7 +110,7 @@ class Inbox:
 
         Sockets have to be told when they are made.
         """
-        _, _, largest_row = cache_layout(self._memory, ids=self._ids)
+        _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
         return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
 
     def answer(self, frames: list[zmq.Frame]) -> list[Any]:
@@ -116,7 +120,7 @@ class Inbox:
             header = _only(frames)
             match header.WhichOneof("body"):
                 case "sizes_request":
-                    sizes = sizes_of(self._memory, self.max_frame, ids=self._ids)
+                    sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
                 case "counter":
                     self._count(header.sender, header.counter)
@@ -165,7 +169,7 @@ class Inbox:
 
     def get_batch(
         self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
-    ) -> Batch | IdBatch:
+    ) -> AnyBatch:
         """Wait until there are enough samples and return a batch.
 
         Raises:
@@ -235,7 +239,7 @@ class Inbox:
                 self._arrived.wait(left)
 
     def _give(self, asked: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
-        _, _, largest_row = cache_layout(self._memory, ids=self._ids)
+        _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
         if asked.rows * largest_row > LARGEST_REPLY:
             raise WireError(f"{asked.rows} samples, more than fit into an answer", "cache")
         try:
@@ -251,6 +255,7 @@ class Inbox:
             flags=flags,
             frame_stack=frame_stack,
             ids=self._ids,
+            nstep=self._nstep,
             shortage=shortage or "",
         )
         return samples, columns
@@ -269,6 +274,9 @@ class Inbox:
         if cache.ids != self._ids:
             with_or_without = "without" if self._ids else "with"
             raise WireError(f"a cache {with_or_without} ids", "layout")
+        if cache.nstep != self._nstep:
+            with_or_without = "without" if self._nstep else "with"
+            raise WireError(f"a cache {with_or_without} n-step returns", "layout")
         layout = cache.flags, cache.frame_stack
         try:
             taken = self.caches.push(

@@ -279,12 +279,13 @@ class ReplaySampler(Generic[BatchT]):
         if sizes is None:
             return
         memory = present[0].memory()
-        flags, frame_stack, largest = cache_layout(memory, ids=sizes.ids)
-        self._look = Look(digest_of(memory), flags, frame_stack, sizes.ids)
+        carried = {"ids": sizes.ids, "nstep": sizes.nstep}
+        flags, frame_stack, largest = cache_layout(memory, **carried)
+        self._look = Look(digest_of(memory), flags, frame_stack, **carried)
         self._first = present[0]
         self._most_rows = max(1, LARGEST_REPLY // max(largest, 1))
         servers = len(self._sources)
-        self._mixer = SampleMixer(memory, servers, ids=sizes.ids, seed=self._seed)
+        self._mixer = SampleMixer(memory, servers, seed=self._seed, **carried)
 
     def _check_sizes(self, source: Source) -> None:
         """Refuse a server whose samples look otherwise; to be called often, for it looks once."""
@@ -292,11 +293,13 @@ class ReplaySampler(Generic[BatchT]):
             return
         memory = source.memory()
         flags, frame_stack, _ = cache_layout(memory)
-        if Look(digest_of(memory), flags, frame_stack, source.sizes.ids) != self._look:
+        sizes = source.sizes
+        look = Look(digest_of(memory), flags, frame_stack, sizes.ids, sizes.nstep)
+        if look != self._look:
             first = self._first.endpoint if self._first else "the others"
             source.forget()
             raise RuntimeError(
-                f"{source.endpoint} has other templates, cache_flags, frame_stack or ids "
+                f"{source.endpoint} has other templates, cache_flags, frame_stack, ids or nstep "
                 f"than {first}"
             )
         source.agreed = True

@@ -67,6 +67,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         pub_hwm: int = 16,
         log_seconds: float | None = 10.0,
         ids: bool = False,
+        nstep: bool = False,
         key: KeyPair | str | os.PathLike[str] | None = None,
         allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     ) -> None:
@@ -95,6 +96,8 @@ class ReplayMemoryServer(Generic[BatchT]):
                 INFO to the logger 'cogrs.replay.server'; None for no lines.
             ids: Whether caches carry ids, so that `get_batch` tells whose entry each row is and
                 `update_priority` sends errors back.
+            nstep: Whether caches carry n-step returns and their discounts, so that `get_batch`
+                gives what `ReplayMemory.sample(nstep_return=True)` does.
             key: The server's key pair, or its file `NAME.key_secret`. All sockets then use CURVE:
                 what goes over the network is enciphered, clients prove who they are and know that
                 this is the server. Its workers and proxies, in other processes too, have the same
@@ -116,11 +119,12 @@ class ReplayMemoryServer(Generic[BatchT]):
         curve = Curve.of_server(key, allow)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
-        if not isinstance(ids, bool):
-            raise TypeError(f"ids: expected True or False, got {type(ids).__name__}")
+        for name, flag in (("ids", ids), ("nstep", nstep)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name}: expected True or False, got {type(flag).__name__}")
         self._ids = ids
         period = check_period("log_seconds", log_seconds)
-        self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids)
+        self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
         self._rep_endpoint: str | None = None
         self._pull_endpoint: str | None = None
         self._transport = Transport(type(self).__name__, curve)
@@ -220,7 +224,8 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
-            `ids=True` an `IdBatch`: `(prev, next, weight, ids, sender)`.
+            `ids=True` an `IdBatch`: `(prev, next, weight, ids, sender)`. With `nstep=True` an
+            `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last.
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`

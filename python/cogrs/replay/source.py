@@ -56,12 +56,14 @@ class Look(NamedTuple):
         flags: Cache flags, prev's state lowest.
         frame_stack: States in a stack.
         ids: Whether there are ids.
+        nstep: Whether there are n-step returns.
     """
 
     template: int
     flags: int
     frame_stack: int
     ids: bool
+    nstep: bool
 
 
 class Source:
@@ -174,11 +176,12 @@ class Source:
         Raises:
             RuntimeError: They do not; the connection is given up.
         """
-        if Look(samples.template, samples.flags, samples.frame_stack, samples.ids) != look:
+        given = samples.template, samples.flags, samples.frame_stack, samples.ids, samples.nstep
+        if given != look:
             self.reset()
             raise RuntimeError(
-                f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack or "
-                "ids than the first server had: make a new sampler"
+                f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack, ids "
+                "or nstep than the first server had: make a new sampler"
             )
 
     def keep(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:

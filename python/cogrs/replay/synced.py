@@ -35,6 +35,7 @@ class SyncedMemory:
             seed = (seed + (self._round << 32)) % (1 << 64)
         self.rem = memory_like(sizes, max_step, uuid, seed)
         self.ids = sizes.ids
+        self.nstep = sizes.nstep
         if self.ids:
             start_ids(self.rem, secrets.randbits(64))
         self.digest = digest_of(self.rem)

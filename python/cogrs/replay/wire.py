@@ -33,6 +33,9 @@ SETTINGS = (
     "discount_factor",
     "reward_coeff",
     "cache_flags",
+    "new_priority",
+    "priority_epsilon",
+    "frame_padding",
 )
 
 SMALL_FRAME = 1 << 20
@@ -58,8 +61,8 @@ LARGEST_REPLY = 256 << 20
 REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
 belong there; of another number of frames, or without the empty one that ends a request's envelope;
-a cache of other templates; of other `cache_flags` or `frame_stack`; with sizes or weights that
-cannot be."""
+a cache of other templates; of other `cache_flags`, `frame_stack`, `ids` or `nstep`; with sizes or
+weights that cannot be."""
 
 
 class WireError(ValueError):
@@ -92,16 +95,20 @@ def decode(frame: bytes | zmq.Frame) -> pb.Header:
     return header
 
 
-def sizes_of(memory: ReplayMemory, max_frame: int, *, ids: bool = False) -> pb.Sizes:
+def sizes_of(
+    memory: ReplayMemory, max_frame: int, *, ids: bool = False, nstep: bool = False
+) -> pb.Sizes:
     """Describe a memory to somebody who is to make one like it."""
     buffers = (getattr(memory, f"{field}_buf") for field in FIELDS)
+    settings: dict[str, Any] = {name: getattr(memory, name) for name in SETTINGS}
     return pb.Sizes(
         templates=[
             pb.Template(dtype=dtype_text(buffer.dtype), shape=buffer.shape) for buffer in buffers
         ],
-        settings=pb.Settings(**{name: getattr(memory, name) for name in SETTINGS}),
+        settings=pb.Settings(**settings | {"new_priority": str(settings["new_priority"])}),
         max_frame=max_frame,
         ids=ids,
+        nstep=nstep,
     )
 
 
@@ -127,7 +134,12 @@ def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     """Return the settings that sizes hold, by the names of the memory's properties."""
     values = {name: getattr(sizes.settings, name) for name in SETTINGS}
     lists = ("discount_factor", "reward_coeff", "cache_flags")
-    return values | {name: list(values[name]) for name in lists}
+    values |= {name: list(values[name]) for name in lists}
+    # A peer that does not know these settings has their defaults.
+    new = values["new_priority"] or "returns"
+    values["new_priority"] = new if new in ("returns", "max") else float(new)
+    values["frame_padding"] = values["frame_padding"] or "none"
+    return values
 
 
 def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | None) -> ReplayMemory:

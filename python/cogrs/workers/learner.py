@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
+from cogrs.replay.batch import BatchT
 from cogrs.workers.checkpoint import write_file
 from cogrs.workers.parameters import pack_arrays, unpack_arrays
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from cogrs.replay import Batch, ReplayMemoryServer
+    from cogrs.replay import ReplayMemoryServer
 
 _UPDATES, _STATE = "updates", "state"
 """Arrays of a checkpoint."""
@@ -23,13 +24,13 @@ PARAMETERS = "parameters"
 """The topic on which parameters are published."""
 
 
-class LearnerWorker:
+class LearnerWorker(Generic[BatchT]):
     """The learner's half: batches of what actors pushed, an update, and the parameters back."""
 
     def __init__(
         self,
-        server: ReplayMemoryServer,
-        update: Callable[[Batch], Mapping[str, float]],
+        server: ReplayMemoryServer[BatchT],
+        update: Callable[[BatchT], Mapping[str, float]],
         parameters: Callable[[], bytes],
         *,
         state: Callable[[], bytes] | None = None,
@@ -41,7 +42,8 @@ class LearnerWorker:
 
         Args:
             server: Where batches come from, and parameters go.
-            update: Learns from a batch, and returns figures about that.
+            update: Learns from a batch, as `get_batch` of the server returns it, and returns
+                figures about that.
             parameters: Returns the present parameters.
             state: Returns all that the update needs to go on, with the optimizer's moments and
                 seeds; None takes the parameters.
@@ -55,8 +57,8 @@ class LearnerWorker:
         for name, number in (("batch_size", batch_size), ("publish_every", publish_every)):
             if number < 1:
                 raise ValueError(f"{name}: expected an integer >= 1, got {number}")
-        self._server = server
-        self._update = update
+        self._server: ReplayMemoryServer[BatchT] = server
+        self._update: Callable[[BatchT], Mapping[str, float]] = update
         self._parameters = parameters
         self._state = state or parameters
         self._batch_size = batch_size

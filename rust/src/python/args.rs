@@ -87,6 +87,14 @@ pub fn allow_overcommit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///
 /// # Errors
 /// As [`flag`].
+pub fn absolute(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag("absolute", value)
+}
+
+/// The argument of this name, for the same reason.
+///
+/// # Errors
+/// As [`flag`].
 pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     flag("nstep_return", value)
 }

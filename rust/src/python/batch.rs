@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
 use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
-use crate::python::layout::{Kind, Layout, Plan};
+use crate::python::layout::{Carried, Column, Kind, Layout, Plan};
 use crate::python::ready::Ready;
 use crate::python::shared::{LONG, Shared};
 use crate::replay::column::check_allocatable;
@@ -55,17 +55,23 @@ pub(super) fn fill(
     let draws = memory.draw(plan.rows)?;
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
-    put(columns[0], draws.weights.iter().copied());
-    if plan.kind != Kind::Batch {
-        put(columns[1], memory.ids(&draws.prev));
-    }
-    if matches!(plan.kind, Kind::Sample | Kind::NStepSample) {
-        let probabilities = draws.weights.iter().map(|&weight| f64::from(weight) / draws.total);
-        put(columns[2], probabilities);
-        put(columns[3], memory.terminated(&draws.next));
-    }
-    if plan.kind == Kind::NStepSample {
-        memory.nstep_returns(&draws.prev, columns[4]);
+    let mut columns = columns.iter_mut();
+    for column in plan.kind.columns() {
+        let Some(part) = columns.next() else { break };
+        match column {
+            Column::Weight => put(part, draws.weights.iter().copied()),
+            Column::Id | Column::Ids => put(part, memory.ids(&draws.prev)),
+            Column::Probability => {
+                put(part, draws.weights.iter().map(|&weight| f64::from(weight) / draws.total));
+            }
+            Column::NextTerminated => put(part, memory.terminated(&draws.next)),
+            Column::NStepReturn => {
+                // Both come of one walk over the rewards.
+                let Some(discounts) = columns.next() else { break };
+                memory.nstep(&draws.prev, part, discounts);
+            }
+            Column::NStepDiscount | Column::Sender => {}
+        }
     }
     Ok(Some(draws))
 }
@@ -166,6 +172,8 @@ static BATCH: Named = Named::new("Batch");
 static SAMPLE: Named = Named::new("Sample");
 static NSTEP_SAMPLE: Named = Named::new("NStepSample");
 static ID_BATCH: Named = Named::new("IdBatch");
+static NSTEP_BATCH: Named = Named::new("NStepBatch");
+static NSTEP_ID_BATCH: Named = Named::new("NStepIdBatch");
 static EPISODE: Named = Named::new("Episode");
 
 impl Named {
@@ -197,11 +205,13 @@ pub(super) fn transitions<'py>(
     let mut items = vec![ENTRY.of(py, arrays)?, next];
     items.extend(columns);
     let class = match kind {
-        Kind::Batch => &BATCH,
-        Kind::IdBatch => &ID_BATCH,
-        Kind::IdCache => return Err(Error::State("a cache is no batch".into()).into()),
-        Kind::Sample => &SAMPLE,
-        Kind::NStepSample => &NSTEP_SAMPLE,
+        Kind::Cache(_) => return Err(Error::State("a cache is not a batch".into()).into()),
+        Kind::Batch(Carried { ids: false, nstep: false }) => &BATCH,
+        Kind::Batch(Carried { ids: true, nstep: false }) => &ID_BATCH,
+        Kind::Batch(Carried { ids: false, nstep: true }) => &NSTEP_BATCH,
+        Kind::Batch(Carried { ids: true, nstep: true }) => &NSTEP_ID_BATCH,
+        Kind::Sample { nstep: false } => &SAMPLE,
+        Kind::Sample { nstep: true } => &NSTEP_SAMPLE,
     };
     class.of(py, items)
 }

@@ -5,7 +5,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
 use crate::python::batch::{arrays, fill};
-use crate::python::layout::{Kind, Plan};
+use crate::python::layout::{Carried, Kind, Plan};
 use crate::python::memory::ReplayMemory;
 use crate::replay::cache::{CacheShape, Labels};
 use crate::replay::memory::Memory;
@@ -27,11 +27,12 @@ enum Drawn {
 /// # Errors
 /// `MemoryError` when there is no memory for it; `RuntimeError` in a forked child.
 #[pyfunction]
-#[pyo3(signature = (memory, *, ids=false, pack=0))]
+#[pyo3(signature = (memory, *, ids=false, nstep=false, pack=0))]
 pub fn draw_cache<'py>(
     py: Python<'py>,
     memory: &Bound<'py, ReplayMemory>,
     ids: bool,
+    nstep: bool,
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let shared = memory.get().shared();
@@ -39,7 +40,7 @@ pub fn draw_cache<'py>(
         shared.check_process()?;
         return Ok(None);
     }
-    let kind = if ids { Kind::IdCache } else { Kind::Batch };
+    let kind = Kind::Cache(Carried { ids, nstep });
     let (total, mut block, plan) = loop {
         let settings = shared.settings();
         let rows = settings.cache_size;
@@ -81,6 +82,13 @@ pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) 
     memory.get().shared().call(py, 0, |memory| memory.start_ids(random))
 }
 
+impl Carried {
+    /// What caches of clients hold.
+    pub(super) fn labels(self) -> Labels {
+        Labels { ids: self.ids, senders: false, nstep: self.nstep }
+    }
+}
+
 /// The arrays of a batch in the order in which they are sent: columns first, and of the fields those that the
 /// flags name.
 pub(super) fn carried<T>(settings: &Settings, mut fields: Vec<T>) -> Vec<T> {
@@ -95,16 +103,16 @@ pub(super) fn carried<T>(settings: &Settings, mut fields: Vec<T>) -> Vec<T> {
 /// # Errors
 /// `RuntimeError` in a forked child.
 #[pyfunction]
-#[pyo3(signature = (memory, *, ids=false))]
+#[pyo3(signature = (memory, *, ids=false, nstep=false))]
 pub fn cache_layout(
     py: Python<'_>,
     memory: &Bound<'_, ReplayMemory>,
     ids: bool,
+    nstep: bool,
 ) -> PyResult<(u32, usize, usize)> {
     memory.get().shared().call(py, 0, |memory: &mut Memory| {
         let settings = memory.settings();
-        let labels = if ids { Labels::Ids } else { Labels::None };
-        let shape = CacheShape::new(memory.spec(), settings).labelled(labels);
+        let shape = CacheShape::new(memory.spec(), settings, Carried { ids, nstep }.labels());
         Ok::<_, Error>((bits(settings), settings.frame_stack, shape.largest()))
     })
 }

@@ -12,11 +12,11 @@ use crate::python::args::{integer, size};
 use crate::python::batch::{arrays, put, transitions};
 use crate::python::cache::{bits, carried};
 use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Kind, Plan};
+use crate::python::layout::{Carried, Column, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::ready::Ready;
 use crate::python::shared::{DETACH_FROM, Shared};
-use crate::replay::cache::{Cache, CacheShape, Labels};
+use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
 use crate::replay::settings::Settings;
@@ -30,8 +30,8 @@ pub struct CacheStore {
     store: Mutex<Store<Frame>>,
     /// For the shapes of caches to come.
     spec: EntrySpec,
-    /// Whether caches have ids.
-    ids: bool,
+    /// What caches hold beside weights and fields.
+    carried: Carried,
 }
 
 impl CacheStore {
@@ -63,11 +63,7 @@ impl CacheStore {
     }
 
     fn shape(&self) -> CacheShape {
-        shape(&self.spec, &self.shared.settings(), self.ids)
-    }
-
-    fn kind(&self) -> Kind {
-        if self.ids { Kind::IdBatch } else { Kind::Batch }
+        shape(&self.spec, &self.shared.settings(), self.carried)
     }
 
     /// Takes samples and copies them to `parts`.
@@ -93,18 +89,20 @@ impl CacheStore {
     }
 }
 
-fn shape(spec: &EntrySpec, settings: &Settings, ids: bool) -> CacheShape {
-    CacheShape::new(spec, settings).labelled(if ids { Labels::Ids } else { Labels::None })
+fn shape(spec: &EntrySpec, settings: &Settings, carried: Carried) -> CacheShape {
+    CacheShape::new(spec, settings, carried.labels())
 }
 
 /// Copies the columns of a batch, and who sent each of them where that is asked for.
 fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-    // Weight and id are columns of caches; who sent a cache is known here alone.
-    let (columns, senders) = columns.split_at_mut(columns.len().min(2));
-    gather_columns(taken, &plan.settings, fields, columns);
-    if let [senders] = senders {
-        put(senders, taken.senders());
+    // Who sent a cache is known here alone; the other columns are those of caches.
+    let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
+    let (senders, columns): (Vec<_>, Vec<_>) =
+        columns.partition(|(_, column)| *column == Column::Sender);
+    gather_columns(taken, &plan.settings, fields, columns.into_iter().map(|(part, _)| part));
+    for (part, _) in senders {
+        put(part, taken.senders());
     }
 }
 
@@ -113,33 +111,33 @@ fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
 pub(super) fn gather_columns<'a>(
     taken: &Taken<Frame>,
     settings: &Settings,
-    fields: &mut [&'a mut [u8]],
-    columns: &mut [&'a mut [u8]],
+    fields: &'a mut [&mut [u8]],
+    columns: impl Iterator<Item = &'a mut [u8]>,
 ) {
     let carried = fields.iter_mut().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    let carried = carried.map(|(part, _)| part);
-    let mut all: Vec<&mut [u8]> =
-        columns.iter_mut().chain(carried).map(|part| &mut **part).collect();
+    let mut all: Vec<&mut [u8]> = columns.chain(carried.map(|(part, _)| &mut **part)).collect();
     taken.gather(&mut all);
 }
 
 #[pymethods]
 impl CacheStore {
     #[new]
-    #[pyo3(signature = (memory, n_caches, *, ids=false, seed=None))]
+    #[pyo3(signature = (memory, n_caches, *, ids=false, nstep=false, seed=None))]
     fn new(
         memory: &Bound<'_, ReplayMemory>,
         n_caches: &Bound<'_, PyAny>,
         ids: bool,
+        nstep: bool,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let capacity = size("n_caches", n_caches, 1)?;
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let shared = Arc::clone(memory.get().shared());
         let spec = shared.spec().clone();
-        let shape = shape(&spec, &shared.settings(), ids);
+        let carried = Carried { ids, nstep };
+        let shape = shape(&spec, &shared.settings(), carried);
         let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
-        Ok(Self { shared, store: Mutex::new(store), spec, ids })
+        Ok(Self { shared, store: Mutex::new(store), spec, carried })
     }
 
     #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
@@ -157,7 +155,7 @@ impl CacheStore {
         if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
             return Ok(false);
         }
-        let shape = shape(&self.spec, &settings, self.ids);
+        let shape = shape(&self.spec, &settings, self.carried);
         let cache = Cache::new(&shape, rows, weight_sum, columns(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
@@ -197,10 +195,10 @@ impl CacheStore {
         let rows = size("batch_size", batch_size, 1)?;
         let settings = self.shared.settings();
         let reuse = settings.reuse_cache;
-        let shape = shape(&self.spec, &settings, self.ids);
+        let shape = shape(&self.spec, &settings, self.carried);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = Plan::new(&self.spec, settings, self.kind(), rows)?;
+        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
         let dtypes = plan.kind.dtypes(py, &self.shared);
         if let Some(out) = out {
             let mut ready = Ready::new(out, &plan, &dtypes)?;
@@ -216,7 +214,7 @@ impl CacheStore {
         self.shared.check_process()?;
         let settings = self.shared.settings();
         let (reuse, look) = (settings.reuse_cache, (bits(&settings), settings.frame_stack));
-        let shape = shape(&self.spec, &settings, self.ids);
+        let shape = shape(&self.spec, &settings, self.carried);
         let (checked, left) = self.with(py, shape.clone(), |store| {
             (store.check(rows, reuse), (store.offered(), store.unused()))
         })?;
@@ -225,7 +223,7 @@ impl CacheStore {
             let nothing = PyList::empty(py);
             return (left.0, left.1, look.0, look.1, nothing, shortage).into_pyobject(py);
         }
-        let plan = Plan::new(&self.spec, settings, self.kind(), rows)?;
+        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
         let mut block = self.shared.pool.take(plan.layout.size())?;
         let left = self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
         let layout = plan.layout.flattened();

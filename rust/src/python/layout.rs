@@ -86,54 +86,126 @@ impl Layout {
     }
 }
 
-/// What a draw gives.
+/// One of the arrays that follow prev's and next's fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Sampling weight of prev.
+    Weight,
+    /// Id of prev's entry.
+    Id,
+    /// The same, as batches of servers call it.
+    Ids,
+    /// The uuid of the client whose entry it is.
+    Sender,
+    /// Probability of the draw.
+    Probability,
+    /// Whether next is the final state of a terminated episode.
+    NextTerminated,
+    /// Discounted rewards from prev to next.
+    NStepReturn,
+    /// Discount of the value of next.
+    NStepDiscount,
+}
+
+impl Column {
+    /// The name of its array.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Id => "id",
+            Self::Ids => "ids",
+            Self::Sender => "sender",
+            Self::Probability => "probability",
+            Self::NextTerminated => "next_terminated",
+            Self::NStepReturn => "nstep_return",
+            Self::NStepDiscount => "nstep_discount",
+        }
+    }
+
+    fn itemsize(self) -> usize {
+        match self {
+            Self::Weight | Self::Sender | Self::NStepReturn | Self::NStepDiscount => 4,
+            Self::Id | Self::Ids | Self::Probability => 8,
+            Self::NextTerminated => 1,
+        }
+    }
+
+    fn dtype(self, py: Python<'_>) -> Bound<'_, PyArrayDescr> {
+        match self {
+            Self::Weight | Self::NStepReturn | Self::NStepDiscount => dtype::<f32>(py),
+            Self::Id | Self::Ids => dtype::<u64>(py),
+            Self::Sender => dtype::<u32>(py),
+            Self::Probability => dtype::<f64>(py),
+            Self::NextTerminated => dtype::<bool>(py),
+        }
+    }
+
+    /// The shape of a row.
+    fn row(self, spec: &EntrySpec) -> &[usize] {
+        match self {
+            Self::NStepReturn | Self::NStepDiscount => &spec[Field::Reward].shape,
+            _ => &[],
+        }
+    }
+}
+
+/// The columns of a kind.
+pub type Columns = SmallVec<[Column; 8]>;
+
+/// What a draw gives: prev, next, and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// prev, next, weight.
-    Batch,
-    /// The same with id, probability and `next_terminated`.
-    Sample,
-    /// The same with `nstep_return`.
-    NStepSample,
-    /// prev, next, weight, ids: what a cache with ids holds.
-    IdCache,
-    /// The same with sender.
-    IdBatch,
+    /// What `sample` of a memory returns.
+    Sample {
+        /// With n-step returns.
+        nstep: bool,
+    },
+    /// What a cache holds.
+    Cache(Carried),
+    /// What `get_batch` returns: with ids, senders too.
+    Batch(Carried),
+}
+
+/// What caches and batches of servers hold beside weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Ids of prev's entries.
+    pub ids: bool,
+    /// N-step returns and their discounts.
+    pub nstep: bool,
 }
 
 impl Kind {
-    /// Names of the arrays that follow prev's and next's fields.
-    pub fn columns(self) -> &'static [&'static str] {
-        let all = &["weight", "id", "probability", "next_terminated", "nstep_return"];
-        match self {
-            Self::Batch => &all[..1],
-            Self::Sample => &all[..4],
-            Self::NStepSample => all,
-            Self::IdCache => &["weight", "ids"],
-            Self::IdBatch => &["weight", "ids", "sender"],
+    /// The arrays that follow prev's and next's fields, in order.
+    pub fn columns(self) -> Columns {
+        let mut columns = Columns::new();
+        columns.push(Column::Weight);
+        let nstep = match self {
+            Self::Sample { nstep } => {
+                columns.extend([Column::Id, Column::Probability, Column::NextTerminated]);
+                nstep
+            }
+            Self::Cache(carried) | Self::Batch(carried) => {
+                columns.extend(carried.ids.then_some(Column::Ids));
+                let sender = carried.ids && matches!(self, Self::Batch(_));
+                columns.extend(sender.then_some(Column::Sender));
+                carried.nstep
+            }
+        };
+        if nstep {
+            columns.extend([Column::NStepReturn, Column::NStepDiscount]);
         }
+        columns
     }
 
     /// dtypes of all arrays.
     pub fn dtypes<'py>(self, py: Python<'py>, shared: &Shared) -> Vec<Bound<'py, PyArrayDescr>> {
-        let mut dtypes = Vec::with_capacity(2 * FIELDS + self.columns().len());
+        let columns = self.columns();
+        let mut dtypes = Vec::with_capacity(2 * FIELDS + columns.len());
         for field in Field::ALL.into_iter().chain(Field::ALL) {
             dtypes.push(shared.template(field).dtype().bind(py).clone());
         }
-        dtypes.push(dtype::<f32>(py));
-        if self != Self::Batch {
-            dtypes.push(dtype::<u64>(py));
-        }
-        match self {
-            Self::Batch | Self::IdCache => {}
-            Self::IdBatch => dtypes.push(dtype::<u32>(py)),
-            Self::Sample | Self::NStepSample => {
-                dtypes.extend([dtype::<f64>(py), dtype::<bool>(py)]);
-            }
-        }
-        if self == Self::NStepSample {
-            dtypes.push(dtype::<f32>(py));
-        }
+        dtypes.extend(columns.into_iter().map(|column| column.dtype(py)));
         dtypes
     }
 }
@@ -158,7 +230,8 @@ impl Plan {
     /// [`Error::Memory`] when the machine has not so much.
     pub fn new(spec: &EntrySpec, settings: Arc<Settings>, kind: Kind, rows: usize) -> Result<Self> {
         let mut layout = Layout::default();
-        layout.parts.reserve_exact(2 * FIELDS + kind.columns().len());
+        let columns = kind.columns();
+        layout.parts.reserve_exact(2 * FIELDS + columns.len());
         for (flag, field) in settings.cache_flags.iter().zip(Field::ALL.into_iter().cycle()) {
             let rows = if *flag { rows } else { 0 };
             let mut row: SmallVec<[usize; 6]> = SmallVec::new();
@@ -166,20 +239,8 @@ impl Plan {
             row.extend_from_slice(&spec[field].shape);
             layout.push(rows, &row, spec[field].itemsize)?;
         }
-        layout.push(rows, &[], size_of::<f32>())?;
-        if kind != Kind::Batch {
-            layout.push(rows, &[], size_of::<u64>())?;
-        }
-        match kind {
-            Kind::Batch | Kind::IdCache => {}
-            Kind::IdBatch => layout.push(rows, &[], size_of::<u32>())?,
-            Kind::Sample | Kind::NStepSample => {
-                layout.push(rows, &[], size_of::<f64>())?;
-                layout.push(rows, &[], size_of::<bool>())?;
-            }
-        }
-        if kind == Kind::NStepSample {
-            layout.push(rows, &spec[Field::Reward].shape, size_of::<f32>())?;
+        for column in columns {
+            layout.push(rows, column.row(spec), column.itemsize())?;
         }
         let plan = Self { kind, rows, layout, settings };
         if plan.bytes() > LARGE && plan.bytes() as u64 > available_memory() {
@@ -199,7 +260,7 @@ impl Plan {
     /// The name of an array, as a caller would reach it.
     pub fn name(&self, part: usize) -> String {
         if let Some(column) = part.checked_sub(2 * FIELDS) {
-            return self.kind.columns()[column].into();
+            return self.kind.columns()[column].name().into();
         }
         let end = if part < FIELDS { "prev" } else { "next" };
         format!("{end}.{}", Field::ALL[part % FIELDS].name())

@@ -12,14 +12,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
-use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, path, size};
+use crate::python::args::{
+    absolute, allow_overcommit, integer, mistyped, nstep_return, path, size,
+};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
-use crate::python::layout::Kind;
+use crate::python::layout::{Carried, Kind};
 use crate::python::shared::{LONG, Shared};
 use crate::python::writer::ReplayWriter;
-use crate::replay::amend::UPDATE;
+use crate::replay::amend::{Priority, UPDATE};
 use crate::replay::checkpoint::{self, Saved};
 use crate::replay::memory::Memory;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -86,6 +88,9 @@ impl ReplayMemory {
         writeln!(text, "  discount_factor: {:?}", settings.discount_factor)?;
         writeln!(text, "  reward_coeff: {:?}", settings.reward_coeff)?;
         writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
+        writeln!(text, "  new_priority: {}", settings.new_priority)?;
+        writeln!(text, "  priority_epsilon: {}", settings.priority_epsilon)?;
+        writeln!(text, "  frame_padding: {}", settings.frame_padding)?;
         writeln!(text, "  num_episode: {}", shared.num_episode())?;
         writeln!(text, "  num_entry: {}", shared.num_entry())?;
         writeln!(text, "  num_sampleable: {}", shared.num_sampleable())?;
@@ -298,17 +303,20 @@ impl ReplayMemory {
         })
     }
 
-    /// Make weights anew: `init_w * multiplier * priority ** priority_exponent`.
+    /// Make weights anew from errors, or set them.
+    #[pyo3(signature = (id, priority, *, absolute=false))]
     fn update_priority(
         &self,
         py: Python<'_>,
         id: &Bound<'_, PyAny>,
         priority: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = absolute)] absolute: bool,
     ) -> PyResult<usize> {
+        let kind = if absolute { Priority::Weight } else { Priority::Error };
         let ids = batch::ids(id)?;
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
         self.shared()
-            .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities))
+            .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities, kind))
     }
 
     /// Add to a stored reward, in an open or a closed episode.
@@ -331,7 +339,8 @@ impl ReplayMemory {
         batch_size: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        batch::draw(py, self.shared(), Kind::Batch, size("batch_size", batch_size, 1)?, out)
+        let kind = Kind::Batch(Carried::default());
+        batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
     /// Draw as `get_batch` does, with more about each row.
@@ -343,7 +352,7 @@ impl ReplayMemory {
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = if nstep_return { Kind::NStepSample } else { Kind::Sample };
+        let kind = Kind::Sample { nstep: nstep_return };
         batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 

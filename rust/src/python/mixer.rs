@@ -11,7 +11,7 @@ use crate::python::args::{integer, size};
 use crate::python::batch::{arrays, transitions};
 use crate::python::cache_store::gather_columns;
 use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Kind, Plan};
+use crate::python::layout::{Carried, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::ready::Ready;
 use crate::python::shared::Shared;
@@ -47,25 +47,26 @@ impl SampleMixer {
 fn gather(py: Python<'_>, taken: &Taken<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
     py.detach(|| {
         let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-        gather_columns(taken, &plan.settings, fields, columns);
+        gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
     });
 }
 
 #[pymethods]
 impl SampleMixer {
     #[new]
-    #[pyo3(signature = (memory, servers, *, ids=false, seed=None))]
+    #[pyo3(signature = (memory, servers, *, ids=false, nstep=false, seed=None))]
     fn new(
         memory: &Bound<'_, ReplayMemory>,
         servers: usize,
         ids: bool,
+        nstep: bool,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let shared = Arc::clone(memory.get().shared());
-        let (kind, labels) =
-            if ids { (Kind::IdBatch, Labels::IdsAndSenders) } else { (Kind::Batch, Labels::None) };
-        let shape = CacheShape::new(shared.spec(), &shared.settings()).labelled(labels);
+        let kind = Kind::Batch(Carried { ids, nstep });
+        let labels = Labels { ids, senders: ids, nstep };
+        let shape = CacheShape::new(shared.spec(), &shared.settings(), labels);
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         Ok(Self { shared, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }

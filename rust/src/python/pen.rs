@@ -13,6 +13,7 @@ use crate::python::array::{Given, numbers};
 use crate::python::exit::python_code;
 use crate::python::shared::{LONG, Shared};
 use crate::replay::closing::{Closing, FinalEntry};
+use crate::replay::drawable::ZeroWeights;
 use crate::replay::memory::{Rows, WRITTEN};
 use crate::spec::Field;
 
@@ -164,7 +165,11 @@ impl Pen {
     pub fn close_episode(&self, py: Python<'_>, args: &CloseArgs<'_, '_>) -> PyResult<()> {
         let ends = self.ends(args)?;
         let closing = self.closing(&ends, args)?;
-        self.shared.call(py, LONG, |memory| memory.close(self.serial(), &closing))
+        let zero = self.shared.call(py, LONG, |memory| {
+            memory.close(self.serial(), &closing)?;
+            Ok(memory.take_zero_weights())
+        })?;
+        warn(py, zero)
     }
 
     /// See `ReplayMemory.add_episode`. It uses no pen's episode, and is here for its neighbours' sake.
@@ -182,7 +187,11 @@ impl Pen {
         let ends = self.ends(args)?;
         let closing = self.closing(&ends, args)?;
         let (rows, bytes) = self.rows(&given, init_w.len())?;
-        self.shared.call(py, bytes, |memory| memory.add_episode(rows, &init_w, &closing))
+        let (first, zero) = self.shared.call(py, bytes, |memory| {
+            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.take_zero_weights()))
+        })?;
+        warn(py, zero)?;
+        Ok(first)
     }
 
     fn ends<'py>(&self, args: &CloseArgs<'_, 'py>) -> PyResult<Ends<'py>> {
@@ -255,6 +264,15 @@ struct Ends<'py> {
     bootstrap: Option<Vec<f64>>,
     state: Option<Given<'py>>,
     info: Option<Given<'py>>,
+}
+
+/// Logs that most of what was closed cannot be drawn.
+fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
+    let Some(ZeroWeights { zero, drawable }) = zero else { return Ok(()) };
+    let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
+    let name = intern!(py, "warn_zero_weights");
+    python_code(py, || convert.call_method1(name, (zero, drawable)))?;
+    Ok(())
 }
 
 /// The leading dimension that all fields share.

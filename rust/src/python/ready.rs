@@ -92,7 +92,8 @@ impl Places<'_> {
 fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &Plan) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let columns = plan.kind.columns();
     let wrong = || {
-        let names = columns.join(", ");
+        let names: Vec<_> = columns.iter().map(|column| column.name()).collect();
+        let names = names.join(", ");
         let text = format!(
             "out: expected (prev, next, {names}) as this call returns it, with seven fields in prev and in \
              next, got {}",

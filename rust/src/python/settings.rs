@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBool, PyList, PyString};
 
+use crate::error::Error;
 use crate::python::args::{flag, mistyped, number, size};
 use crate::python::array::{Numbers, numbers};
 use crate::python::memory::ReplayMemory;
-use crate::replay::settings::{FLAGS, Leading, Settings};
+use crate::replay::settings::{FLAGS, FramePadding, Leading, NewPriority, Settings};
 
 impl ReplayMemory {
     fn settings(&self) -> PyResult<Arc<Settings>> {
@@ -24,6 +25,28 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
     })
 }
 
+/// The setting `new_priority`.
+fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
+    const EXPECTED: &str = "'returns', 'max' or a number";
+    if value.is_instance_of::<PyBool>() {
+        return Err(mistyped("new_priority", EXPECTED, value));
+    }
+    if let Ok(number) = value.extract::<f64>() {
+        return Ok(NewPriority::Number(number));
+    }
+    let text = text("new_priority", EXPECTED, value)?;
+    match text.as_str() {
+        "returns" => Ok(NewPriority::Returns),
+        "max" => Ok(NewPriority::Max),
+        _ => Err(Error::value("new_priority", EXPECTED, format!("{text:?}")).into()),
+    }
+}
+
+fn text(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let text = value.cast::<PyString>().map_err(|_| mistyped(name, expected, value))?;
+    Ok(text.to_string_lossy().into_owned())
+}
+
 #[pymethods]
 impl ReplayMemory {
     /// Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5.
@@ -36,6 +59,53 @@ impl ReplayMemory {
     fn set_priority_exponent(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let value = number("priority_exponent", value)?;
         self.shared().change(py, |settings| settings.set_priority_exponent(value))
+    }
+
+    /// Weight of a new entry: "returns", "max" or a number. Default "returns".
+    #[getter]
+    fn new_priority<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self.settings()?.new_priority {
+            NewPriority::Number(number) => number.into_pyobject(py)?.into_any(),
+            named => PyString::new(py, &named.to_string()).into_any(),
+        })
+    }
+
+    #[setter]
+    fn set_new_priority(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = new_priority(value)?;
+        self.shared().change(py, |settings| settings.set_new_priority(value))
+    }
+
+    /// Number added to each error before the exponent, >= 0. Default 0.
+    #[getter]
+    fn priority_epsilon(&self) -> PyResult<f64> {
+        Ok(self.settings()?.priority_epsilon)
+    }
+
+    #[setter]
+    fn set_priority_epsilon(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = number("priority_epsilon", value)?;
+        self.shared().change(py, |settings| settings.set_priority_epsilon(value))
+    }
+
+    /// Frames before the first of an episode: "none", "repeat" or "zero". Default "none".
+    #[getter]
+    fn frame_padding(&self) -> PyResult<String> {
+        Ok(self.settings()?.frame_padding.to_string())
+    }
+
+    #[setter]
+    fn set_frame_padding(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        const EXPECTED: &str = "'none', 'repeat' or 'zero'";
+        let text = text("frame_padding", EXPECTED, value)?;
+        let named = |padding: &FramePadding| padding.to_string() == text;
+        let Some(padding) = FramePadding::ALL.into_iter().find(named) else {
+            return Err(Error::value("frame_padding", EXPECTED, format!("{text:?}")).into());
+        };
+        self.shared().change(py, |settings| {
+            settings.frame_padding = padding;
+            Ok(())
+        })
     }
 
     /// Lambda of the multi-step return, in [0, 1]. Default 1.

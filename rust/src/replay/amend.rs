@@ -1,11 +1,14 @@
 //! Corrections of what is stored: priorities that a learner sends back, rewards that come late.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::replay::closing::appraise;
 use crate::replay::column::{check_allocatable, touch};
+use crate::replay::episode::Ending;
 use crate::replay::memory::Memory;
 use crate::replay::priority::{Worth, weights};
-use crate::replay::settings::finite_from_zero;
+use crate::replay::settings::{NewPriority, finite_from_zero};
 use crate::spec::Field;
 
 /// Bytes that an update takes for each id, at most.
@@ -19,10 +22,21 @@ struct Target {
     priority: f64,
 }
 
+/// What a new priority is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// An error, of which a weight is made.
+    Error,
+    /// The weight itself.
+    Weight,
+}
+
 impl Memory {
-    /// Makes weights anew: `base * priority ^ priority_exponent`, with the exponent in force. Border
-    /// entries keep weight 0, entries of open episodes get theirs when those are closed, ids that are
-    /// gone are ignored. Of one id given twice the last priority counts.
+    /// Makes weights anew: `base * (priority + priority_epsilon) ^ priority_exponent`, with epsilon and
+    /// exponent in force, or the priorities themselves. Entries outside the present borders are not drawn
+    /// before those allow it; entries whose initial weight is 0 keep weight 0; entries of open episodes get
+    /// theirs when those are closed, ids that are gone are ignored. Of one id given twice the last priority
+    /// counts.
     ///
     /// Returns how many ids were gone.
     ///
@@ -32,11 +46,52 @@ impl Memory {
     ///
     /// # Complexity
     /// O(n log `max_step`).
-    pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
+    pub fn update_priority(
+        &mut self,
+        ids: &[u64],
+        priorities: &[f64],
+        kind: Priority,
+    ) -> Result<usize> {
         check_allocatable(ids.len().saturating_mul(UPDATE))?;
         for &priority in priorities {
             finite_from_zero("priority", priority)?;
         }
+        let (targets, gone) = self.targets(ids, priorities);
+        let worths: &[Worth] = &self.worths;
+        touch(worths, targets.iter().map(|target| target.slot));
+        let slots: Vec<u32> = targets.iter().map(|target| target.slot).collect();
+        let base: Vec<f32> = slots.iter().map(|&slot| worths[slot as usize].base).collect();
+        let given = targets.iter().map(|target| target.priority);
+        let mut made: Vec<f32> = match kind {
+            Priority::Weight => base
+                .iter()
+                .zip(given)
+                .map(|(&base, weight)| if base > 0.0 { weight as f32 } else { 0.0 })
+                .collect(),
+            Priority::Error => {
+                let (epsilon, exponent) =
+                    (self.settings.priority_epsilon, self.settings.priority_exponent);
+                let mut errors: Vec<f64> = given.collect();
+                weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+            }
+        };
+        if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
+            let expected = "one whose weight is finite in float32";
+            return Err(Error::value("priority", expected, targets[at].priority));
+        }
+        for (target, drawn) in targets.iter().zip(&mut made) {
+            self.worths[target.slot as usize].weight = *drawn;
+            if !target.inside {
+                *drawn = 0.0;
+            }
+        }
+        self.note_largest(base.iter().zip(&made));
+        self.tree.set_many(&slots, &made);
+        Ok(gone)
+    }
+
+    /// The entries with an action among ids of closed episodes, and how many ids are gone.
+    fn targets(&self, ids: &[u64], priorities: &[f64]) -> (Vec<Target>, usize) {
         let mut targets = Vec::with_capacity(ids.len());
         let mut gone = 0;
         for (&id, &priority) in ids.iter().zip(priorities) {
@@ -45,35 +100,18 @@ impl Memory {
                 continue;
             };
             let episode = &self.episodes[index as usize];
-            let Some(ending) = &episode.ending else { continue };
-            if ending.settings.interior(episode.len()).contains(&(step as usize)) {
-                let inside = self.settings.interior(episode.len()).contains(&(step as usize));
+            if episode.ending.is_some() && (step as usize) < episode.actions() {
+                let inside = self.interior(episode).contains(&(step as usize));
                 targets.push(Target { slot: episode.slot_of(step) as u32, inside, priority });
             }
         }
-        let worths: &mut [Worth] = &mut self.worths;
-        touch(worths, targets.iter().map(|target| target.slot));
-        let exponent = self.settings.priority_exponent;
-        let slots: Vec<u32> = targets.iter().map(|target| target.slot).collect();
-        let base = slots.iter().map(|&slot| worths[slot as usize].base);
-        let mut powers: Vec<f64> = targets.iter().map(|target| target.priority).collect();
-        let mut made: Vec<f32> = weights(base, &mut powers, exponent).collect();
-        if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
-            let expected = "one whose weight is finite in float32";
-            return Err(Error::value("priority", expected, targets[at].priority));
-        }
-        for (target, drawn) in targets.iter().zip(&mut made) {
-            worths[target.slot as usize].weight = *drawn;
-            if !target.inside {
-                *drawn = 0.0;
-            }
-        }
-        self.tree.set_many(&slots, &made);
-        Ok(gone)
+        (targets, gone)
     }
 
-    /// Adds to a stored reward. In a closed episode the returns and weights of that and all earlier
-    /// entries are made anew, by the settings with which it was closed.
+    /// Adds to a stored reward. In a closed episode the returns of that and all earlier entries are made
+    /// anew, by the settings with which it was closed. So are their weights where those were made of
+    /// returns; where `new_priority` made them, the entry and the `multi_step - 1` before it, whose n-step
+    /// targets change, get the weight of a new entry again.
     ///
     /// Returns false when the entry is gone.
     ///
@@ -99,26 +137,34 @@ impl Memory {
         }
         let slot = episode.slot_of(step as u32);
         if let Some(ending) = &episode.ending {
-            let entries = episode.len() - usize::from(ending.final_state);
+            let entries = episode.actions();
             if step >= entries {
                 let got = "the id of a final state, which has no reward";
                 return Err(Error::value("id", "the id of an entry with an action", got));
             }
+            let renewed = self.renewed(ending, step);
+            let values = self.floats(episode, Field::Value);
+            let slots = episode.slots().take(entries);
+            let base: Vec<f32> = slots.map(|slot| self.worths[slot].base).collect();
+            let rewards = &rewards[..entries * dims];
+            let made = appraise(rewards, &values, &base, ending, self.largest, renewed.clone())?;
             if ending.values {
-                let weights = ending.weights;
-                let values = self.floats(episode, Field::Value);
-                let slots = episode.slots().take(entries);
-                let base: Vec<f32> = slots.map(|slot| self.worths[slot].base).collect();
-                let made =
-                    appraise(&rewards[..entries * dims], &values, &base, ending, episode.len())?;
                 self.write_returns(index, 0..step + 1, &made.returns);
-                if weights {
-                    self.write_weights(index, 0..step + 1, &base, &made.weights);
-                }
             }
+            self.write_weights(index, renewed.clone(), &base[renewed], &made.weights);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
         Ok(true)
+    }
+
+    /// The steps whose weights a late reward at `step` makes anew.
+    fn renewed(&self, ending: &Ending, step: usize) -> Range<usize> {
+        let first = match ending.settings.new_priority {
+            NewPriority::Returns if ending.weights => 0,
+            NewPriority::Returns => return 0..0,
+            _ => (step + 1).saturating_sub(self.settings.multi_step),
+        };
+        first..step + 1
     }
 }

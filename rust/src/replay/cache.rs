@@ -4,27 +4,15 @@ use crate::error::{Error, Result};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// What samples say of themselves beside their weight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Labels {
-    /// Nothing.
-    None,
+/// What samples say of themselves beside their weight, in the order of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Labels {
     /// The id of prev's entry, 64 bits.
-    Ids,
-    /// The id, and the 32-bit number of whose memory it is from.
-    IdsAndSenders,
-}
-
-impl Labels {
-    /// Bytes of each.
-    fn sizes(self) -> &'static [usize] {
-        let all = &[size_of::<u64>(), size_of::<u32>()];
-        match self {
-            Self::None => &all[..0],
-            Self::Ids => &all[..1],
-            Self::IdsAndSenders => all,
-        }
-    }
+    pub ids: bool,
+    /// The 32-bit number of the memory that it is from.
+    pub senders: bool,
+    /// The n-step return and the discount that goes with it, each as a reward.
+    pub nstep: bool,
 }
 
 /// Bytes of a row in each column of a cache: its weight first, then its labels, then each field that the
@@ -35,22 +23,20 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
-    /// The shape of caches without labels under these settings.
-    pub fn new(spec: &EntrySpec, settings: &Settings) -> Self {
+    /// The shape of caches with these labels under these settings.
+    pub fn new(spec: &EntrySpec, settings: &Settings, labels: Labels) -> Self {
         let mut sizes = vec![size_of::<f32>()];
+        sizes.extend(labels.ids.then_some(size_of::<u64>()));
+        sizes.extend(labels.senders.then_some(size_of::<u32>()));
+        if labels.nstep {
+            sizes.extend([spec[Field::Reward].nbytes(); 2]);
+        }
         for (at, _) in settings.cache_flags.iter().enumerate().filter(|(_, flag)| **flag) {
             let field = Field::ALL[at % FIELDS];
             let stack = if field == Field::State { settings.frame_stack } else { 1 };
             sizes.push(spec[field].nbytes().saturating_mul(stack));
         }
         Self { sizes }
-    }
-
-    /// The same with labels.
-    #[must_use]
-    pub fn labelled(mut self, labels: Labels) -> Self {
-        self.sizes.splice(1..1, labels.sizes().iter().copied());
-        self
     }
 
     /// Bytes of a row in each column.

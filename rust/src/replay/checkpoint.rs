@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
-//! header                                               postcard: what it is, and its episodes
+//! header                                               postcard: what it is, its episodes, largest weight
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
 //!     base and weight (f32) of each entry, all rows of each column; native-endian
@@ -25,20 +25,22 @@ use crate::error::{Error, Result};
 use crate::replay::episode::{Ending, Totals};
 use crate::replay::memory::Memory;
 use crate::replay::priority::Worth;
-use crate::replay::settings::Settings;
+use crate::replay::settings::{FLAGS, Settings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// The version before, whose files are still read: fewer settings, and no weights outside of borders.
+const BEFORE: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header comes near: it takes a dozen bytes an episode.
 const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
-/// Everything but the entries.
+/// Everything but the entries, and the largest weight ever given.
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+struct Header<S = Settings> {
     little_endian: bool,
     fields: [FieldSpec; crate::spec::FIELDS],
     max_step: u64,
@@ -47,8 +49,57 @@ struct Header {
     totals: Totals,
     rng: Xoshiro256PlusPlus,
     /// The settings in force first, then those that episodes were closed with.
-    settings: Vec<Settings>,
+    settings: Vec<S>,
     episodes: Vec<Record>,
+}
+
+/// The settings of the version before.
+#[derive(Debug, Deserialize)]
+struct SettingsBefore {
+    priority_exponent: f64,
+    mix_lambda: f64,
+    frame_stack: usize,
+    multi_step: usize,
+    cache_size: usize,
+    max_episode: usize,
+    reuse_cache: bool,
+    discount_factor: Vec<f64>,
+    reward_coeff: Vec<f64>,
+    cache_flags: [bool; FLAGS],
+}
+
+impl From<SettingsBefore> for Settings {
+    fn from(before: SettingsBefore) -> Self {
+        Self {
+            priority_exponent: before.priority_exponent,
+            mix_lambda: before.mix_lambda,
+            frame_stack: before.frame_stack,
+            multi_step: before.multi_step,
+            cache_size: before.cache_size,
+            max_episode: before.max_episode,
+            reuse_cache: before.reuse_cache,
+            discount_factor: before.discount_factor,
+            reward_coeff: before.reward_coeff,
+            cache_flags: before.cache_flags,
+            ..Self::new(0)
+        }
+    }
+}
+
+impl From<Header<SettingsBefore>> for Header {
+    fn from(before: Header<SettingsBefore>) -> Self {
+        Self {
+            little_endian: before.little_endian,
+            fields: before.fields,
+            max_step: before.max_step,
+            uuid: before.uuid,
+            next_serial: before.next_serial,
+            totals: before.totals,
+            rng: before.rng,
+            settings: before.settings.into_iter().map(Settings::from).collect(),
+            episodes: before.episodes,
+        }
+    }
 }
 
 /// One closed episode.
@@ -71,7 +122,7 @@ struct Record {
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
     let (target, mode) = replaced(path).map_err(failed)?;
-    let header = postcard::to_stdvec(&header(memory, uuid))
+    let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -173,6 +224,9 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
 pub struct Saved {
     path: String,
     header: Header,
+    largest: f64,
+    /// Whether it is of the version before.
+    before: bool,
     payload: BufReader<File>,
 }
 
@@ -203,8 +257,11 @@ impl Saved {
             return Err(refused("a file of another kind"));
         }
         let (version, length) = rest.split_at(4);
-        if version != VERSION.to_le_bytes() {
-            return Err(refused(&format!("version {version:?}, this is version {VERSION}")));
+        let before = version == BEFORE.to_le_bytes();
+        if version != VERSION.to_le_bytes() && !before {
+            let version =
+                version.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            return Err(refused(&format!("version {version}, this is version {VERSION}")));
         }
         let length = length.iter().rev().fold(0, |length, &byte| length << 8 | u64::from(byte));
         if length > size - (PREFIX + CHECKSUM) as u64 {
@@ -221,9 +278,15 @@ impl Saved {
         if crc32fast::hash(&header).to_le_bytes() != checksum {
             return Err(refused("a file with a damaged header"));
         }
-        let header: Header = postcard::from_bytes(&header)
-            .map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
-        let saved = Self { path: name, header, payload };
+        let read = if before {
+            let read = postcard::from_bytes::<Header<SettingsBefore>>(&header);
+            read.map(|header| (header.into(), 1.0))
+        } else {
+            postcard::from_bytes(&header)
+        };
+        let (header, largest) =
+            read.map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
+        let saved = Self { path: name, header, largest, before, payload };
         saved.check(size - length - (PREFIX + CHECKSUM) as u64)?;
         Ok(saved)
     }
@@ -263,6 +326,7 @@ impl Saved {
                 && (record.values || !record.weights)
                 && (spec.has_values() || !record.values)
         });
+        let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
         if entries > *max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
@@ -300,6 +364,9 @@ impl Saved {
             };
             let index = memory.restore(record.serial, record.length as usize, ending);
             self.read(&mut memory, index, &mut checksum)?;
+            if self.before {
+                memory.weigh_borders(index);
+            }
         }
         let mut expected = [0; CHECKSUM];
         self.fill(&mut expected)?;
@@ -308,6 +375,7 @@ impl Saved {
         }
         memory.next_serial = self.header.next_serial;
         memory.totals = self.header.totals;
+        memory.largest = self.largest;
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
         Ok(memory)

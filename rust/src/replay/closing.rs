@@ -9,7 +9,7 @@ use crate::replay::episode::{Ending, Episode};
 use crate::replay::memory::{Memory, Rows};
 use crate::replay::priority::{Worth, mixed_errors, weights};
 use crate::replay::returns::lambda_returns;
-use crate::replay::settings::finite_from_zero;
+use crate::replay::settings::{NewPriority, finite_from_zero};
 use crate::spec::Field;
 
 /// How an episode is to be closed.
@@ -19,7 +19,8 @@ pub struct Closing<'a> {
     pub multiplier: f64,
     /// Compute qvest; otherwise it is zeros.
     pub values: bool,
-    /// Compute weights from |q - v|; otherwise they are the initial weights, scaled.
+    /// Compute weights from |q - v|, unless `new_priority` says otherwise; if not, they are the initial
+    /// weights, scaled.
     pub weights: bool,
     /// Value of the observation after the last action, when the episode was truncated.
     pub bootstrap: Option<Vec<f64>>,
@@ -56,10 +57,10 @@ struct Closed {
     appraisal: Appraisal,
 }
 
-/// Computes returns and weights of an episode's entries, the final state's excepted.
+/// Computes returns of an episode's entries, the final state's excepted, and weights of those in `steps`.
 ///
-/// `length` is the number of entries with the final state, which the borders count. `base` holds the
-/// initial weights times the episode's multiplier.
+/// `base` holds the initial weights times the episode's multiplier, `largest` is the memory's largest weight
+/// as a multiple of those.
 ///
 /// # Errors
 /// [`Error::Value`] when a return or a weight is not finite in float32.
@@ -68,7 +69,8 @@ pub(super) fn appraise(
     values: &[f32],
     base: &[f32],
     ending: &Ending,
-    length: usize,
+    largest: f64,
+    steps: Range<usize>,
 ) -> Result<Appraisal> {
     let settings = &ending.settings;
     let dims = settings.discount_factor.len();
@@ -79,29 +81,34 @@ pub(super) fn appraise(
         let gamma = &settings.discount_factor;
         lambda_returns(rewards, values, bootstrap, gamma, settings.mix_lambda, &mut returns);
     }
-    let mut made = vec![0.0; base.len()];
-    let inside = settings.interior(length);
-    if ending.weights {
-        let rows = inside.start * dims..inside.end * dims;
-        let mut errors =
-            mixed_errors(&returns[rows.clone()], &values[rows], &settings.reward_coeff);
-        let base = base[inside.clone()].iter().copied();
-        let weights = weights(base, &mut errors, settings.priority_exponent);
-        made[inside].iter_mut().zip(weights).for_each(|(made, weight)| *made = weight);
-    } else {
-        made[inside.clone()].copy_from_slice(&base[inside]);
-    }
+    let base = &base[steps.clone()];
+    let weights: Vec<f32> = match settings.new_priority {
+        NewPriority::Returns if ending.weights => {
+            let rows = steps.start * dims..steps.end * dims;
+            let coeff = &settings.reward_coeff;
+            let mut errors = mixed_errors(&returns[rows.clone()], &values[rows], coeff);
+            let (epsilon, exponent) = (settings.priority_epsilon, settings.priority_exponent);
+            weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+        }
+        NewPriority::Returns => base.to_vec(),
+        NewPriority::Max => scaled(base, largest).collect(),
+        NewPriority::Number(number) => scaled(base, number).collect(),
+    };
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
-    all_finite("qvest", &returns, dims.max(1))?;
-    all_finite("weight", &made, 1)?;
-    Ok(Appraisal { returns, weights: made })
+    all_finite("qvest", &returns, dims.max(1), 0)?;
+    all_finite("weight", &weights, 1, steps.start)?;
+    Ok(Appraisal { returns, weights })
 }
 
-fn all_finite(name: &str, values: &[f32], dims: usize) -> Result<()> {
+fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
+    base.iter().map(move |&base| (f64::from(base) * factor) as f32)
+}
+
+fn all_finite(name: &str, values: &[f32], dims: usize, first: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => {
-            let got = format!("{} at step {}", values[at], at / dims);
+            let got = format!("{} at step {}", values[at], first + at / dims);
             Err(Error::value(name, "numbers finite in float32", got))
         }
     }
@@ -177,11 +184,10 @@ impl Memory {
             bootstrap: closing.bootstrap.clone().map(Vec::into_boxed_slice),
             final_state: closing.final_entry.is_some(),
         };
-        let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
-        let base: Vec<f32> = scaled.collect();
-        all_finite("weight", &base, 1)?;
-        let length = base.len() + usize::from(ending.final_state);
-        let appraisal = appraise(rewards, values, &base, &ending, length)?;
+        let base = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
+        let base: Vec<f32> = base.collect();
+        all_finite("weight", &base, 1, 0)?;
+        let appraisal = appraise(rewards, values, &base, &ending, self.largest, 0..base.len())?;
         Ok(Closed { ending, base, appraisal })
     }
 
@@ -194,6 +200,7 @@ impl Memory {
         self.episodes[index as usize].ending = Some(closed.ending);
         self.write_returns(index, 0..entries, &closed.appraisal.returns);
         self.write_weights(index, 0..entries, &closed.base, &closed.appraisal.weights);
+        self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 
@@ -242,6 +249,36 @@ impl Memory {
         self.worths[slot] = Worth::default();
     }
 
+    /// Weighs a loaded episode's entries outside of the borders that it was closed with, which had no
+    /// weight in files before version 4.
+    pub(super) fn weigh_borders(&mut self, index: u32) {
+        let episode = &self.episodes[index as usize];
+        let Some(ending) = &episode.ending else { return };
+        let settings = Arc::clone(&ending.settings);
+        let actions = episode.actions();
+        let slots: Vec<usize> = episode.slots().take(actions).collect();
+        let base: Vec<f32> = slots.iter().map(|&slot| self.worths[slot].base).collect();
+        let mut made = base.clone();
+        if ending.weights {
+            let returns: Vec<f64> =
+                self.floats(episode, Field::Qvest).into_iter().map(f64::from).collect();
+            let values = self.floats(episode, Field::Value);
+            let mut errors = mixed_errors(&returns, &values, &settings.reward_coeff);
+            errors.truncate(actions);
+            made = weights(base.iter().copied(), &mut errors, 0.0, settings.priority_exponent)
+                .map(|weight| weight.min(f32::MAX))
+                .collect();
+        }
+        let inside = settings.interior(episode.len(), false);
+        for (step, slot) in slots.into_iter().enumerate().filter(|(step, _)| !inside.contains(step))
+        {
+            self.worths[slot].weight = made[step];
+        }
+        let worths: Vec<Worth> =
+            self.episodes[index as usize].slots().map(|s| self.worths[s]).collect();
+        self.note_largest(worths[inside].iter().map(|worth| (&worth.base, &worth.weight)));
+    }
+
     /// One float32 field of an episode's entries.
     pub(super) fn floats(&self, episode: &Episode, field: Field) -> Vec<f32> {
         let mut out = vec![0.0; episode.len() * self.spec[field].elements()];
@@ -258,39 +295,18 @@ impl Memory {
             self.storage.write_run(Field::Qvest, run.start, &bytes[part]);
         }
     }
-
-    /// Writes bases and weights of the entries in `steps`, which lie inside the present borders or have
-    /// weight 0.
-    pub(super) fn write_weights(
-        &mut self,
-        index: u32,
-        steps: Range<usize>,
-        base: &[f32],
-        weights: &[f32],
-    ) {
-        let episode = &self.episodes[index as usize];
-        let inside = self.settings.interior(episode.len());
-        for (slots, part) in pieces(episode, steps) {
-            let made = base[part.clone()].iter().zip(&weights[part.clone()]);
-            for (worth, (&base, &weight)) in self.worths[slots.clone()].iter_mut().zip(made) {
-                *worth = Worth { base, weight };
-            }
-            let drawn = part.map(|step| if inside.contains(&step) { weights[step] } else { 0.0 });
-            self.tree.set_run(slots.start, drawn);
-        }
-    }
 }
 
 /// The slots of an episode's entries in `steps`, piece by piece, with the steps in each.
-fn pieces(episode: &Episode, steps: Range<usize>) -> Vec<(Range<usize>, Range<usize>)> {
-    let mut pieces = Vec::with_capacity(episode.extents().len());
-    for extent in episode.extents() {
+pub(super) fn pieces(
+    episode: &Episode,
+    steps: Range<usize>,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    episode.extents().iter().filter_map(move |extent| {
         let first = extent.first as usize;
         let part = steps.start.max(first)..steps.end.min(first + extent.run.len as usize);
-        if !part.is_empty() {
-            let offset = extent.run.start as usize;
-            pieces.push((part.start - first + offset..part.end - first + offset, part));
-        }
-    }
-    pieces
+        let offset = extent.run.start as usize;
+        let slots = || part.start - first + offset..part.end - first + offset;
+        (!part.is_empty()).then(|| (slots(), part.clone()))
+    })
 }

@@ -83,6 +83,24 @@ impl Episode {
         self.len as usize
     }
 
+    /// Whether its last entry is the final state.
+    #[inline]
+    pub fn has_final_state(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| ending.final_state)
+    }
+
+    /// Entries with an action: all but the final state.
+    #[inline]
+    pub fn actions(&self) -> usize {
+        self.len() - usize::from(self.has_final_state())
+    }
+
+    /// The step that lies `steps` after `step`, or the last where the episode ends before.
+    #[inline]
+    pub fn ahead(&self, step: u32, steps: usize) -> u32 {
+        (step as usize).saturating_add(steps).min(self.len() - 1) as u32
+    }
+
     /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0

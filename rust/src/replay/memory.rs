@@ -57,6 +57,12 @@ pub struct Memory {
     pub(super) next_serial: u64,
     /// What was ever closed.
     pub(super) totals: Totals,
+    /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
+    pub(super) largest: f64,
+    /// Closed entries inside the present borders whose initial weight is above 0.
+    pub(super) drawable: usize,
+    /// Whether [`Memory::take_zero_weights`] has told.
+    pub(super) told_zero_weights: bool,
     pub(super) step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
 }
@@ -103,6 +109,9 @@ impl Memory {
             serials: FxHashMap::default(),
             next_serial: 0,
             totals: Totals::default(),
+            largest: 1.0,
+            drawable: 0,
+            told_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             spec,
             rng,
@@ -119,12 +128,11 @@ impl Memory {
         &self.settings
     }
 
-    /// Puts settings in force, for episodes closed from now on. Entries that `frame_stack` or
-    /// `multi_step` make invalid are not drawn until those return.
+    /// Puts settings in force, for episodes closed from now on. Those that decide on borders, which are
+    /// `frame_stack`, `frame_padding` and `multi_step`, decide at once which of all closed entries are drawn.
     pub fn set_settings(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
-        let borders = |settings: &Settings| (settings.frame_stack, settings.multi_step);
-        if borders(&old) != borders(&self.settings) {
+        if !old.borders_as(&self.settings) {
             self.mask_borders();
         }
     }
@@ -377,6 +385,7 @@ impl Memory {
 
     fn evict_oldest(&mut self) -> bool {
         let Some(index) = self.closed.pop_front() else { return false };
+        self.drawable -= self.count_drawable(&self.episodes[index as usize]);
         let episode = self.forget(index);
         for extent in episode.extents() {
             let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
@@ -401,24 +410,6 @@ impl Memory {
         episode
     }
 
-    /// Sets the weight with which each entry is drawn to the one it was closed with, or to 0 where it
-    /// lies outside the present borders.
-    pub(super) fn mask_borders(&mut self) {
-        for &index in &self.closed {
-            let episode = &self.episodes[index as usize];
-            let inside = self.settings.interior(episode.len());
-            for extent in episode.extents() {
-                let slots = extent.run.start as usize..extent.run.end() as usize;
-                let worths = self.worths[slots.clone()].iter().enumerate();
-                let masked = worths.map(|(offset, worth)| {
-                    let valid = inside.contains(&(extent.first as usize + offset));
-                    if valid { worth.weight } else { 0.0 }
-                });
-                self.tree.set_run(slots.start, masked);
-            }
-        }
-    }
-
     /// One field of an episode's entries, one after the other.
     pub fn read(&self, episode: &Episode, field: Field, out: &mut [u8]) {
         let size = self.spec[field].nbytes();
@@ -427,11 +418,6 @@ impl Memory {
             let out = &mut out[extent.first as usize * size..][..count * size];
             self.storage.read_run(field, start, count, out);
         }
-    }
-
-    /// The weights with which an episode's entries are drawn now.
-    pub fn read_weights<'a>(&'a self, episode: &'a Episode) -> impl Iterator<Item = f32> + 'a {
-        episode.slots().map(|slot| self.tree.get(slot))
     }
 
     /// Bytes reserved for entries, weights and bookkeeping.

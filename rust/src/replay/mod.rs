@@ -7,7 +7,8 @@
 //! | how much memory there is | [`control_group`] |
 //! | which slot is whose | [`ring`], [`episode`] |
 //! | what is an entry worth | [`returns`], [`priority`] |
-//! | which entry is drawn | [`sum_tree`] |
+//! | which entries can be drawn | [`drawable`] |
+//! | which of them is drawn | [`sum_tree`] |
 //! | what a draw looks like | [`transition`] |
 //! | how it outlives the process | [`checkpoint`] |
 //! | what goes over the network | [`cache`] |
@@ -24,6 +25,7 @@ pub mod checkpoint;
 pub mod closing;
 pub mod column;
 pub mod control_group;
+pub mod drawable;
 pub mod episode;
 pub mod importance;
 pub mod ledger;

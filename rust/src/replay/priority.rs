@@ -10,7 +10,7 @@ use crate::replay::power::raise_all;
 pub struct Worth {
     /// Its initial weight; times the episode's multiplier once that is closed.
     pub base: f32,
-    /// Its weight under the settings that its episode was closed with.
+    /// Its weight, which counts inside the borders alone.
     pub weight: f32,
 }
 
@@ -36,15 +36,21 @@ pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> 
     }
 }
 
-/// The weights with which entries are drawn: `base * error ^ exponent`, and 0^0 is 1.
+/// The weights with which entries are drawn: `base * (error + epsilon) ^ exponent`, and 0^0 is 1.
 ///
 /// `base` are the entries' initial weights times their episode's multiplier; `errors` are used up. This is
 /// the proportional priority of Schaul et al. 2016, section 3.3, scaled.
 pub fn weights<'a>(
     base: impl ExactSizeIterator<Item = f32> + 'a,
     errors: &'a mut [f64],
+    epsilon: f64,
     exponent: f64,
 ) -> impl ExactSizeIterator<Item = f32> + 'a {
+    if epsilon > 0.0 {
+        for error in errors.iter_mut() {
+            *error += epsilon;
+        }
+    }
     raise_all(errors, exponent);
     base.zip(errors).map(|(base, power)| (f64::from(base) * *power) as f32)
 }
@@ -64,10 +70,16 @@ mod tests {
     #[test]
     fn exponent_zero_leaves_the_base_even_without_error() {
         let weights = |base, error, exponent| {
-            weights([base].into_iter(), &mut [error], exponent).collect::<Vec<f32>>()
+            weights([base].into_iter(), &mut [error], 0.0, exponent).collect::<Vec<f32>>()
         };
         assert_eq!(weights(3.0, 0.0, 0.0), [3.0]);
         assert_eq!(weights(3.0, 0.0, 0.5), [0.0]);
         assert_eq!(weights(2.0, 9.0, 0.5), [6.0]);
+    }
+
+    #[test]
+    fn epsilon_is_added_before_the_exponent() {
+        let made: Vec<f32> = weights([2.0, 2.0].into_iter(), &mut [0.0, 2.25], 4.0, 0.5).collect();
+        assert_eq!(made, [4.0, 5.0]);
     }
 }

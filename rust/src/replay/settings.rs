@@ -1,5 +1,7 @@
 //! The settable properties of a memory.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -7,6 +9,55 @@ use crate::spec::FIELDS;
 
 /// Flags of a cache: the seven fields of prev, then those of next.
 pub const FLAGS: usize = 2 * FIELDS;
+
+/// What the weight of a new entry is made of; its initial weight is a factor of each.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub enum NewPriority {
+    /// The error of its value against its return; without `do_update_weight` the initial weight alone.
+    #[default]
+    Returns,
+    /// The largest weight that the memory ever gave (Schaul et al. 2016, algorithm 1).
+    Max,
+    /// This number.
+    Number(f64),
+}
+
+impl Display for NewPriority {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Returns => f.write_str("returns"),
+            Self::Max => f.write_str("max"),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// What stands in a stack of frames for those before the first frame of an episode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum FramePadding {
+    /// Nothing: steps without a whole stack are not drawn.
+    #[default]
+    None,
+    /// The first frame.
+    Repeat,
+    /// Zeros.
+    Zero,
+}
+
+impl FramePadding {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Repeat, Self::Zero];
+}
+
+impl Display for FramePadding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Repeat => "repeat",
+            Self::Zero => "zero",
+        })
+    }
+}
 
 /// The settings in force. An episode keeps the ones it was closed with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +82,12 @@ pub struct Settings {
     pub reward_coeff: Vec<f64>,
     /// Which fields samples carry.
     pub cache_flags: [bool; FLAGS],
+    /// What the weight of a new entry is made of.
+    pub new_priority: NewPriority,
+    /// What is added to each error before the exponent.
+    pub priority_epsilon: f64,
+    /// What stands for frames before the first.
+    pub frame_padding: FramePadding,
 }
 
 impl Settings {
@@ -47,6 +104,9 @@ impl Settings {
             discount_factor: vec![1.0; reward_dims],
             reward_coeff: vec![1.0; reward_dims],
             cache_flags: [true; FLAGS],
+            new_priority: NewPriority::default(),
+            priority_epsilon: 0.0,
+            frame_padding: FramePadding::default(),
         }
     }
 
@@ -61,6 +121,30 @@ impl Settings {
     /// [`Error::Value`] unless finite and >= 0.
     pub fn set_priority_exponent(&mut self, value: f64) -> Result<()> {
         self.priority_exponent = finite_from_zero("priority_exponent", value)?;
+        Ok(())
+    }
+
+    /// Sets what is added to each error.
+    ///
+    /// # Errors
+    /// [`Error::Value`] unless finite and >= 0.
+    pub fn set_priority_epsilon(&mut self, value: f64) -> Result<()> {
+        self.priority_epsilon = finite_from_zero("priority_epsilon", value)?;
+        Ok(())
+    }
+
+    /// Sets what the weight of a new entry is made of.
+    ///
+    /// # Errors
+    /// [`Error::Value`] for a number that is negative or not finite in float32.
+    pub fn set_new_priority(&mut self, value: NewPriority) -> Result<()> {
+        if let NewPriority::Number(number) = value
+            && !(number >= 0.0 && (number as f32).is_finite())
+        {
+            let expected = "'returns', 'max' or a number >= 0 and finite in float32";
+            return Err(Error::value("new_priority", expected, number));
+        }
+        self.new_priority = value;
         Ok(())
     }
 
@@ -119,6 +203,8 @@ impl Settings {
         let coeff = &self.reward_coeff;
         let mut copy = self.clone();
         copy.set_priority_exponent(self.priority_exponent).is_ok()
+            && copy.set_priority_epsilon(self.priority_epsilon).is_ok()
+            && copy.set_new_priority(self.new_priority).is_ok()
             && copy.set_mix_lambda(self.mix_lambda).is_ok()
             && copy.set_discount_factor(&Leading::Some(gamma.clone())).is_ok()
             && copy.set_reward_coeff(&Leading::Some(coeff.clone())).is_ok()
@@ -127,10 +213,23 @@ impl Settings {
     }
 
     /// Entries of an episode of `length` that lie inside its borders, and so have both a whole stack
-    /// before them and a `next` after them.
-    pub fn interior(&self, length: usize) -> std::ops::Range<usize> {
-        let end = length.saturating_sub(self.multi_step);
-        (self.frame_stack - 1).min(end)..end
+    /// before them, padded or not, and a `next` after them. A final state ends the steps to `next` early,
+    /// so with one all actions have a `next`.
+    pub fn interior(&self, length: usize, final_state: bool) -> std::ops::Range<usize> {
+        let end = length.saturating_sub(if final_state { 1 } else { self.multi_step });
+        let start = self.unpadded_stack() - 1;
+        start.min(end)..end
+    }
+
+    /// Frames that a stack needs from its episode.
+    pub fn unpadded_stack(&self) -> usize {
+        if self.frame_padding == FramePadding::None { self.frame_stack } else { 1 }
+    }
+
+    /// Whether entries lie inside the borders under these settings exactly where they do under others.
+    pub fn borders_as(&self, other: &Self) -> bool {
+        let borders = |settings: &Self| (settings.unpadded_stack(), settings.multi_step);
+        borders(self) == borders(other)
     }
 }
 
@@ -195,6 +294,9 @@ mod tests {
         others.reuse_cache = true;
         others.discount_factor = vec![0.6; 2];
         others.reward_coeff = vec![0.7; 2];
+        others.new_priority = NewPriority::Max;
+        others.priority_epsilon = 0.1;
+        others.frame_padding = FramePadding::Zero;
         assert!(others.lays_out_as(&before));
         assert!(!Settings { frame_stack: 2, ..before.clone() }.lays_out_as(&before));
         assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.lays_out_as(&before));

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::replay::column::{check_allocatable, touch};
 use crate::replay::episode::{Episode, Place};
 use crate::replay::memory::Memory;
+use crate::replay::settings::FramePadding;
 use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs for each row, at most.
@@ -19,7 +20,7 @@ const TOGETHER: usize = 64;
 pub struct Draws {
     /// Slots of the entries in which the action was taken.
     pub prev: Vec<u32>,
-    /// Slots of those `multi_step` steps later.
+    /// Slots of those `multi_step` steps later, or of the final state where that comes first.
     pub next: Vec<u32>,
     /// Sampling weight of each prev.
     pub weights: Vec<f32>,
@@ -59,14 +60,15 @@ impl Memory {
 
     #[inline]
     fn later(&self, places: &[u64], slot: u32) -> u32 {
-        let steps = self.settings.multi_step;
+        // No episode is longer, and sums stay far from their limits.
+        let steps = self.settings.multi_step.min(places.len());
         let (here, there) = (places[slot as usize], slot as usize + steps);
         if places.get(there) == Some(&(here + steps as u64)) {
             return there as u32;
         }
-        // Its episode goes on elsewhere.
+        // Its episode goes on elsewhere, or ends before.
         let (episode, step) = self.entry(slot);
-        episode.slot_of(step + steps as u32) as u32
+        episode.slot_of(episode.ahead(step, steps)) as u32
     }
 
     /// The episode and the step of the entry in a slot.
@@ -80,17 +82,20 @@ impl Memory {
             return "nothing to sample: no episode has been closed yet".into();
         }
         let (stack, steps) = (self.settings.frame_stack, self.settings.multi_step);
-        let longest = self.closed.iter().map(|&at| self.episodes[at as usize].len()).max();
-        let needed = stack.saturating_add(steps);
-        if longest.unwrap_or(0) < needed {
+        if self.closed_episodes().all(|episode| self.interior(episode).is_empty())
+            && let Some(longest) = self.closed_episodes().max_by_key(|episode| episode.len())
+        {
+            let ahead = if longest.has_final_state() { 1 } else { steps };
+            let needed = self.settings.unpadded_stack().saturating_add(ahead);
+            let longest = longest.len();
             return format!(
                 "nothing to sample: frame_stack={stack} and multi_step={steps} need an episode of at \
-                 least {needed} entries, the longest has {}",
-                longest.unwrap_or(0)
+                 least {needed} entries, the longest has {longest}"
             );
         }
         "nothing to sample: all weights are 0. An entry whose value equals its return has weight 0 unless \
-         priority_exponent is 0; close_episode(do_update_weight=False) weighs by init_w alone"
+         priority_epsilon is above 0, priority_exponent is 0 or new_priority is 'max' or a number; \
+         close_episode(do_update_weight=False) weighs by init_w alone"
             .into()
     }
 
@@ -109,7 +114,7 @@ impl Memory {
     }
 
     fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
-        let oldest = self.places[slot as usize] - (stack as u64 - 1);
+        let oldest = self.places[slot as usize].wrapping_sub(stack as u64 - 1);
         // Each is looked at: between two of its slots an episode may have others elsewhere, as many as lie
         // between those.
         let together = |&first: &usize| {
@@ -120,8 +125,16 @@ impl Memory {
             return;
         }
         let (episode, step) = self.entry(slot);
-        let slots = (step + 1 - stack as u32..=step).map(|step| episode.slot_of(step) as u32);
-        self.storage.gather(Field::State, &slots.collect::<Vec<_>>(), out);
+        let present = stack.min(step as usize + 1);
+        let size = out.len() / stack;
+        let (padding, frames) = out.split_at_mut((stack - present) * size);
+        let slots = (step + 1 - present as u32..=step).map(|step| episode.slot_of(step) as u32);
+        self.storage.gather(Field::State, &slots.collect::<Vec<_>>(), frames);
+        if self.settings.frame_padding == FramePadding::Zero {
+            padding.fill(0);
+        } else {
+            padding.chunks_exact_mut(size).for_each(|frame| frame.copy_from_slice(&frames[..size]));
+        }
     }
 
     /// Copies fields of a batch, rows of prev's and then of next's, each into its part; parts of fields
@@ -170,27 +183,66 @@ impl Memory {
         })
     }
 
-    /// The discounted sum of the rewards from each entry in `slots` on, `multi_step` of them: in each reward
-    /// dimension the sum over k of `discount_factor ^ k * r[t + k]`. It goes with `discount_factor ^
-    /// multi_step` times the value of the next state (Sutton and Barto, *Reinforcement Learning*, equation
-    /// 7.1), and the discount factor in force is taken.
-    pub fn nstep_returns(&self, slots: &[u32], out: &mut [u8]) {
-        let gamma = &self.settings.discount_factor;
+    /// The discounted sum of the rewards from each entry in `slots` to its `next`, and the discount of the
+    /// value of `next`: float32, in each reward dimension on its own.
+    ///
+    /// With `n` steps to `next`, which are `multi_step` or as many as there are to the final state, these
+    /// are the sum over k < n of `gamma ^ k * r[t + k]`, and `gamma ^ n`, or 0 where the episode terminated
+    /// within them. `returns + discounts * V(next)` is the n-step target (Sutton and Barto, *Reinforcement
+    /// Learning*, equation 7.1). Gamma is the discount factor in force.
+    pub fn nstep(&self, slots: &[u32], returns: &mut [u8], discounts: &mut [u8]) {
+        let gamma: &[f64] = &self.settings.discount_factor;
+        let dims = gamma.len().max(1);
+        let mut powers = Powers::new(gamma);
         let mut sums = vec![0.0; gamma.len()];
-        let rows = out.as_chunks_mut::<4>().0.chunks_exact_mut(gamma.len().max(1));
-        for (&slot, out) in slots.iter().zip(rows) {
+        let returns = returns.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
+        let discounts = discounts.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
+        for ((&slot, returns), discounts) in slots.iter().zip(returns).zip(discounts) {
             let (episode, first) = self.entry(slot);
+            let next = episode.ahead(first, self.settings.multi_step);
             sums.fill(0.0);
-            for step in (first..first + self.settings.multi_step as u32).rev() {
+            for step in (first..next).rev() {
                 let reward = self.storage.field(Field::Reward, episode.slot_of(step));
                 for ((sum, gamma), reward) in sums.iter_mut().zip(gamma).zip(reward.as_chunks().0) {
                     *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
                 }
             }
-            for (out, sum) in out.iter_mut().zip(&sums) {
+            for (out, sum) in returns.iter_mut().zip(&sums) {
                 *out = (*sum as f32).to_ne_bytes();
             }
+            if episode.terminates_at(next) {
+                discounts.fill(0f32.to_ne_bytes());
+                continue;
+            }
+            for (out, power) in discounts.iter_mut().zip(powers.of((next - first) as usize)) {
+                *out = (*power as f32).to_ne_bytes();
+            }
         }
+    }
+}
+
+/// Powers of the discount factors, made as far as they are asked for.
+struct Powers<'a> {
+    gamma: &'a [f64],
+    /// Those of exponent 0, then of 1, and so on.
+    made: Vec<f64>,
+}
+
+impl<'a> Powers<'a> {
+    fn new(gamma: &'a [f64]) -> Self {
+        Self { gamma, made: vec![1.0; gamma.len()] }
+    }
+
+    /// Each factor to this power.
+    fn of(&mut self, exponent: usize) -> &[f64] {
+        let dims = self.gamma.len();
+        while self.made.len() < (exponent + 1) * dims {
+            let last = self.made.len() - dims;
+            self.made.extend_from_within(last..);
+            let new = self.made[last + dims..].iter_mut();
+            new.zip(self.gamma).for_each(|(power, gamma)| *power *= gamma);
+        }
+        &self.made[exponent * dims..][..dims]
     }
 }
 

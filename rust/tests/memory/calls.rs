@@ -4,6 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use cogrs::replay::settings::{FramePadding, NewPriority};
+
 use crate::model::DIMS;
 
 /// One call, its targets still to be looked up among what there is when it is made.
@@ -16,7 +18,7 @@ pub enum Call {
     AddEpisode { count: usize, flaw: Flaw, how: Manner },
     Clear,
     Set(Change),
-    Priority(Vec<(Pick, f64)>),
+    Priority(Vec<(Pick, f64)>, bool),
     Reward(Pick, [f32; DIMS]),
     Draw(usize),
 }
@@ -48,6 +50,9 @@ pub enum Change {
     Exponent(f64),
     Return(f64, [f64; DIMS]),
     Coeff([f64; DIMS]),
+    New(NewPriority),
+    Epsilon(f64),
+    Padding(FramePadding),
 }
 
 #[derive(Debug, Clone)]
@@ -85,15 +90,21 @@ fn manners() -> impl Strategy<Value = Manner> + Clone {
 
 fn changes() -> impl Strategy<Value = Change> {
     let border = || prop_oneof![6 => Just(1), 6 => 2..=4_usize, 1 => select(vec![40, 500])];
+    let step = || prop_oneof![12 => border(), 1 => select(vec![1 << 31, usize::MAX])];
     let gammas = select(vec![[1.0, 1.0], [0.5, 0.75], [0.0, 1.0]]);
     let mixes = select(vec![0.0, 0.5, 1.0]);
     prop_oneof![
         3 => border().prop_map(Change::FrameStack),
-        3 => border().prop_map(Change::MultiStep),
+        3 => step().prop_map(Change::MultiStep),
         2 => (0..=6_usize).prop_map(Change::MaxEpisode),
         2 => select(vec![0.0, 0.5, 0.7, 1.0]).prop_map(Change::Exponent),
         2 => (mixes, gammas).prop_map(|(mix, gamma)| Change::Return(mix, gamma)),
         1 => select(vec![[1.0, 1.0], [0.25, 2.0], [1.0, -3.0]]).prop_map(Change::Coeff),
+        2 => select(vec![NewPriority::Returns, NewPriority::Max, NewPriority::Number(0.75)])
+            .prop_map(Change::New),
+        1 => select(vec![0.0, 0.5]).prop_map(Change::Epsilon),
+        2 => select(vec![FramePadding::None, FramePadding::Repeat, FramePadding::Zero])
+            .prop_map(Change::Padding),
     ]
 }
 
@@ -131,7 +142,8 @@ pub fn calls(most: usize) -> impl Strategy<Value = Call> {
         8 => (count(), flaw(), manners())
             .prop_map(|(count, flaw, how)| Call::AddEpisode { count, flaw, how }),
         8 => changes().prop_map(Call::Set),
-        8 => vec((picks(), priority), 0..8).prop_map(Call::Priority),
+        8 => (vec((picks(), priority), 0..8), any::<bool>())
+            .prop_map(|(updates, absolute)| Call::Priority(updates, absolute)),
         8 => (picks(), delta).prop_map(|(pick, delta)| Call::Reward(pick, delta)),
         12 => (0..=12_usize).prop_map(Call::Draw),
     ]

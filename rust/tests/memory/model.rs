@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use cogrs::replay::settings::Settings;
+use cogrs::replay::amend::Priority;
+use cogrs::replay::settings::{FramePadding, NewPriority, Settings};
 use cogrs::spec::Field;
 
 /// Dimensions of the reward.
@@ -27,7 +28,7 @@ pub struct Entry {
     pub info: i64,
     /// The initial weight; times the episode's multiplier once that is closed.
     pub base: f32,
-    /// The weight by the settings that the episode was closed with.
+    /// The weight with which it is drawn inside the borders.
     pub weight: f32,
 }
 
@@ -101,18 +102,46 @@ impl Episode {
         terminated && self.is_final(step)
     }
 
+    /// Entries with an action.
+    pub fn actions(&self) -> usize {
+        let last = self.ending.as_ref().is_some_and(|(how, _)| how.last.is_some());
+        self.entries.len() - usize::from(last)
+    }
+
+    /// The step of the next of a transition from `step`, or None where it has none.
+    pub fn next(&self, step: usize, multi_step: usize) -> Option<usize> {
+        let last = self.entries.len() - 1;
+        let after = step.saturating_add(multi_step);
+        match self.actions() {
+            actions if step >= actions => None,
+            actions if actions == last => Some(after.min(last)),
+            _ => Some(after).filter(|&after| after <= last),
+        }
+    }
+
     /// Whether a stack ends and a transition begins at `step`.
     fn inside(&self, step: usize, settings: &Settings) -> bool {
-        step + 1 >= settings.frame_stack && step + settings.multi_step < self.entries.len()
+        let padded = settings.frame_padding != FramePadding::None;
+        let stacked = padded || step + 1 >= settings.frame_stack;
+        stacked && self.next(step, settings.multi_step).is_some()
+    }
+
+    /// The discounted rewards from `step` to its next, and the discount of the value there.
+    pub fn nstep(&self, step: usize, settings: &Settings, dim: usize) -> (f32, f32) {
+        let next = self.next(step, settings.multi_step).unwrap();
+        let gamma = settings.discount_factor[dim];
+        let rewards = self.entries[step..next].iter().map(|entry| f64::from(entry.reward[dim]));
+        let sum: f64 = rewards.enumerate().map(|(k, reward)| gamma.powi(k as i32) * reward).sum();
+        let power = gamma.powi((next - step) as i32);
+        (sum as f32, if self.terminates_at(next) { 0.0 } else { power as f32 })
     }
 
     /// This episode with the returns and weights that its ending gives it.
-    fn appraised(&self) -> Result<Self, Refusal> {
+    fn appraised(&self, largest: f64) -> Result<Self, Refusal> {
         let mut made = self.clone();
         let Some((how, settings)) = &self.ending else { return Ok(made) };
         let mut ahead = how.bootstrap.unwrap_or_default();
-        let actions = self.entries.len() - usize::from(how.last.is_some());
-        for step in (0..actions).rev() {
+        for step in (0..self.actions()).rev() {
             let entry = &mut made.entries[step];
             let mut error = 0.0;
             for (dim, ahead) in ahead.iter_mut().enumerate() {
@@ -122,17 +151,23 @@ impl Episode {
                 error += settings.reward_coeff[dim] * (q - value).abs();
                 entry.qvest[dim] = if how.values { q as f32 } else { 0.0 };
             }
-            let error = if how.weights { error.max(0.0) } else { 1.0 };
-            let weight = (f64::from(entry.base) * error.powf(settings.priority_exponent)) as f32;
-            entry.weight = if self.inside(step, settings) { weight } else { 0.0 };
+            let factor = match settings.new_priority {
+                NewPriority::Returns if how.weights => {
+                    let error = error.max(0.0) + settings.priority_epsilon;
+                    error.powf(settings.priority_exponent)
+                }
+                NewPriority::Returns => 1.0,
+                NewPriority::Max => largest,
+                NewPriority::Number(number) => number,
+            };
+            entry.weight = (f64::from(entry.base) * factor) as f32;
             finite(&entry.qvest)?;
-            finite(&[entry.base, entry.weight])?;
         }
         Ok(made)
     }
 
     /// This open episode as it is when closed.
-    fn closed(&self, how: &How, settings: &Settings) -> Result<Self, Refusal> {
+    fn closed(&self, how: &How, settings: &Settings, largest: f64) -> Result<Self, Refusal> {
         if !how.multiplier.is_finite() || how.multiplier < 0.0 {
             return Err(Refusal::Value);
         }
@@ -159,7 +194,19 @@ impl Episode {
             });
         }
         made.ending = Some((how.clone(), settings.clone()));
-        made.appraised()
+        let made = made.appraised(largest)?;
+        made.entries.iter().try_for_each(|entry| finite(&[entry.base, entry.weight]))?;
+        Ok(made)
+    }
+
+    /// The steps whose weights a late reward at `step` makes anew.
+    fn renewed(&self, step: usize, multi_step: usize) -> std::ops::Range<usize> {
+        let Some((how, settings)) = &self.ending else { return 0..0 };
+        match settings.new_priority {
+            NewPriority::Returns if how.weights => 0..step + 1,
+            NewPriority::Returns => 0..0,
+            _ => (step + 1).saturating_sub(multi_step)..step + 1,
+        }
     }
 }
 
@@ -186,12 +233,14 @@ pub struct Model {
     pub settings: Settings,
     pub open: Vec<Episode>,
     pub closed: VecDeque<Episode>,
+    /// The largest weight ever drawn with, as a multiple of the initial one.
+    pub largest: f64,
 }
 
 impl Model {
     pub fn new(capacity: usize) -> Self {
         let settings = Settings::new(DIMS);
-        Self { capacity, settings, open: Vec::new(), closed: VecDeque::new() }
+        Self { capacity, settings, open: Vec::new(), closed: VecDeque::new(), largest: 1.0 }
     }
 
     fn used_by_open(&self) -> usize {
@@ -233,7 +282,7 @@ impl Model {
 
     pub fn close(&mut self, serial: u64, how: &How) -> Result<(), Refusal> {
         let at = self.position(serial)?;
-        let made = self.open[at].closed(how, &self.settings)?;
+        let made = self.open[at].closed(how, &self.settings, self.largest)?;
         self.make_room(usize::from(how.last.is_some()))?;
         self.open.remove(at);
         self.push(made);
@@ -244,17 +293,44 @@ impl Model {
     pub fn add_episode(&mut self, entries: Vec<Entry>, how: &How) -> Result<(), Refusal> {
         sound(&entries)?;
         let episode = Episode { serial: 0, first_id: 0, entries, ending: None };
-        let made = episode.closed(how, &self.settings)?;
+        let made = episode.closed(how, &self.settings, self.largest)?;
         self.make_room(made.entries.len())?;
         self.push(made);
         Ok(())
     }
 
     fn push(&mut self, episode: Episode) {
+        let all = 0..episode.entries.len();
+        self.note(&episode, all);
         self.closed.push_back(episode);
         while self.settings.max_episode > 0 && self.closed.len() > self.settings.max_episode {
             self.closed.pop_front();
         }
+    }
+
+    /// Takes note of weights that an episode's entries were given.
+    fn note(&mut self, episode: &Episode, steps: std::ops::Range<usize>) {
+        for step in steps.filter(|&step| episode.inside(step, &self.settings)) {
+            let entry = &episode.entries[step];
+            if entry.base > 0.0 {
+                let times = f64::from(entry.weight) / f64::from(entry.base);
+                self.largest = self.largest.max(times);
+            }
+        }
+    }
+
+    /// Of the entries that could be drawn, how many there are and how many have weight 0.
+    pub fn drawable(&self) -> (usize, usize) {
+        let mut counts = (0, 0);
+        for episode in &self.closed {
+            for (step, entry) in episode.entries.iter().enumerate() {
+                if episode.inside(step, &self.settings) && entry.base > 0.0 {
+                    counts.0 += 1;
+                    counts.1 += usize::from(entry.weight <= 0.0);
+                }
+            }
+        }
+        counts
     }
 
     pub fn abort(&mut self, serial: u64) -> Result<(), Refusal> {
@@ -285,7 +361,11 @@ impl Model {
     }
 
     /// Returns how many ids are gone.
-    pub fn update_priority(&mut self, updates: &[(u64, f64)]) -> Result<usize, Refusal> {
+    pub fn update_priority(
+        &mut self,
+        updates: &[(u64, f64)],
+        kind: Priority,
+    ) -> Result<usize, Refusal> {
         let mut gone = 0;
         let mut made = Vec::new();
         for &(id, priority) in updates {
@@ -296,17 +376,26 @@ impl Model {
                 gone += 1;
                 continue;
             };
-            let Some((_, settings)) = &episode.ending else { continue };
-            if episode.inside(step, settings) {
-                let power = priority.powf(self.settings.priority_exponent);
-                let weight = (f64::from(episode.entries[step].base) * power) as f32;
-                finite(&[weight])?;
-                made.push((id, step, weight));
+            if episode.ending.is_none() || step >= episode.actions() {
+                continue;
             }
+            let base = episode.entries[step].base;
+            let weight = match kind {
+                Priority::Weight if base > 0.0 => priority as f32,
+                Priority::Weight => 0.0,
+                Priority::Error => {
+                    let error = priority + self.settings.priority_epsilon;
+                    (f64::from(base) * error.powf(self.settings.priority_exponent)) as f32
+                }
+            };
+            finite(&[weight])?;
+            made.push((id, step, weight));
         }
         for (id, step, weight) in made {
             if let Some(episode) = self.find_mut(id) {
                 episode.entries[step].weight = weight;
+                let episode = episode.clone();
+                self.note(&episode, step..step + 1);
             }
         }
         Ok(gone)
@@ -322,15 +411,22 @@ impl Model {
         if episode.is_final(step) {
             return Err(Refusal::Value);
         }
-        // Later entries keep what they have, a corrected priority say, and so do weights that were
-        // not made from returns.
-        let mut made = changed.appraised()?;
-        made.entries.truncate(step + 1);
-        let by_error = episode.ending.as_ref().is_some_and(|(how, _)| how.weights);
-        for (entry, old) in made.entries.iter_mut().zip(&episode.entries) {
-            entry.weight = if by_error { entry.weight } else { old.weight };
+        // Later entries keep what they have, a corrected priority say, and so do weights that are not
+        // made anew.
+        let renewed = changed.renewed(step, self.settings.multi_step);
+        let mut made = changed.appraised(self.largest)?;
+        for (at, (entry, old)) in made.entries.iter_mut().zip(&episode.entries).enumerate() {
+            if !renewed.contains(&at) {
+                entry.weight = old.weight;
+            }
+            if at > step {
+                entry.qvest = old.qvest;
+            }
+            finite(&[entry.weight])?;
         }
-        made.entries.extend_from_slice(&episode.entries[step + 1..]);
+        if made.ending.is_some() {
+            self.note(&made, renewed);
+        }
         if let Some(episode) = self.find_mut(id) {
             *episode = made;
         }

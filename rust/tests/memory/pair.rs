@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 
 use cogrs::error::Error;
+use cogrs::replay::amend::Priority;
 use cogrs::replay::closing::{Closing, FinalEntry};
+use cogrs::replay::drawable::ZeroWeights;
 use cogrs::replay::memory::Memory;
+use cogrs::replay::settings::FramePadding;
 use cogrs::replay::transition::Draws;
 use cogrs::spec::Field;
 use proptest::sample::Index;
@@ -48,7 +51,7 @@ impl Pair {
             Call::Abort { writer } => self.abort(writer),
             Call::AddEpisode { count, flaw, how } => self.add_episode(count, flaw, &how),
             Call::Set(change) => self.set(&change),
-            Call::Priority(updates) => self.update_priority(updates),
+            Call::Priority(updates, absolute) => self.update_priority(updates, absolute),
             Call::Reward(pick, delta) => self.add_reward(&pick, delta),
             Call::Draw(count) => self.draw(count),
             Call::Clear => {
@@ -190,6 +193,9 @@ impl Pair {
             Change::MaxEpisode(value) => settings.max_episode = value,
             Change::Exponent(value) => settings.priority_exponent = value,
             Change::Coeff(values) => settings.reward_coeff = values.into(),
+            Change::New(value) => settings.new_priority = value,
+            Change::Epsilon(value) => settings.priority_epsilon = value,
+            Change::Padding(value) => settings.frame_padding = value,
             Change::Return(lambda, gamma) => {
                 settings.mix_lambda = lambda;
                 settings.discount_factor = gamma.into();
@@ -198,12 +204,13 @@ impl Pair {
         self.memory.set_settings(settings.clone());
     }
 
-    fn update_priority(&mut self, updates: Vec<(Pick, f64)>) {
+    fn update_priority(&mut self, updates: Vec<(Pick, f64)>, absolute: bool) {
+        let kind = if absolute { Priority::Weight } else { Priority::Error };
         let updates: Vec<(u64, f64)> =
             updates.into_iter().map(|(pick, priority)| (self.id(&pick), priority)).collect();
         let (ids, priorities): (Vec<u64>, Vec<f64>) = updates.iter().copied().unzip();
-        let result = self.memory.update_priority(&ids, &priorities);
-        if let Some((gone, expected)) = same(result, self.model.update_priority(&updates)) {
+        let result = self.memory.update_priority(&ids, &priorities, kind);
+        if let Some((gone, expected)) = same(result, self.model.update_priority(&updates, kind)) {
             assert_eq!(gone, expected);
         }
     }
@@ -228,16 +235,24 @@ impl Pair {
     fn compare_draws(&self, draws: &Draws) {
         let (prev, next) = (ids(&self.memory, &draws.prev), ids(&self.memory, &draws.next));
         let steps = self.model.settings.multi_step;
-        let mut terminated = Vec::new();
+        let (mut terminated, mut nstep) = (Vec::new(), Vec::new());
         for ((&prev, &next), &weight) in prev.iter().zip(&next).zip(&draws.weights) {
             let (episode, step) = self.model.find(prev).unwrap();
             assert_close(weight, self.model.drawn_weight(episode, step));
             assert!(weight > 0.0);
-            assert_eq!(next, prev + steps as u64);
-            assert!(step + steps < episode.entries.len());
-            terminated.push(episode.terminates_at(step + steps));
+            let ahead = episode.next(step, steps).unwrap();
+            assert_eq!(next, prev + (ahead - step) as u64);
+            terminated.push(episode.terminates_at(ahead));
+            nstep.extend((0..DIMS).map(|dim| episode.nstep(step, &self.model.settings, dim)));
         }
         assert_eq!(self.memory.terminated(&draws.next).collect::<Vec<_>>(), terminated);
+        let (mut returns, mut discounts) = (vec![0.0; nstep.len()], vec![0.0; nstep.len()]);
+        let (sums, powers) = (&mut returns[..], &mut discounts[..]);
+        let bytes = bytemuck::cast_slice_mut;
+        self.memory.nstep(&draws.prev, bytes(sums), bytes(powers));
+        for ((sum, power), expected) in returns.iter().zip(&discounts).zip(nstep) {
+            assert_eq!((*sum, *power), expected);
+        }
         for field in Field::ALL {
             assert_eq!(gather(&self.memory, field, &draws.prev), self.gathered(field, &prev));
             assert_eq!(gather(&self.memory, field, &draws.next), self.gathered(field, &next));
@@ -249,7 +264,12 @@ impl Pair {
         let stack = if field == Field::State { self.model.settings.frame_stack } else { 1 };
         let of = |&id: &u64| {
             let (episode, step) = self.model.find(id).unwrap();
-            episode.entries[step + 1 - stack..=step].iter().flat_map(|entry| entry.bytes(field))
+            let steps = (0..stack).map(move |at| (step + 1 + at).checked_sub(stack));
+            let zero = self.model.settings.frame_padding == FramePadding::Zero;
+            steps.flat_map(move |at| match at {
+                None if zero => vec![0; episode.entries[0].bytes(field).len()],
+                at => episode.entries[at.unwrap_or(0)].bytes(field),
+            })
         };
         ids.iter().flat_map(of).collect()
     }
@@ -282,6 +302,8 @@ impl Pair {
         let sum: f64 = positive.iter().copied().map(f64::from).sum();
         assert!((memory.weight_sum() - sum).abs() <= sum * 1e-12);
         assert_eq!(memory.num_sampleable(), positive.len());
+        let (drawable, zero) = model.drawable();
+        assert_eq!(memory.zero_weights(), ZeroWeights { zero, drawable });
         assert_eq!(memory.min_weight(), positive.into_iter().reduce(f32::min).unwrap_or(0.0));
     }
 }

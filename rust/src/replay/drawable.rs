@@ -1,0 +1,108 @@
+//! Which closed entries can be drawn, and with which weight.
+
+use std::ops::Range;
+
+use crate::replay::closing::pieces;
+use crate::replay::episode::Episode;
+use crate::replay::memory::Memory;
+use crate::replay::priority::Worth;
+
+/// How many entries could be drawn if they had a weight, and how many of these have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZeroWeights {
+    /// Entries whose weight is 0.
+    pub zero: usize,
+    /// Closed entries inside the borders whose initial weight is above 0.
+    pub drawable: usize,
+}
+
+impl Memory {
+    /// The steps of an episode that lie inside the present borders.
+    pub(super) fn interior(&self, episode: &Episode) -> std::ops::Range<usize> {
+        self.settings.interior(episode.len(), episode.has_final_state())
+    }
+
+    /// Counts an episode's entries inside the present borders whose initial weight is above 0.
+    pub(super) fn count_drawable(&self, episode: &Episode) -> usize {
+        let inside = pieces(episode, self.interior(episode));
+        let count = |slots: Range<usize>| {
+            self.worths[slots].iter().filter(|worth| worth.base > 0.0).count()
+        };
+        inside.map(|(slots, _)| count(slots)).sum()
+    }
+
+    /// Counts the entries that could be drawn, and those of them that are not for want of a weight.
+    pub fn zero_weights(&self) -> ZeroWeights {
+        ZeroWeights { zero: self.drawable - self.num_sampleable(), drawable: self.drawable }
+    }
+
+    /// Tells once when more than half of the entries that could be drawn have weight 0.
+    pub fn take_zero_weights(&mut self) -> Option<ZeroWeights> {
+        let counts = self.zero_weights();
+        if self.told_zero_weights || counts.zero * 2 <= counts.drawable {
+            return None;
+        }
+        self.told_zero_weights = true;
+        Some(counts)
+    }
+
+    /// Sets the weight with which each entry is drawn to its own, or to 0 where it lies outside the present
+    /// borders.
+    pub(super) fn mask_borders(&mut self) {
+        self.drawable = self.closed_episodes().map(|episode| self.count_drawable(episode)).sum();
+        for &index in &self.closed {
+            let episode = &self.episodes[index as usize];
+            let inside = self.interior(episode);
+            for extent in episode.extents() {
+                let slots = extent.run.start as usize..extent.run.end() as usize;
+                let worths = self.worths[slots.clone()].iter().enumerate();
+                let masked = worths.map(|(offset, worth)| {
+                    let valid = inside.contains(&(extent.first as usize + offset));
+                    if valid { worth.weight } else { 0.0 }
+                });
+                self.tree.set_run(slots.start, masked);
+            }
+        }
+    }
+
+    /// Writes bases and weights of the entries in `steps`, a number for each of those.
+    pub(super) fn write_weights(
+        &mut self,
+        index: u32,
+        steps: Range<usize>,
+        base: &[f32],
+        weights: &[f32],
+    ) {
+        let first = steps.start;
+        let episode = &self.episodes[index as usize];
+        let inside = self.interior(episode);
+        for (slots, part) in pieces(episode, steps) {
+            let rows = part.start - first..part.end - first;
+            let made = base[rows.clone()].iter().zip(&weights[rows]);
+            for (worth, (&base, &weight)) in self.worths[slots.clone()].iter_mut().zip(made) {
+                *worth = Worth { base, weight };
+            }
+            let drawn =
+                part.map(|step| if inside.contains(&step) { weights[step - first] } else { 0.0 });
+            self.tree.set_run(slots.start, drawn);
+        }
+        let given = inside.start.max(first)..inside.end.min(first + weights.len());
+        if !given.is_empty() {
+            let given = given.start - first..given.end - first;
+            self.note_largest(base[given.clone()].iter().zip(&weights[given]));
+        }
+    }
+
+    /// Keeps the largest weight ever given; of pairs of an initial weight and a weight.
+    pub(super) fn note_largest<'a>(&mut self, given: impl Iterator<Item = (&'a f32, &'a f32)>) {
+        let times = |(&base, &weight): (&f32, &f32)| f64::from(weight) / f64::from(base);
+        // 0 / 0 is NaN, which is not larger than anything.
+        let larger = |largest, times| if times > largest { times } else { largest };
+        self.largest = given.map(times).fold(self.largest, larger);
+    }
+
+    /// The weights with which an episode's entries are drawn now.
+    pub fn read_weights<'a>(&'a self, episode: &'a Episode) -> impl Iterator<Item = f32> + 'a {
+        episode.slots().map(|slot| self.tree.get(slot))
+    }
+}
