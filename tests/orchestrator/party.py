@@ -91,6 +91,7 @@ async def main(role: str, where: str) -> None:
     if role == "client":
         async with sdk.ClientActor(where) as client:
             told("ready")
+            sys.stdin.readline()  # until there is a trial to join
 
             async def play(session: sdk.ActorSession) -> None:
                 told("start")

@@ -70,7 +70,7 @@ class Party:
 async def party(*arguments: str) -> AsyncIterator[Party]:
     call = ["-m", "tests.orchestrator.party", *arguments]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *call, stdout=subprocess.PIPE, limit=2**20
+        sys.executable, *call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=2**20
     )
     try:
         yield Party(process)
@@ -148,8 +148,12 @@ async def test_a_party_is_lost(role: str, number: signal.Signals, moment: str) -
 async def lose_client(
     server: Any, controller: sdk.TrialController, number: signal.Signals, moment: str
 ) -> None:
-    trial = (await controller.start_trial()).id
+    # A process that starts may take longer than a trial waits for a join.
     async with party("client", f"127.0.0.1:{server.port}") as client:
+        await client.come_to("ready")
+        trial = (await controller.start_trial()).id
+        assert client.process.stdin is not None
+        client.process.stdin.write(b"\n")
         await client.come_to(moment)
         client.process.send_signal(number)
         await check_end(server, controller, trial, "client", moment)
