@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from cogrs.collector import description
     from cogrs.collector.environments.stepper import Stepper
 
+_OWN_OPTIONS = ("processes", "stop_timeout", "start_timeout")
+
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 
 
@@ -100,7 +102,7 @@ class GameContext(context.GameContext):
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         maker = makers[0]
-        self._factory = maker if isinstance(maker, Factory) else Factory(maker, kwargs)
+        self._factory = Factory(maker, kwargs, known=_OWN_OPTIONS)
         self._game = self._factory.name
         given = {
             "processes": processes,
