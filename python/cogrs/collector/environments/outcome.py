@@ -11,6 +11,22 @@ import numpy as np
 from cogrs.casting import shown
 
 
+def outcome_of(reward: Any, terminated: Any, truncated: Any) -> tuple[float, int]:
+    """Return a reward as a float, and an end: 0 going on, 1 terminated, 2 truncated.
+
+    Raises:
+        ValueError: One of them has no element, or more than one.
+        TypeError: One is not a real number.
+    """
+    if type(reward) is not float:
+        reward = number_of("reward", reward)
+    if type(terminated) is not bool:
+        terminated = flag_of("terminated", terminated)
+    if type(truncated) is not bool:
+        truncated = flag_of("truncated", truncated)
+    return reward, 1 if terminated else 2 if truncated else 0
+
+
 def number_of(name: str, value: Any) -> float:
     """Return a reward as a float: a number, or any array or tensor of one element.
 

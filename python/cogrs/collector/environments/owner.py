@@ -82,6 +82,11 @@ class OwnerThread:
         """Have the thread make a call, and return its result or raise its error."""
         return self.submit(call).result()
 
+    @property
+    def ident(self) -> int | None:
+        """The identifier of the thread."""
+        return self._thread.ident
+
     def end(self) -> None:
         """End the thread after the calls that it was given."""
         self._jobs.put(None)
