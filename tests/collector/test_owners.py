@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sqlite3
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,44 @@ def test_games_whose_thread_has_ended_say_so() -> None:
     runner.join(LIMIT)
     with pytest.raises(RuntimeError, match=r"thread first.*has ended; num_threads=1"):
         forever(games.Run)
+    games.Stop()
+
+
+def serve(games: cogrs.GCWrapper) -> None:
+    with contextlib.suppress(RuntimeError):
+        forever(games.Run)
+
+
+def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
+    games = started(environments.Counting, 3, 3, early=True)
+    games.Run()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        runner = threading.Thread(target=serve, args=(games,))
+        runner.start()
+        until(lambda: bool(told))
+        # The other goes on as soon as this one is back.
+        for _ in range(20):
+            games.Run()
+        games.Stop()
+        runner.join(LIMIT)
+    assert len(told) == 1
+    assert "belong to thread MainThread" in str(told[0].message)
+    assert "num_threads=1" in str(told[0].message)
+
+
+def test_a_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
+    games = started(environments.Counting, 3, 3, early=True)
+    games.Run()
+    found: list[Any] = []
+    runner = threading.Thread(target=lambda: found.append((games.Run(0.05), games.infos.gid)))
+    held = games.GC.Wait()
+    runner.start()
+    runner.join(LIMIT)
+    assert not runner.is_alive()
+    assert found
+    del held
     games.Stop()
 
 
