@@ -99,7 +99,8 @@ def environments() -> None:
     except ImportError:
         print("  left out: Gymnasium is not installed")
         return
-    beside(lambda: gymnasium.make("CartPole-v1"), "CartPole-v1", 64, 200)
+    for count, rounds in ((1, 5_000), (16, 600), (64, 200)):
+        beside(lambda: gymnasium.make("CartPole-v1"), "CartPole-v1", count, rounds)
     try:
         import ale_py
     except ImportError:

@@ -994,7 +994,7 @@ class CollectorContext:
         progress: list[int],
         failed: Sequence[tuple[int, str]],
     ) -> CollectorDelivery | int | None:
-        """Wait as `wait` does; but while moves are quick, be given those of the only driver.
+        """Wait as `wait` does, or be given moves of the only driver, which has no thread of its own.
 
         First it does what `report` does.
 

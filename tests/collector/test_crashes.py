@@ -88,6 +88,33 @@ def test_restarts_have_a_limit_and_a_rest() -> None:
     assert time.monotonic() - start > 0.02 + 0.04 + 0.08
 
 
+@pytest.mark.parametrize("most", [0, 1, 2, 5])
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_game_that_failed_too_often_says_after_how_many_restarts(
+    processes: int, most: int
+) -> None:
+    options: dict[str, Any] = {"on_error": "restart", "max_restarts": most, "restart_backoff": 0.0}
+    told = f"after {most} restart{'s' if most != 1 else ''} .max_restarts={most}"
+    with played(FAILING, described(1, 1, 2), 1, processes=processes, **options) as games:
+        games.reg_callback("actor", count_up)
+        games.reg_callback("optimizer", lambda *_: None)
+        with pytest.raises(GameError, match=f"game 0: ZeroDivisionError: told to, {told}"):
+            forever(lambda: games.Run(LIMIT))
+    with running({"actor": actor(1)}, 1, **options) as games:
+        games.reg_callback("actor", lambda _batch, _gpu, reply: reply[0]["a"].fill(42))
+        with pytest.raises(GameError, match=f"game 0: a: expected.*got 42, {told}"):
+            forever(lambda: games.Run(LIMIT))
+
+
+def test_a_game_that_may_not_restart_says_nothing_of_restarts() -> None:
+    for on_error in ("raise", "drop"):
+        with played(environments.Failing, described(1, 1, 2), 1, on_error=on_error) as games:
+            games.reg_callback("actor", count_up)
+            games.reg_callback("optimizer", lambda *_: None)
+            with pytest.raises(GameError, match=r"told to$"):
+                forever(lambda: games.Run(LIMIT))
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_games_are_dropped_until_none_is_left(
     processes: int, capsys: pytest.CaptureFixture[str]

@@ -175,6 +175,17 @@ def test_overlapping_replies_give_one_warning() -> None:
     assert len(warned) == 1
 
 
+def test_a_warning_of_overlapping_replies_names_the_collectors() -> None:
+    replies = {"one": "a pi", "two": "V", "three": "pi a", "four": "V rv", "five": "rv", "six": "Q"}
+    pairs = {
+        name: ({"s": "", "_batchsize": 2}, dict.fromkeys(keys.split(), ""))
+        for name, keys in replies.items()
+    }
+    words = r"\('V': two, four; 'a': one, three; 'pi': one, three; 'rv': four, five\)"
+    with pytest.warns(UserWarning, match=words):
+        wrapper(pairs)
+
+
 def test_players_are_told_apart() -> None:
     game = description.Game(
         keys={"s": ("float32", (3, 3))},
@@ -187,7 +198,11 @@ def test_players_are_told_apart() -> None:
     assert [collector.player for collector in parsed] == [0, 1]
     assert parsed[0].replies == (description.Reply("a", "float32", (2,)),)
     assert not description.overlaps(parsed)
+    three = {"any": pairs["white"], "white": pairs["white"], "black": pairs["black"]}
     assert description.overlaps(description.parse({**pairs, "any": pairs["white"]}, game)) == {"a"}
+    parsed = description.parse(three, game)
+    assert description.repliers(parsed, "a") == ["any", "white"]
+    assert description.repliers(parsed, "V") == []
 
 
 def test_a_context_is_described_step_by_step() -> None:

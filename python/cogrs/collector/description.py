@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -145,13 +146,22 @@ def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector
 
 def overlaps(collectors: Sequence[Collector]) -> set[str]:
     """Reply keys that more than one collector writes for the same player."""
-    found = set()
-    for at, one in enumerate(collectors):
-        for other in collectors[at + 1 :]:
-            if None in (one.player, other.player) or one.player == other.player:
-                keys = {reply.key for reply in one.replies or ()}
-                found |= keys & {reply.key for reply in other.replies or ()}
-    return found
+    return {key for _, _, keys in _overlapping(collectors) for key in keys}
+
+
+def repliers(collectors: Sequence[Collector], key: str) -> list[str]:
+    """Return the names of the collectors whose replies overlap in a key."""
+    found = {each.name for *pair, keys in _overlapping(collectors) if key in keys for each in pair}
+    return [each.name for each in collectors if each.name in found]
+
+
+def _overlapping(
+    collectors: Sequence[Collector],
+) -> Iterator[tuple[Collector, Collector, set[str]]]:
+    for one, other in combinations(collectors, 2):
+        if None in (one.player, other.player) or one.player == other.player:
+            keys = {reply.key for reply in one.replies or ()}
+            yield one, other, keys & {reply.key for reply in other.replies or ()}
 
 
 def _pair(name: str, pair: Any) -> Description:

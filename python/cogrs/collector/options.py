@@ -24,7 +24,8 @@ class ContextOptions:
         num_games: Games, >= 1.
         T: States of history that a game keeps; raised to the largest `_T` that is asked for.
         num_threads: Threads that step games; 0 is one for each core. Of games in Python 0 is one,
-            and none while all games wait for one batch and a Run without a timeout can step them.
+            and none where all games wait for one batch and the first Run has no timeout: the thread
+            that calls it steps them.
             Games are not threads: any number of games runs on any number of threads.
         max_num_threads: Questions that each game may ask at once beside, while it makes a move, as
             a search in threads of its own does; for games in Python, see

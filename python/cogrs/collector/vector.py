@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.convert import convert
-from cogrs.collector.environments.factory import gymnasium_module
-from cogrs.collector.environments.seat import Seats
+from cogrs.collector.environments.factory import Factory, gymnasium_module
+from cogrs.collector.environments.vectorized import VectorizedEnvs
+from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.options import ContextOptions, integer
+from cogrs.collector.options import integer
+from cogrs.collector.suggest import suggestion
+from cogrs.collector.vector_games import VectorGames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
-    from cogrs.collector.batch import Arrays
-    from cogrs.collector.context import GameContext
-    from cogrs.collector.infos import Infos
-
 gymnasium_module()
-from gymnasium import error, spaces  # noqa: E402
+from gymnasium import error  # noqa: E402
 from gymnasium.vector import AutoresetMode  # noqa: E402
 from gymnasium.vector import VectorEnv as _VectorEnv  # noqa: E402
 
-_TOLD = ("last_r", "ended", "cut")
-"""What every state says beside what the game shows."""
+_OWN_OPTIONS = ("num_envs", "seed", "num_threads")
+_THERE_IS = {
+    "processes": "environments live in this process, moved by the caller or by num_threads "
+    "threads; GameContext('gymnasium', co, env, processes=k) with GCWrapper has processes",
+    "autoreset_mode": "it is AutoresetMode.NEXT_STEP, as metadata says; leave the option out",
+    "observation_mode": "all environments have the same spaces; leave the option out",
+    "on_error": "an environment that raised is replaced by the next reset(); "
+    "ContextOptions of GCWrapper have on_error",
+    "env_kwargs": "more keyword arguments of VectorEnv go to each environment as they are",
+}
+"""What there is instead of options that people look for."""
 
 
 class VectorEnv(_VectorEnv[Any, Any, Any]):
@@ -46,22 +52,35 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     Built-in games run in Rust. Their spaces are those of Gymnasium's environments where there is
     one; states of several keys (`action_mask`, `player`) are a Dict. Rewards are float32 in the
-    game and float64 here. Any other environment is moved as `cogrs.collector.games.gymnasium` says,
-    by the thread that calls `step` while moves are quick; seeds, resets, rewards and infos are
-    those of `gymnasium.vector.SyncVectorEnv`.
+    game and float64 here.
+
+    Any other environment is made, moved and closed by the thread that calls, as
+    `gymnasium.vector.SyncVectorEnv` does; seeds, resets, observations, rewards and infos are those
+    of that class too. With `num_threads=k`, k >= 2, k threads do so side by side, and all calls of
+    an environment come from the same one. Environments are made in the order of their numbers.
+
+    A step or reset that Ctrl-C interrupts leaves the vector usable: the environment that was moving
+    begins an episode in a new environment, with the next step; others stay where they are. After
+    a GameError `reset` begins again, with a new environment in the place of the one that failed.
 
     Args:
         env: Name of a built-in game (`BUILT_IN`), an id of `gymnasium.make`, a callable that makes
             an environment, or `"package.module:callable"`.
         num_envs: Environments, >= 1.
         seed: What the first `reset` uses when it is given none; None draws from the system.
-        num_threads: As in ContextOptions.
+        num_threads: Threads that move environments. Of environments in Python 0 and 1 are the
+            thread that calls; of built-in games 0 is one for each core.
         **options: Of the game, such as `max_episode_steps`; or of what makes environments.
 
     Raises:
-        TypeError: An argument is of another kind; or there is no such option.
-        ValueError: One is out of range, or a space is none that batches can have.
+        TypeError: An argument has the wrong type, there is no such option, or what was made is not
+            an environment with spaces.
+        ValueError: An argument is out of range.
+        RuntimeError: The spaces of two environments differ.
         ImportError: Gymnasium is not installed.
+        gymnasium.error.UnregisteredEnv: There is no such game or environment.
+
+    Whatever making an environment raises is passed on.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -75,37 +94,34 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         num_threads: int = 0,
         **options: Any,
     ) -> None:
-        """Make the game context, and of environments the first; see the class."""
-        self._context: GameContext | None = None
+        """Make the games; see the class."""
+        self._games: VectorGames | VectorizedEnvs | None = None
+        self._seats: VectorizedEnvs | None = None
         self.num_envs = integer("num_envs", num_envs, 1)
         self._seed = None if seed is None else integer("seed", seed, 0)
-        # Sorts rows by game.
-        co = ContextOptions(num_games=num_envs, num_threads=num_threads, deterministic=True)
-        self._seats: Seats | None = None
+        threads = integer("num_threads", num_threads, 0)
+        for option in options:
+            if option in _THERE_IS:
+                raise TypeError(f"{option}: VectorEnv has no such option: {_THERE_IS[option]}")
         if isinstance(env, str) and env in BUILT_IN:
-            module = importlib.import_module(f"cogrs.collector.games.{env}")
-            self._context = module.GameContext(co, module.GameOptions(**options))
-            self._set_spaces(*_built_in_spaces(self._context))
+            self._games = VectorGames(env, self.num_envs, threads, options)
         else:
-            self._seats = Seats(env, options, num_envs)
-            module = importlib.import_module("cogrs.collector.games.gymnasium")
-            self._context = module.GameContext(co, self._seats)
-            first = self._seats.envs[0]
-            self._set_spaces(first.observation_space, first.action_space)
-            self.metadata = {**getattr(first, "metadata", {}), **VectorEnv.metadata}
-            self.render_mode = getattr(first, "render_mode", None)
-        keys = _keys(self.single_observation_space)
-        shown = dict.fromkeys((*keys, *_TOLD), "")
-        self._context.AddCollectors({"step": ({**shown, "_batchsize": num_envs}, {"a": ""})})
-        self._context.make_batches()
-        self._started = False
-        self._infos: Infos | None = None
-
-    def _set_spaces(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+            self._seats = _environments(env, options, self.num_envs, threads)
+            self._games = self._seats
+            self.metadata = {**self._seats.metadata, **VectorEnv.metadata}
+            self.render_mode = self._seats.render_mode
         batch = gymnasium_module().vector.utils.batch_space
-        self.single_observation_space, self.single_action_space = observation, action
-        self.observation_space = batch(observation, self.num_envs)
-        self.action_space = batch(action, self.num_envs)
+        self.single_observation_space = self._games.observation_space
+        self.single_action_space = self._games.action_space
+        self.observation_space = batch(self.single_observation_space, self.num_envs)
+        self.action_space = batch(self.single_action_space, self.num_envs)
+        self._begun = self._seeded = False
+        self._why = "the first reset is of all environments"
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments, None for one that failed, until reset; empty for built-in games."""
+        return [] if self._seats is None else self._seats.envs
 
     def reset(
         self,
@@ -125,42 +141,36 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             States and infos.
 
         Raises:
-            ValueError: There are not `num_envs` seeds, or an option is none.
-            TypeError: A seed is no integer, `options` is no dict, or `reset_mask` is no array of
-                bool.
-            gymnasium.error.ResetNeeded: The first reset is not of all.
+            ValueError: There are not `num_envs` seeds, or there is no such option.
+            TypeError: A seed is not an integer, `options` is not a dict, or `reset_mask` is not an
+                array of bool.
+            GameError: An environment could not be made anew, or its `reset` raised.
+            gymnasium.error.ResetNeeded: The first reset, or the first after a GameError, is not of
+                all.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
-        context = self._open()
+        games = self._open()
         if not isinstance(options, Mapping | None):
             raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
         options = None if options is None else dict(options)
         mask = self._mask(options)
         if options and self._seats is None:
             raise ValueError(f"options: expected reset_mask alone, got {sorted(options)}")
-        if not self._started and not mask.all():
-            raise error.ResetNeeded("reset_mask: the first reset is of all environments")
-        if seed is None and not self._started:
+        if not self._begun and not mask.all():
+            raise error.ResetNeeded(f"reset_mask: {self._why}")
+        if seed is None and not self._seeded:
             seed = self._seed
         seeds = self._seeds(seed)
-        if self._started:
-            self._ready()
-        for number, begins in enumerate(mask.tolist()):
-            if not begins:
-                context.stay(number)
-            elif self._seats is None:
-                context.begin(number, seeds[number])
-            else:
-                self._seats.begins[number] = seeds[number], options
-                context.begin(number)
-        if not self._started:
-            context.Start()
-            self._started = True
-            self._ready()
-        else:
-            self._go_on()
-        shown = self._shown()
-        return self._observation(shown), self._told()
+        begins = {number: (seeds[number], options) for number in np.flatnonzero(mask).tolist()}
+        # What Ctrl-C breaks off, the next call makes up for.
+        self._begun = True
+        try:
+            shown, told = games.reset(begins)
+        except GameError as failure:
+            self._fail(failure)
+            raise
+        self._seeded = True
+        return shown, self._infos(told)
 
     def step(
         self, actions: Any
@@ -175,112 +185,51 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             (bool), infos.
 
         Raises:
-            ValueError: There are not `num_envs` actions of the right shape, or one is no number of
-                a Discrete space. No environment moves.
-            TypeError: They are of another kind. No environment moves.
-            GameError: An environment failed, or refused its action.
-            gymnasium.error.ResetNeeded: Before the first reset.
+            ValueError: There are not `num_envs` actions of the right shape, or one is not a number
+                of a Discrete space. No environment moves.
+            TypeError: They have the wrong type. No environment moves.
+            GameError: An environment raised, refused its action, or returned a reward or flag that
+                is not one value. Only `reset` is possible then.
+            gymnasium.error.ResetNeeded: Before the first reset, or after a GameError.
             gymnasium.error.ClosedEnvironmentError: After close.
         """
-        context = self._open()
-        if not self._started:
-            raise error.ResetNeeded("step before the first reset")
-        dtype, shape = context.spec.action
-        expected = (self.num_envs, *(self.single_action_space.shape or ()))
-        given = convert("actions", actions, np.dtype(dtype), expected)
-        self._ready()
-        assert self._infos is not None
-        batch, reply = context.batch(self._infos)
-        assert reply is not None
-        self._check_numbers(given, batch[0])
-        reply[0]["a"][...] = given.reshape((self.num_envs, *shape))
-        self._go_on()
-        shown = self._shown()
-        return self._observation(shown), *self._outcomes(shown), self._told()
+        games = self._open()
+        if not self._begun:
+            raise error.ResetNeeded(f"step before a reset: {self._why}")
+        try:
+            shown, rewards, terminated, truncated, told = games.step(actions)
+        except GameError as failure:
+            self._fail(failure)
+            raise
+        return shown, rewards, terminated, truncated, self._infos(told) if told else {}
 
     def render(self) -> tuple[Any, ...] | None:
-        """What environments render; None for built-in games.
+        """Return what environments render; None for built-in games.
 
         Raises:
             gymnasium.error.ClosedEnvironmentError: After close.
         """
-        self._open()
-        if self._seats is None:
-            return None
-        return tuple(self._seats.envs[number].render() for number in sorted(self._seats.envs))
+        return self._open().render()
 
     def close_extras(self, **_: Any) -> None:
-        """Stop the games."""
-        if self._context is not None:
-            self._context.Stop()
+        """Close the environments, or stop the games."""
+        if self._games is not None:
+            self._games.close()
 
-    def _open(self) -> GameContext:
-        if self.closed or self._context is None:
+    def _open(self) -> VectorGames | VectorizedEnvs:
+        if self.closed or self._games is None:
             raise error.ClosedEnvironmentError("these environments are closed")
-        return self._context
+        return self._games
 
-    def _ready(self) -> None:
-        """Have the batch that the games wait with: after Ctrl-C it may still be to come."""
-        assert self._context is not None
-        if self._infos is None:
-            self._infos = self._context.Wait()
+    def _fail(self, failure: GameError) -> None:
+        self._begun = False
+        self._why = f"all environments are to be reset after a failure ({failure})"
 
-    def _go_on(self) -> None:
-        assert self._context is not None
-        infos, self._infos = self._infos, None
-        assert infos is not None
-        self._context.Steps(infos)
-        self._ready()
-
-    def _check_numbers(self, actions: npt.NDArray[Any], shown: Arrays) -> None:
-        """Refuse what is no number of a Discrete space, but for those whose action is ignored."""
-        space = self.single_action_space
-        if not isinstance(space, spaces.Discrete):
-            return
-        # A negative number is a large one then, so that one look is enough.
-        choices = (actions - space.start).view(np.uint64)
-        if choices.max() < space.n:
-            return
-        _, terminated, truncated = self._outcomes(shown)
-        wrong = np.flatnonzero((choices >= space.n) & ~(terminated | truncated))
-        if wrong.size:
-            expected = f"integers in [{space.start}, {space.start + space.n})"
-            got = f"{actions[wrong[0]]} for environment {wrong[0]}"
-            raise ValueError(f"actions: expected {expected}, got {got}")
-
-    def _shown(self) -> Arrays:
-        assert self._context is not None
-        assert self._infos is not None
-        return self._context.batch(self._infos)[0][0]
-
-    def _observation(self, shown: Arrays) -> Any:
-        return _assembled(self.single_observation_space, (), shown)
-
-    def _outcomes(
-        self, shown: Arrays
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        seats = self._seats
-        rewards, terminated, truncated = (
-            (shown["last_r"], shown["ended"], shown["cut"])
-            if seats is None
-            else (seats.rewards, seats.terminated, seats.truncated)
-        )
-        return (
-            np.array(rewards, np.float64),
-            np.array(terminated, np.bool_),
-            np.array(truncated, np.bool_),
-        )
-
-    def _told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if self._seats is None:
-            return told
-        infos = self._seats.infos
-        for number, info in enumerate(infos):
-            if info:
-                told = self._add_info(told, info, number)
-                infos[number] = {}
-        return told
+    def _infos(self, told: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+        infos: dict[str, Any] = {}
+        for number, info in told:
+            infos = self._add_info(infos, info, number)
+        return infos
 
     def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
         mask = None if options is None else options.pop("reset_mask", None)
@@ -307,42 +256,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         return [None if each is None else integer("seed", each, 0) for each in seed]
 
 
-def _built_in_spaces(context: GameContext) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    shown: dict[str, spaces.Space[Any]] = {
-        key: _box(dtype, shape, context.bounds.get(key))
-        for key, (dtype, shape) in context.spec.keys.items()
-    }
-    observation = shown["s"] if list(shown) == ["s"] else spaces.Dict(shown)
-    dtype, shape = context.spec.action
-    if np.dtype(dtype).kind == "i":
-        return observation, spaces.Discrete(context.spec.num_action)
-    # Gymnasium has a vector where the game has a number.
-    return observation, _box(dtype, shape or (1,), context.bounds.get("a"))
-
-
-def _box(dtype: Any, shape: tuple[int, ...], bounds: tuple[Any, Any] | None) -> spaces.Box:
-    dtype = np.dtype(dtype)
-    if bounds is None and dtype.kind == "f":
-        bounds = -np.inf, np.inf
-    elif bounds is None:
-        bounds = np.iinfo(dtype).min, np.iinfo(dtype).max
-    low, high = (np.broadcast_to(np.asarray(each, dtype), shape).copy() for each in bounds)
-    return spaces.Box(low, high, shape, dtype.type)
-
-
-def _keys(space: spaces.Space[Any], path: tuple[str, ...] = ()) -> list[str]:
-    if isinstance(space, spaces.Dict):
-        return [key for part in space for key in _keys(space[part], (*path, str(part)))]
-    if isinstance(space, spaces.Tuple):
-        return [key for at, part in enumerate(space) for key in _keys(part, (*path, str(at)))]
-    return [".".join(path) or "s"]
-
-
-def _assembled(space: spaces.Space[Any], path: tuple[str, ...], shown: Arrays) -> Any:
-    """Arrays of a batch in the form of a space, copied."""
-    if isinstance(space, spaces.Dict):
-        return {part: _assembled(space[part], (*path, str(part)), shown) for part in space}
-    if isinstance(space, spaces.Tuple):
-        parts = enumerate(space)
-        return tuple(_assembled(part, (*path, str(at)), shown) for at, part in parts)
-    return shown[".".join(path) or "s"].copy()
+def _environments(
+    env: str | Callable[..., Any], options: Mapping[str, Any], count: int, threads: int
+) -> VectorizedEnvs:
+    try:
+        return VectorizedEnvs(Factory(env, options, known=_OWN_OPTIONS), count, threads)
+    except error.UnregisteredEnv as refusal:
+        found = suggestion(env, BUILT_IN)
+        if not found:
+            raise
+        text = f"env: there is no built-in game {env!r}, {found} As an id of Gymnasium: {refusal}"
+        raise type(refusal)(text) from refusal

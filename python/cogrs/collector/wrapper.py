@@ -135,9 +135,11 @@ class GCWrapper(OfOneProcess):
         with GC.all_or_nothing():
             GC.bind(co)
             self.name2idx = GC.AddCollectors(descriptions)
-            overlap = description.overlaps(GC.collectors)
+            overlap = sorted(description.overlaps(GC.collectors))
             if overlap:
-                text = f"several collectors reply {sorted(overlap)}: the last described one counts"
+                names = {key: description.repliers(GC.collectors, key) for key in overlap}
+                told = "; ".join(f"{key!r}: {', '.join(names[key])}" for key in overlap)
+                text = f"several collectors reply {overlap}: the last described one counts ({told})"
                 warnings.warn(text, stacklevel=2)
             GC.use_numpy = bool(use_numpy)
             GC.make_batches()

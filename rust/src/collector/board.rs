@@ -55,7 +55,7 @@ pub struct Board {
     pub(super) blocking: bool,
     /// For each driver its games that are to move. None when games move here.
     pub(super) outside: Vec<VecDeque<u32>>,
-    /// Who waits for batches moves them meanwhile, instead of their driver.
+    /// A thread that waits for batches moves them meanwhile: their driver has no thread of its own.
     pub(super) lent: bool,
     /// The games that failed.
     pub crashes: Crashes,

@@ -194,8 +194,6 @@ impl Context {
     /// # Errors
     /// [`Error::State`] when the context is not running, or whatever a game failed with.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Taken>> {
-        // Who waits here may have a timeout to keep.
-        self.take_moves_back(&mut lock(&self.shared.board));
         let turn = self.turn(only, until, |_| None)?;
         Ok(turn.and_then(|turn| if let Turn::Batch(taken) = turn { Some(taken) } else { None }))
     }
@@ -215,7 +213,8 @@ impl Context {
             if let Some(taken) = board.take(only) {
                 shared.call_threads(&board, None);
                 if board.calls_consumers() {
-                    shared.news.notify_one();
+                    // One of them alone can make the moves.
+                    shared.news.notify_all();
                 }
                 drop(board);
                 shared.clear_replies(taken);

@@ -110,6 +110,14 @@ impl Crashes {
         Verdict::Rest
     }
 
+    /// What a failure that ends the run says of the restarts before it; nothing where there are none to be had.
+    pub fn restarts_before(&self, slot: u32) -> String {
+        let OnError::Restart { most, .. } = self.policy else { return String::new() };
+        let count = self.restarts.get(&slot).copied().unwrap_or_default();
+        let s = if count == 1 { "" } else { "s" };
+        format!(", after {count} restart{s} (max_restarts={most})")
+    }
+
     /// A game that has rested its time.
     pub fn rested(&mut self, now: impl Fn() -> Instant) -> Option<u32> {
         let Reverse((end, slot)) = *self.resting.peek()?;
@@ -143,7 +151,9 @@ mod tests {
             assert_eq!(crashes.rested(|| end), Some(1));
         }
         assert_eq!(crashes.decide(0, start), Verdict::Rest, "each game has restarts of its own");
+        assert_eq!(crashes.restarts_before(0), ", after 1 restart (max_restarts=3)");
         assert_eq!(crashes.decide(1, start), Verdict::Fail);
+        assert_eq!(crashes.restarts_before(1), ", after 3 restarts (max_restarts=3)");
         let counts = CrashCounts { crashes: 5, restarts: 4, dropped: 0 };
         assert_eq!((crashes.counts(), crashes.live()), (counts, 2));
     }
@@ -153,5 +163,6 @@ mod tests {
         let mut crashes = Crashes::new(OnError::Drop, 2);
         assert_eq!(crashes.decide(1, Instant::now()), Verdict::Drop);
         assert_eq!((crashes.live(), crashes.next_rested()), (1, None));
+        assert_eq!(crashes.restarts_before(1), "");
     }
 }

@@ -6,7 +6,7 @@ use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{Batch, Layout};
-use crate::collector::board::{Board, SLOW, Taken};
+use crate::collector::board::{Board, Taken};
 use crate::collector::chunk::{Chunk, Role, Task};
 use crate::collector::context::Context;
 use crate::collector::life::Life;
@@ -76,11 +76,6 @@ impl Hand {
     fn learn(&mut self, moves: usize) {
         let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
-    }
-
-    /// Whether who waits for a batch would hardly miss its timeout while it makes a move.
-    fn is_quick(&self) -> bool {
-        self.cost > 0.0 && self.cost < SLOW.as_nanos() as f64
     }
 
     fn most(&self, chunk: Duration, rows: usize, queries: usize) -> usize {
@@ -202,7 +197,7 @@ impl Context {
                 board = shared.run(board, &mut chunk, Role::Worker);
                 continue;
             }
-            let count = if board.lent { 0 } else { self.hand_out(&mut board, driver) };
+            let count = self.hand_out(&mut board, driver);
             if count > 0 {
                 break;
             }
@@ -216,23 +211,17 @@ impl Context {
         Ok(Some(self.set_out(desk)))
     }
 
-    /// Waits for a batch as [`Self::wait`] does, and while moves are quick, for moves of the only driver: this
-    /// thread makes them then, and so nothing is handed over between threads. [`Self::report`] tells of them.
+    /// Waits for a batch as [`Self::wait`] does, and for moves of the only driver, which has no thread of its own: this
+    /// thread makes them, and so nothing is handed over between threads. [`Self::report`] tells of them.
     ///
     /// # Errors
     /// As [`Self::wait`]; [`Error::Value`] when there is no driver.
     pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Turn>> {
         let shared = &*self.shared;
         let desk = self.desk(0)?;
-        let mut board = lock(&shared.board);
-        if lock(&desk.hand).is_quick() {
-            board.lent = true;
-        } else {
-            self.take_moves_back(&mut board);
-        }
-        drop(board);
+        lock(&shared.board).lent = true;
         let turn = self.turn(only, until, |board| {
-            let count = if board.lent { self.hand_out(board, 0) } else { 0 };
+            let count = self.hand_out(board, 0);
             (count > 0).then_some(count)
         })?;
         if matches!(turn, Some(Turn::Moves(_))) {
@@ -270,14 +259,6 @@ impl Context {
         board.take_back(driver, rest);
         drop(shared.run(board, &mut chunk, Role::Worker));
         Ok(())
-    }
-
-    /// Has drivers make the moves again.
-    pub(super) fn take_moves_back(&self, board: &mut Board) {
-        if board.lent {
-            board.lent = false;
-            self.shared.call_threads(board, None);
-        }
     }
 
     /// Whether this thread has moves of the first driver that it has not told of.

@@ -182,7 +182,8 @@ impl Shared {
         let lost = self.give_up(slot);
         let mut board = lock(&self.board);
         let fails = board.crash(slot, &lost);
-        let error = Error::State(format!("game {slot}: {text}"));
+        let before = board.crashes.restarts_before(slot);
+        let error = Error::State(format!("game {slot}: {text}{before}"));
         board.crashes.remember(slot, text);
         drop(board);
         if fails {

@@ -1,27 +1,32 @@
-"""Threads that move games which are written in Python."""
+"""What moves games that are written in Python: threads of their own, or threads that wait."""
 
 from __future__ import annotations
 
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from cogrs.collector.environments.first import THREAD_NAME
+from cogrs.collector.environments.owner import OwnerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cogrs import _core
-    from cogrs.collector.environments.stepper import Failure, LocalStepper, Stepper
+    from cogrs.collector.environments.first import FirstEnv
+    from cogrs.collector.environments.stepper import Failure, Stepper
 
 PATIENCE = 0.5
 """Seconds after which a driver that has nothing to do looks whether its worker lives."""
 
 
 class Driver:
-    """A thread that does what a desk says, or leaves that to the threads that wait for batches.
+    """A thread that does what a desk says: it makes, moves and closes the games' environments.
 
     Moves of many games cross to the core and back in one call. It holds neither the game context
-    nor the wrapper, so that those can go.
+    nor the wrapper, so that those can go. Drivers make their environments one after the other, in
+    the order of the games.
     """
 
     def __init__(
@@ -32,31 +37,45 @@ class Driver:
         failed: Callable[[int, BaseException], None],
     ) -> None:
         """`failed` is told the exceptions of games."""
+        self.next: Driver | None = None
         self._core = core
         self._number = number
         self._stepper = stepper
         self._failed = failed
         self._games = core.desk(number)[0][0]
-        # Held by the thread that moves games.
-        self._moving = threading.Lock()
-        self._mover = 0
-        # Daemonic: an environment that hangs must not hold the program up.
-        self._thread = threading.Thread(
-            target=self._run, name=f"cogrs-environments-{number}", daemon=True
-        )
+        self._thread: OwnerThread | None = None
+        self._turn = threading.Event()
+        if number == 0:
+            self._turn.set()
+        self._halted = False
 
-    def start(self) -> None:
-        """Let it go."""
-        self._thread.start()
+    def start(self, first: FirstEnv | None = None) -> None:
+        """Let it go; `first` is for that of game 0, which takes over its thread if it has one."""
+        env = None
+        if first is None:
+            self._thread = OwnerThread(THREAD_NAME.format(self._number))
+        else:
+            self._thread, env = first.take_thread()
+        self._thread.submit(lambda: self._run(env))
+        self._thread.end()
 
-    def _run(self) -> None:
+    def _run(self, first: Any) -> None:
         try:
+            self._make(first)
             self._work()
         except BaseException as error:
             self._core.fail(f"environments {self._number}: {type(error).__name__}: {error}")
         finally:
-            with self._moving:
-                self._stepper.close()
+            self._stepper.close()
+
+    def _make(self, first: Any) -> None:
+        try:
+            self._turn.wait()
+            if not self._halted:
+                self._stepper.make(first)
+        finally:
+            if self.next is not None:
+                self.next._turn.set()
 
     def _work(self) -> None:
         begun = 0
@@ -66,9 +85,7 @@ class Driver:
             if count == 0:
                 self._stepper.check()
                 continue
-            with self._moving:
-                failures = self._stepper.move(count)
-            failed = self._tell(failures)
+            failed = self._tell(self._stepper.move(count))
 
     def _tell(self, failures: Sequence[Failure]) -> list[tuple[int, str]]:
         for failure in failures:
@@ -77,70 +94,25 @@ class Driver:
 
     def join(self, timeout: float) -> bool:
         """Wait for its end; whether it has come, or has to wait for the caller's."""
-        here = threading.get_ident()
-        if here in (self._thread.ident, self._mover):
+        thread = self._thread
+        if thread is None or thread.ident == threading.get_ident():
             return True
-        if self._thread.ident is not None:
-            self._thread.join(max(timeout, 0.0))
-        return not self._thread.is_alive()
+        return thread.join(timeout)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left of it that a later `join` could end."""
+        return True
 
     def halt(self) -> None:
         """Have it begin no more moves."""
+        self._halted = True
         self._stepper.halt()
+        self._turn.set()
 
     def describe(self) -> str:
         """What it is about, and what its thread is called."""
-        mover = self._mover or self._thread.ident
-        names = [each.name for each in threading.enumerate() if each.ident == mover]
-        return f"{self._stepper.doing()} (thread {', '.join(names)})"
-
-
-class InlineDriver(Driver):
-    """A driver whose moves are made by threads that wait for batches, while they are quick."""
-
-    _stepper: LocalStepper
-
-    def wait(self, gid: int | None) -> _core.CollectorDelivery | None:
-        """As `CollectorContext.wait` without a timeout, and make moves meanwhile.
-
-        A KeyboardInterrupt breaks off the move that it comes into. That game begins an episode in a
-        new environment, and the others are where they were.
-
-        Raises:
-            RuntimeError: As that, or the caller is inside of an environment's own code.
-        """
-        if self._mover == threading.get_ident():
-            raise RuntimeError("an environment waited for batches inside of its own move")
-        stepper = self._stepper
-        failed: list[tuple[int, str]] = []
-        try:
-            while True:
-                turn = self._core.attend(gid, None, stepper.progress, failed)
-                if not isinstance(turn, int):
-                    return turn
-                self._make_moves(turn)
-                failed = self._tell(stepper.failures)
-        except BaseException:
-            self._recover()
-            raise
-
-    def _make_moves(self, count: int) -> None:
-        with self._moving:
-            self._mover = threading.get_ident()
-            try:
-                self._stepper.make_moves(count, inline=True)
-            finally:
-                self._mover = 0
-
-    def _recover(self) -> None:
-        """Tell of moves that this thread was given, if it has not done so."""
-        if not self._core.is_moving():
-            return
-        stepper = self._stepper
-        stepper.settle()
-        failures = stepper.failures if stepper.progress[0] else []
-        failed = self._tell(failures)
-        self._core.report(stepper.progress, failed)
+        name = self._thread.name if self._thread else ""
+        return f"{self._stepper.doing()} (thread {name})"
 
 
 def join_all(drivers: Sequence[Driver], timeout: float, kill: Sequence[Callable[[], None]]) -> None:

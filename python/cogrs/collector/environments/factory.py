@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cogrs.collector.suggest import misspelt
 from cogrs.optional import imported
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ class Factory:
     Attributes:
         source: An id that `gymnasium.make` knows, `"package.module:function"`, or a callable.
         options: Keyword arguments of each call.
+        known: Options of the caller, which one of those may be a misspelling of.
     """
 
     source: str | Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what makes nothing.
@@ -54,7 +57,7 @@ class Factory:
         Raises:
             ImportError: An id, and Gymnasium is not installed.
         """
-        return self._function()(**self.options)
+        return self._called({})
 
     def make(self, game: int) -> Any:
         """Make that of a game. Gymnasium's check of what environments return is for the first.
@@ -63,7 +66,16 @@ class Factory:
             ImportError: An id, and Gymnasium is not installed.
         """
         checked = {} if game == 0 or not self._is_id() else {"disable_env_checker": True}
-        return self._function()(**{**checked, **self.options})
+        return self._called(checked)
+
+    def _called(self, more: Mapping[str, Any]) -> Any:
+        try:
+            return self._function()(**{**more, **self.options})
+        except TypeError as error:
+            hint = misspelt(error, self.options, self.known)
+            if not hint:
+                raise
+            raise TypeError(f"{error}; {hint}") from error
 
     def _is_id(self) -> bool:
         return isinstance(self.source, str) and not _IMPORTABLE.fullmatch(self.source)

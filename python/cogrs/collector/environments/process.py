@@ -135,6 +135,18 @@ class RemoteStepper:
         self._setup |= tables
         self._tell(tables)
 
+    def make(self, first: Any) -> None:
+        """See `Stepper`; the worker has the first environment."""
+        assert first is None
+        try:
+            self._tell({"make": True})
+            self._answer(None)
+        except WorkerDiedError:
+            if not self._respawn:
+                raise
+            # The next one makes environments as their episodes begin.
+            self._succeed()
+
     def move(self, count: int) -> list[Failure]:
         """See `Stepper`."""
         try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cogrs.action_mask import ACTION_MASK
 from cogrs.collector.convert import convert
+from cogrs.collector.environments.outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,13 @@ class Failure:
 class Stepper(Protocol):
     """What moves games."""
 
+    def make(self, first: Any) -> None:
+        """Make the environments in the order of their games; one that cannot be fails as it begins.
+
+        Args:
+            first: The environment of the first game, if that was made already.
+        """
+
     def move(self, count: int) -> list[Failure]:
         """Do what the first rows of the desk say, and write there what came of it."""
 
@@ -117,9 +125,9 @@ class Shower:
 
 
 class LocalStepper:
-    """Environments in this process, made when their first episode begins.
+    """Environments in this process. One thread makes, moves and closes them.
 
-    One thread at a time moves them. What is here after each row is enough to go on when Ctrl-C
+    What is here after each row is enough to go on when Ctrl-C
     breaks off a move that is made `inline`, by the thread that waits for a batch.
 
     Attributes:
@@ -128,14 +136,22 @@ class LocalStepper:
     """
 
     def __init__(
-        self, factory: Factory, spaces: Spaces, desk: Desk, asking: Asking | None = None
+        self,
+        factory: Factory,
+        spaces: Spaces,
+        desk: Desk,
+        games: range,
+        asking: Asking | None = None,
     ) -> None:
-        """Move games on this desk; `asking` has environments told how to ask."""
+        """Move these games on this desk; `asking` has environments told how to ask."""
         self._factory = factory
         self._spaces = spaces
         self._desk = desk
         self._asking = asking
+        self._numbers = games
         self._envs: dict[int, Any] = {}
+        # What went wrong when they were to be made.
+        self._unmade: dict[int, BaseException] = {}
         self._show = Shower(spaces, desk.keys).show
         self.progress = [0, 0]
         self.failures: list[Failure] = []
@@ -143,6 +159,7 @@ class LocalStepper:
         self._seeds: list[int] = []
         self._rewards: list[float] = []
         self._ends: list[int] = []
+        self._making: int | None = None
         self._closing: int | None = None
         self._halted = False
 
@@ -151,6 +168,26 @@ class LocalStepper:
         self._envs[game] = env
         if self._asking is not None:
             self._asking.introduce(env, game, self._desk)
+
+    def make(self, first: Any) -> None:
+        """See `Stepper`."""
+        if first is not None:
+            self.adopt(self._numbers[0], first)
+        for game in self._numbers:
+            if game not in self._envs and not self._halted:
+                try:
+                    self._make(game)
+                except BaseException as error:
+                    self._unmade[game] = error
+
+    def _make(self, game: int) -> Any:
+        self._making = game
+        try:
+            env = self._factory.make(game)
+        finally:
+            self._making = None
+        self.adopt(game, env)
+        return env
 
     def move(self, count: int) -> list[Failure]:
         """See `Stepper`."""
@@ -189,9 +226,7 @@ class LocalStepper:
                         raise ValueError(illegal[row])
                     shown, reward, terminated, truncated, info = envs[game].step(listed[row])
                     show(row, shown, info)
-                    rewards[row] = float(reward)
-                    if terminated or truncated:
-                        ends[row] = 1 if terminated else 2
+                    rewards[row], ends[row] = outcome_of(reward, terminated, truncated)
             except BaseException as error:
                 if inline and isinstance(error, KeyboardInterrupt):
                     raise
@@ -214,10 +249,11 @@ class LocalStepper:
         self._halted = True
 
     def _reset(self, row: int, game: int, seed: int) -> None:
+        if game in self._unmade:
+            raise self._unmade.pop(game)
         env = self._envs.get(game)
         if env is None:
-            env = self._factory.make(game)
-            self.adopt(game, env)
+            env = self._make(game)
         shown, info = env.reset(seed=seed)
         self._show(row, shown, info)
 
@@ -238,6 +274,8 @@ class LocalStepper:
 
     def doing(self) -> str:
         """See `Stepper`."""
+        if self._making is not None:
+            return f"the making of game {self._making}"
         if self._closing is not None:
             return f"the close of game {self._closing}"
         begun, ended = self.progress

@@ -66,6 +66,10 @@ class _Worker:
             ]
         if "describe" in message:
             return self._describe()
+        if "make" in message:
+            assert self._stepper is not None
+            self._stepper.make(self._first)
+            return []
         self.set_out(message)
         return None
 
@@ -84,9 +88,8 @@ class _Worker:
             for dtype, shape, offset in tables["arrays"]
         ]
         desk = Desk.of(arrays, tables["keys"])
-        self._stepper = LocalStepper(self._factory, Spaces.from_json(tables["spaces"]), desk)
-        if self._first is not None:
-            self._stepper.adopt(tables["first"], self._first)
+        spaces, games = Spaces.from_json(tables["spaces"]), range(*tables["games"])
+        self._stepper = LocalStepper(self._factory, spaces, desk, games)
 
     def close(self) -> None:
         if self._stepper is not None:

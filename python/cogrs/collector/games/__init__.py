@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cogrs.collector.suggest import suggestion
+
 if TYPE_CHECKING:
     from cogrs.collector import context
 
@@ -34,11 +36,18 @@ def GameContext(name: str, *args: Any, **options: Any) -> context.GameContext:  
 
     Raises:
         ValueError: There is no such game.
+        TypeError: An argument has the wrong type, or a built-in game is given `options`.
     """
     if name not in GAMES:
+        found = suggestion(name, GAMES)
         raise ValueError(
-            f"name: expected one of {list(GAMES)}, got {name!r}; "
+            f"name: expected one of {list(GAMES)}, got {name!r}{', ' if found else ''}{found}; "
             "an environment of Gymnasium is GameContext('gymnasium', co, id or function)"
+        )
+    if options and name in BUILT_IN:
+        raise TypeError(
+            f"{next(iter(options))}: options of a built-in game are given as an object, "
+            f"cogrs.collector.games.{name}.GameOptions(max_episode_steps=...)"
         )
     module = importlib.import_module(f"cogrs.collector.games.{name}")
     made: context.GameContext = module.GameContext(*args, **options)

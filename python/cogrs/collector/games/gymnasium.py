@@ -7,9 +7,11 @@ keys of their own, by their names (nested ones joined by dots). `a` is an int64 
 the info has no mask. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which
 `co.seed`, the game and the episode determine.
 
-Environments are moved by threads, `co.num_threads` of them; 0 is one, for Python runs one thread at
-a time, and where all games wait for one batch and moves are quick, a `Run` without a timeout makes
-them itself. With `processes` they live in so many processes, which run side by side.
+All calls of an environment come from one thread, and environments are made in the order of their
+numbers. There are `co.num_threads` threads for them; 0 is one, for Python runs one thread at a
+time. With 0, where all games wait for one batch and the first `Run` has no timeout, the thread
+that calls this `Run` makes and moves them itself, for good. With `processes` (POSIX only) they live
+in so many processes, which run side by side.
 
 With `co.max_num_threads` an environment that has a method `bind_query` is given a function to ask
 actors about states that it thinks of, `query(tid, observation)`, as a search does while `step` or
@@ -24,18 +26,21 @@ import math
 import os
 import weakref
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cogrs import _core
 from cogrs.collector import context
-from cogrs.collector.environments.driver import Driver, InlineDriver, join_all
+from cogrs.collector.environments.driver import Driver, join_all
 from cogrs.collector.environments.factory import Factory
+from cogrs.collector.environments.first import FirstEnv
+from cogrs.collector.environments.inline import InlineDriver
 from cogrs.collector.environments.process import RemoteStepper
 from cogrs.collector.environments.query import Asking
 from cogrs.collector.environments.spaces import spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper, close
+from cogrs.collector.environments.stepper import Desk, LocalStepper
 from cogrs.collector.options import ContextOptions, integer, seconds
 
 if TYPE_CHECKING:
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 
     from cogrs.collector import description
     from cogrs.collector.environments.stepper import Stepper
+
+_OWN_OPTIONS = ("processes", "stop_timeout", "start_timeout")
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 
@@ -52,8 +59,9 @@ class GameOptions:
     """Options of the games.
 
     Attributes:
-        processes: Processes that environments live in; 0 is threads of this one. Each is a new
-            Python, which imports what makes environments and shares memory with this one.
+        processes: Processes that environments live in, on systems of POSIX; 0 is threads of this
+            one. Each is a new Python, which imports what makes environments and shares memory with
+            this one.
         stop_timeout: Seconds that Stop waits for environments before it leaves those that hang to a
             thread of their own, or ends their processes.
         start_timeout: Seconds that the first environment of a process may take to be made.
@@ -67,8 +75,10 @@ class GameOptions:
 class GameContext(context.GameContext):
     """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
 
-    The first environment is made at once, since it says what games are like; the others when their
-    first episode begins. Each game has one of its own, and a new one after a failure.
+    The first environment is made at once, since it says what games are like; the others after
+    Start. Each game has one of its own, and a new one after a failure. `co` with `num_threads`,
+    given here, has the first one made by the thread that will move it; when another thread turns
+    out to do so it is closed, and game 0 gets a new one.
 
     Args:
         *args: In any order `env`, ContextOptions and GameOptions. `env` is an id of
@@ -101,7 +111,7 @@ class GameContext(context.GameContext):
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
         maker = makers[0]
-        self._factory = maker if isinstance(maker, Factory) else Factory(maker, kwargs)
+        self._factory = Factory(maker, kwargs, known=_OWN_OPTIONS)
         self._game = self._factory.name
         given = {
             "processes": processes,
@@ -133,10 +143,23 @@ class GameContext(context.GameContext):
             self._held.steppers.append(first)
             self._spaces = first.describe()
         else:
-            first = self._factory()
-            self._spaces = spaces_of(first)
-            self._held.first = first
+            self._held.first = self._make_first()
+            try:
+                self._spaces = self._held.first.look(spaces_of)
+            except BaseException:
+                self._held.first.close()
+                raise
         return self._spaces.game()
+
+    def _make_first(self) -> FirstEnv:
+        """Make the first environment in the thread that will move it, as far as that is known."""
+        if self.co is not None:
+            apart = bool(self.co.num_threads or self.co.max_num_threads)
+            return FirstEnv.of(self._factory, apart=apart)
+        try:
+            return FirstEnv.of(self._factory, apart=True)
+        except Exception:  # perhaps because only this thread may make it
+            return FirstEnv.of(self._factory, apart=False)
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
         """See `cogrs.collector.context.GameContext`."""
@@ -191,10 +214,11 @@ class GameContext(context.GameContext):
             mine = range(-(-number * games // count), -(-(number + 1) * games // count))
             stepper = self._stepper(number, mine, arrays, offsets)
             self._drivers.append(self._driver(number, stepper))
+        for driver, following in pairwise(self._drivers):
+            driver.next = following
         self._held.drivers, self._held.core = self._drivers, self._core
-        self._held.first = None
         for driver in self._drivers:
-            driver.start()
+            driver.start(self._held.first if driver is self._drivers[0] else None)
 
     def _driver(self, number: int, stepper: Stepper) -> Driver:
         assert self._core is not None
@@ -217,19 +241,16 @@ class GameContext(context.GameContext):
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
     ) -> _core.CollectorDelivery | None:
         """See `cogrs.collector.context.GameContext`."""
-        if self._inline is None or timeout is not None:
+        if self._inline is None:
             return core.wait(gid, timeout)
-        return self._inline.wait(gid)
+        return self._inline.wait(gid, timeout)
 
     def _stepper(
         self, number: int, games: range, arrays: Sequence[Any], offsets: Sequence[int]
     ) -> Stepper:
         if not self.options.processes:
             desk = Desk.of(arrays, self._used)
-            local = LocalStepper(self._factory, self._spaces, desk, self._asking())
-            if number == 0:
-                local.adopt(0, self._held.first)
-            return local
+            return LocalStepper(self._factory, self._spaces, desk, games, self._asking())
         assert self.co is not None
         remote = self._held.steppers[number]
         tables = {
@@ -239,7 +260,7 @@ class GameContext(context.GameContext):
             ],
             "keys": self._used,
             "spaces": self._spaces.as_json(),
-            "first": games[0],
+            "games": (games.start, games.stop),
         }
         remote.set_out(tables, games, self.co.on_error == "restart")
         return remote
@@ -287,7 +308,7 @@ class _Held:
         self.core: _core.CollectorContext | None = None
         self.drivers: list[Driver] = []
         self.steppers: list[RemoteStepper] = []
-        self.first: Any = None
+        self.first: FirstEnv | None = None
         self.timeout = 0.5
         self._pid = os.getpid()
 
@@ -305,8 +326,8 @@ class _Held:
             driver.halt()
         kill: list[Callable[[], None]] = [stepper.kill for stepper in self.steppers]
         join_all(drivers, self.timeout, kill)
+        self.drivers = [driver for driver in drivers if not driver.is_over()]
         for stepper in self.steppers:
             stepper.close()
-        first, self.first = self.first, None
-        if first is not None:
-            close(first)
+        if self.first is not None:
+            self.first.close()

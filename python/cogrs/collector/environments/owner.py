@@ -1,0 +1,103 @@
+"""Threads that environments belong to."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SLICE = 0.1
+"""Seconds after which Ctrl-C is heard at the latest."""
+
+
+class Job:
+    """A call that a thread is to make. One other thread waits for it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        """Take the call."""
+        self._call: Callable[[], Any] | None = call
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._done = False
+        # Held until then. A plain lock: Ctrl-C in the wait for it leaves nothing half done, which
+        # Python's conditions, events and futures do not promise.
+        self._doing = threading.Lock()
+        self._doing.acquire()
+
+    def do(self) -> None:
+        """Make the call; for the thread that it was given to."""
+        call, self._call = self._call, None
+        assert call is not None
+        try:
+            self._value = call()
+        except BaseException as error:  # whatever it raises is for the thread that waits
+            self._error = error
+        finally:
+            # What it refers to is not kept.
+            del call
+            self._done = True
+            self._doing.release()
+
+    def wait(self) -> None:
+        """Wait until the call was made."""
+        # In slices: a signal that comes just before the thread sleeps does not wake it.
+        while not self._done:
+            self._doing.acquire(timeout=_SLICE)
+
+    def result(self) -> Any:
+        """Wait, then return the result of the call, or raise its error."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class OwnerThread:
+    """A thread that makes one call after the other, for objects that are bound to a thread.
+
+    The thread does not hold this object, and is a daemon: an environment that hangs does not keep
+    the program from ending.
+
+    Attributes:
+        name: What the thread is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self.name = name
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=_work, args=(self._jobs,), name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[[], Any]) -> Job:
+        """Have the thread make a call after those before it."""
+        job = Job(call)
+        self._jobs.put(job)
+        return job
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Have the thread make a call, and return its result or raise its error."""
+        return self.submit(call).result()
+
+    @property
+    def ident(self) -> int | None:
+        """The identifier of the thread."""
+        return self._thread.ident
+
+    def end(self) -> None:
+        """End the thread after the calls that it was given."""
+        self._jobs.put(None)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread; whether it has come."""
+        self._thread.join(max(timeout, 0.0))
+        return not self._thread.is_alive()
+
+
+def _work(jobs: SimpleQueue[Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job.do()
+        del job

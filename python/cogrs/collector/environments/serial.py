@@ -1,0 +1,197 @@
+"""Environments that one thread makes, moves and closes, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from cogrs.collector.environments.outcome import flag_of, number_of
+from cogrs.collector.environments.stepper import close
+from cogrs.collector.game_error import GameError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Begin = tuple[int | None, Mapping[str, Any] | None]
+    Step = tuple[Any, Any, Any, Any, dict[str, Any]]
+    """What `step` of an environment returns."""
+    Columns = tuple[Sequence[Any], ...]
+    """The same of several environments, part by part."""
+
+_logger = logging.getLogger("cogrs.collector")
+
+_FLOATS = {float, np.float64}
+_FLAGS = {bool, np.bool_}
+
+
+class SerialEnvs:
+    """The environments of a vector that belong to one thread: all calls here come from it.
+
+    An environment that raised, or whose move Ctrl-C broke off, is closed, since nobody knows its
+    state; its next episode begins in a new one. All others stay where they are.
+
+    Attributes:
+        envs: The environments, None where one is to be made.
+    """
+
+    def __init__(self, make: Callable[[int], Any], numbers: range) -> None:
+        """Take the numbers of the environments, and what makes each by its number."""
+        self._make = make
+        self._numbers = numbers
+        self.envs: list[Any] = [None] * len(numbers)
+        # What the next move of each is: its `step`, or the begin of an episode.
+        self._begin_moves = [partial(self._begin_instead, at) for at in range(len(numbers))]
+        self._moves: list[Callable[[Any], Step]] = list(self._begin_moves)
+        # Seeds and options of the next episodes, where they were given.
+        self._begins: dict[int, Begin] = {}
+        self._shown: list[Any] = [None] * len(numbers)
+
+    def make(self, at: int) -> None:
+        """Make an environment, by its position here."""
+        self.envs[at] = self._make(self._numbers[at])
+
+    def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
+        """Begin episodes.
+
+        Args:
+            begins: Seeds and options of those that begin, by number. What breaks the reset off, the
+                next move makes up for, with the same seed.
+
+        Returns:
+            What each environment shows now and its infos, which are empty where it stays.
+
+        Raises:
+            GameError: An environment could not be made, or raised.
+        """
+        for at, number in enumerate(self._numbers):
+            if number in begins:
+                self._begins[at], self._moves[at] = begins[number], self._begin_moves[at]
+        results: list[tuple[Any, dict[str, Any]]] = []
+        try:
+            for at, shown in enumerate(self._shown):
+                results.append(self._begin(at) if at in self._begins else (shown, {}))
+        except BaseException as error:
+            self._break_off(len(results), error)
+        return results
+
+    def step(self, actions: Sequence[Any]) -> Columns:
+        """Take an action in each environment; one whose episode is over begins the next instead.
+
+        Returns:
+            Observations, rewards, whether they terminated, whether they were truncated, and infos.
+
+        Raises:
+            GameError: An environment raised, and those behind it have not moved; or one returned
+                something else than an observation, a reward, two flags and infos.
+        """
+        results: list[Step] = []
+        add = results.append
+        try:
+            for move, action in zip(self._moves, actions, strict=True):
+                add(move(action))
+            return self._columns(results)
+        except BaseException as error:
+            self._note(results)
+            if len(results) < len(self._moves):
+                self._break_off(len(results), error)
+            raise
+
+    def _columns(self, results: Sequence[Step]) -> Columns:
+        try:
+            shown, rewards, terminated, truncated, infos = zip(*results, strict=True)
+        except (TypeError, ValueError):  # a result that is not a tuple of five
+            plain = False
+        else:
+            flags = {*map(type, terminated), *map(type, truncated)}
+            plain = flags <= _FLAGS and _FLOATS.issuperset(map(type, rewards))
+        if not plain:
+            columns = zip(*self._checked(results), strict=True)
+            shown, rewards, terminated, truncated, infos = columns
+        self._shown = list(shown)
+        if any(terminated) or any(truncated):
+            for at, (ended, cut) in enumerate(zip(terminated, truncated, strict=True)):
+                if ended or cut:
+                    self._moves[at] = self._begin_moves[at]
+        return shown, rewards, terminated, truncated, infos
+
+    def _checked(self, results: Sequence[Step]) -> list[Step]:
+        checked: list[Step] = []
+        try:
+            for result in results:
+                shown, reward, terminated, truncated, info = result
+                flags = flag_of("terminated", terminated), flag_of("truncated", truncated)
+                checked.append((shown, number_of("reward", reward), *flags, info))
+        except Exception as error:
+            self._break_off(len(checked), error)
+        return checked
+
+    def _note(self, results: Sequence[Step]) -> None:
+        """Note of moves whose results get lost which of them ended an episode."""
+        for at, result in enumerate(results):
+            try:
+                shown, _, terminated, truncated, _ = result
+                over = flag_of("terminated", terminated) or flag_of("truncated", truncated)
+            except (TypeError, ValueError):
+                shown, over = None, True
+            self._shown[at] = shown
+            if over:
+                self._moves[at] = self._begin_moves[at]
+
+    def starting(self) -> list[bool]:
+        """Return whether the next move of each begins an episode."""
+        return [move is begin for move, begin in zip(self._moves, self._begin_moves, strict=True)]
+
+    def _begin_instead(self, at: int, _action: Any) -> Step:
+        shown, info = self._begin(at)
+        return shown, 0.0, False, False, info
+
+    def _begin(self, at: int) -> tuple[Any, dict[str, Any]]:
+        if self.envs[at] is None:
+            self.make(at)
+        env = self.envs[at]
+        if at in self._begins:
+            seed, options = self._begins[at]
+            shown, info = env.reset(seed=seed, options=options)
+            del self._begins[at]
+        else:
+            shown, info = env.reset()
+        self._shown[at] = shown
+        self._moves[at] = env.step
+        return shown, info
+
+    def _break_off(self, at: int, error: BaseException) -> NoReturn:
+        self.give_up(at)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        raise failure(self._numbers[at], error) from error
+
+    def give_up(self, at: int) -> None:
+        """Close an environment, by its position here; its next episode begins in a new one."""
+        self._moves[at] = self._begin_moves[at]
+        env, self.envs[at] = self.envs[at], None
+        if env is None:
+            return
+        try:
+            close(env)
+        except Exception:  # whatever its own code raises; it is gone in any case
+            number = self._numbers[at]
+            _logger.warning("close() of environment %d failed", number, exc_info=True)
+
+    def render(self) -> list[Any]:
+        """Return what each renders, None for one that is to be made."""
+        return [None if env is None else env.render() for env in self.envs]
+
+    def close(self) -> None:
+        """Close all; what one raises is logged, and the others are closed all the same."""
+        for at in range(len(self.envs)):
+            self.give_up(at)
+
+
+def failure(number: int, error: BaseException) -> GameError:
+    """Return the error that says which environment failed, and why."""
+    text = str(error)
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return GameError(f"environment {number}: {line}", number)

@@ -1,0 +1,125 @@
+"""Environments of a vector that several threads move, each its own."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+import weakref
+from bisect import bisect_right
+from functools import partial
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from cogrs.collector.environments.owner import OwnerThread
+from cogrs.collector.environments.serial import SerialEnvs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cogrs.collector.environments.owner import Job
+    from cogrs.collector.environments.serial import Begin, Columns
+
+_PATIENCE = 0.5
+"""Seconds that `close` waits for environments that hang."""
+
+
+class ThreadedEnvs:
+    """As `SerialEnvs`, with the environments shared out among threads in pieces of neighbours.
+
+    Each environment is made, moved and closed by one of the threads. When Ctrl-C interrupts a wait
+    for the threads, they finish what they were given, and the next call waits for that first.
+    """
+
+    def __init__(self, make: Callable[[int], Any], numbers: range, threads: int) -> None:
+        """Share out the environments among so many threads."""
+        count = len(numbers)
+        cuts = [number * count // threads for number in range(threads + 1)]
+        self._slices = [slice(*pair) for pair in pairwise(cuts)]
+        self._shares = [SerialEnvs(make, numbers[each]) for each in self._slices]
+        self._threads = [OwnerThread(f"cogrs-environments-{at}") for at in range(threads)]
+        self._pending: list[Job] = []
+        self._pid = os.getpid()
+        pairs = list(zip(self._shares, self._threads, strict=True))
+        self._finalizer = weakref.finalize(self, _leave, pairs, self._pid)
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments, None where one is to be made."""
+        return [env for share in self._shares for env in share.envs]
+
+    def make(self, at: int) -> None:
+        """See `SerialEnvs`; the thread that it belongs to makes it."""
+        share, thread, position = self._owner(at)
+        thread.run(partial(share.make, position))
+
+    def _owner(self, at: int) -> tuple[SerialEnvs, OwnerThread, int]:
+        which = bisect_right([piece.start for piece in self._slices], at) - 1
+        return self._shares[which], self._threads[which], at - self._slices[which].start
+
+    def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
+        """See `SerialEnvs`."""
+        return _joined(self._run([partial(share.reset, begins) for share in self._shares]))
+
+    def step(self, actions: Sequence[Any]) -> Columns:
+        """See `SerialEnvs`; of several environments that raised the first is told."""
+        pairs = zip(self._shares, self._slices, strict=True)
+        parts = self._run([partial(share.step, actions[piece]) for share, piece in pairs])
+        return tuple(_joined(each) for each in zip(*parts, strict=True))
+
+    def give_up(self, at: int) -> None:
+        """See `SerialEnvs`."""
+        share, thread, position = self._owner(at)
+        thread.run(partial(share.give_up, position))
+
+    def starting(self) -> list[bool]:
+        """See `SerialEnvs`."""
+        self._settle()
+        return [each for share in self._shares for each in share.starting()]
+
+    def render(self) -> list[Any]:
+        """See `SerialEnvs`."""
+        return _joined(self._run([share.render for share in self._shares]))
+
+    def close(self) -> None:
+        """See `SerialEnvs`. An environment that hangs is abandoned, with a warning."""
+        if os.getpid() != self._pid:
+            return
+        self._finalizer()
+        end = time.monotonic() + _PATIENCE
+        left = [each for each in self._threads if not each.join(end - time.monotonic())]
+        if left:
+            names = ", ".join(thread.name for thread in left)
+            warnings.warn(
+                f"an environment did not come back within {_PATIENCE} s and is abandoned "
+                f"(thread {names})",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+    def _run(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        if os.getpid() != self._pid:
+            raise RuntimeError("these environments belong to threads that a fork does not copy")
+        self._settle()
+        for thread, call in zip(self._threads, calls, strict=True):
+            self._pending.append(thread.submit(call))
+        return self._settle()
+
+    def _settle(self) -> list[Any]:
+        """Wait for what the threads were given, and return its results or raise the first error."""
+        for job in self._pending:
+            job.wait()
+        done, self._pending = self._pending, []
+        return [job.result() for job in done]
+
+
+def _joined(parts: Iterable[Iterable[Any]]) -> list[Any]:
+    return list(chain.from_iterable(parts))
+
+
+def _leave(pairs: Sequence[tuple[SerialEnvs, OwnerThread]], pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    for share, thread in pairs:
+        thread.submit(share.close)
+        thread.end()

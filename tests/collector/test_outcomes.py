@@ -1,0 +1,97 @@
+"""Rewards and flags of environments as games: of one element, or told by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium")
+from cogrs.collector import GameError
+from tests.collector import environments
+from tests.collector.build import LIMIT, forever
+from tests.collector.test_gymnasium import collected, described, played
+
+VALUES: dict[str, Any] = {
+    "zeros": np.zeros(2),
+    "matrix": np.zeros((1, 3)),
+    "empty": np.zeros(0),
+    "list": [1, 2],
+    "text": "False",
+    "number": "1.5",
+    "none": None,
+    "complex": 1j,
+}
+
+
+class Returning(environments.Counting):
+    """Wraps what its steps return in arrays, or returns one of `VALUES` instead."""
+
+    def __init__(self, shape: str = "", field: str = "", value: str = "") -> None:
+        super().__init__(length=4)
+        self.shape, self.field, self.value = shape, field, value
+
+    def step(self, action: Any) -> Any:
+        shown, reward, terminated, truncated, info = super().step(action)
+        outcome: dict[str, Any] = {
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+        }
+        if self.shape:
+            shape = [int(each) for each in self.shape.split()[1:]]
+            outcome = {name: np.full(shape, each) for name, each in outcome.items()}
+        if self.field:
+            outcome[self.field] = VALUES[self.value]
+        return shown, *outcome.values(), info
+
+
+WHERE = "tests.collector.test_outcomes:Returning"
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("shape", ["()", "() 1", "() 1 1"])
+def test_arrays_of_one_element_are_their_element(shape: str, processes: int) -> None:
+    make = {"shape": shape}
+    with played(WHERE, described(4, 4, 3), processes=processes, make=make) as games:
+        histories = collected(games, lambda *_: None, "optimizer", 40)
+    ends = 0
+    for history in histories:
+        steps = history["s"][:, 1]
+        assert (history["last_r"] == steps).all()
+        assert (history["terminal"][:-1] == (steps[:-1] == 3)).all()
+        assert not history["truncated"].any()
+        ends += int(history["terminal"].sum())
+    assert ends > 5
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("field", ["reward", "terminated", "truncated"])
+@pytest.mark.parametrize("value", VALUES)
+def test_what_is_not_one_value_is_told_by_game_and_field(
+    value: str, field: str, processes: int
+) -> None:
+    if processes and value not in ("zeros", "none"):
+        pytest.skip("one of each kind is enough for a process")
+    make = {"field": field, "value": value}
+    with played(WHERE, described(2, 2, 1), 2, processes=processes, make=make) as games:
+        games.reg_callback("actor", lambda *_: None)
+        games.reg_callback("optimizer", lambda *_: None)
+        with pytest.raises(GameError, match=rf"game [01]: \w+: {field}: expected one") as info:
+            forever(lambda: games.Run(LIMIT))
+    assert info.value.game in (0, 1)
+
+
+def test_tensors_and_rewards_that_are_not_finite_go_through() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Tensors(environments.Counting):
+        def step(self, action: Any) -> Any:
+            shown, _, terminated, truncated, info = super().step(action)
+            reward = torch.tensor([float("nan")], requires_grad=True)
+            return shown, reward, torch.tensor(terminated), np.bool_(truncated), info
+
+    with played(Tensors, described(2, 2, 2), 2) as games:
+        histories = collected(games, lambda *_: None, "optimizer", 20)
+    assert all(np.isnan(history["r"][0]) == (history["s"][0, 1] < 4) for history in histories)

@@ -1,0 +1,374 @@
+"""Which thread makes, moves and closes the environments of games, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium")
+import cogrs
+from cogrs.collector import ContextOptions, GameError
+from cogrs.collector.games.gymnasium import GameContext
+from tests.collector import environments
+from tests.collector.build import LIMIT, forever, until
+from tests.collector.test_gymnasium import count_up, described
+
+
+class Stored(environments.Counting):
+    """Keeps its steps in a database that one thread alone may use; notes who calls it."""
+
+    made: list[Stored]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = {threading.get_ident()}
+        self.calls = 0
+        self.order = len(self.made)
+        self.made.append(self)
+        self.rows = sqlite3.connect(":memory:")
+        self.rows.execute("create table steps (step)")
+
+    def note(self) -> None:
+        self.calls += 1
+        self.threads.add(threading.get_ident())
+        self.rows.execute("insert into steps values (?)", (self.steps,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.note()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.note()
+        return super().step(action)
+
+    def close(self) -> None:
+        self.note()
+        self.rows.close()
+        super().close()
+
+
+def stored() -> type[Stored]:
+    """The class with a list of its own."""
+
+    class Fresh(Stored):
+        made: list[Stored] = []  # noqa: RUF012
+
+    return Fresh
+
+
+def started(
+    env: Any,
+    batchsize: int,
+    num_games: int,
+    *,
+    early: bool,
+    stop_timeout: float = LIMIT,
+    **options: Any,
+) -> cogrs.GCWrapper:
+    """Games that run; whether the game context knows its options from the beginning."""
+    co = ContextOptions(num_games=num_games, seed=1, **options)
+    given = (co, env) if early else (env,)
+    context = GameContext(*given, stop_timeout=stop_timeout)
+    games = cogrs.GCWrapper(context, co, described(batchsize, 3, 2))
+    games.reg_callback("actor", count_up)
+    games.reg_callback("optimizer", lambda *_: None)
+    games.Start()
+    return games
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("num_threads", [0, 1, 3])
+@pytest.mark.parametrize("batchsize", [2, 5])
+@pytest.mark.parametrize("timeouts", [[None], [LIMIT], [None, LIMIT, 0.001], [LIMIT, None, 0.001]])
+def test_all_calls_of_an_environment_come_from_one_thread(
+    timeouts: list[float | None], batchsize: int, num_threads: int, early: bool
+) -> None:
+    env = stored()
+    with started(env, batchsize, 5, early=early, num_threads=num_threads) as games:
+        for number in range(120):
+            games.Run(timeouts[number % len(timeouts)])
+    until(lambda: all(each.closed for each in env.made))
+    assert [len(each.threads) for each in env.made] == [1] * len(env.made)
+    used = [each for each in env.made if each.calls > 1]
+    assert len(used) == 5
+    # What was made too early, for a thread that did not move it then, was closed at once.
+    assert len(env.made) <= 6
+    assert len(env.made) == 5 or num_threads == 0
+    here = num_threads == 0 and batchsize == 5 and timeouts[0] is None
+    owners = {thread for each in used for thread in each.threads}
+    assert (owners == {threading.get_ident()}) == here
+    assert len(owners) == max(num_threads, 1)
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 6])
+def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, early: bool) -> None:
+    env = stored()
+
+    class Numbered(env):  # type: ignore[misc,valid-type]
+        def shown(self) -> Any:
+            return np.array([self.order, self.steps], float)
+
+    seen: dict[int, int] = {}
+
+    def act(batch: Any, _gpu: Any, reply: Any) -> None:
+        seen.update(zip(batch[0]["id"].tolist(), batch[0]["s"][:, 0].tolist(), strict=True))
+        count_up(batch, None, reply)
+
+    with started(Numbered, 3, 6, early=early, num_threads=num_threads) as games:
+        games.reg_callback("actor", act)
+        while len(seen) < 6:
+            games.Run(LIMIT)
+    assert seen == {game: game for game in range(6)}
+
+
+def test_the_thread_that_waits_makes_them_in_the_order_of_their_numbers() -> None:
+    env = stored()
+    with started(env, 6, 6, early=True) as games:
+        for _ in range(20):
+            games.Run()
+        stepper = games.GC._drivers[0]._stepper  # type: ignore[attr-defined]
+        assert [stepper._envs[game].order for game in range(6)] == list(range(6))
+
+
+class Logged(environments.Counting):
+    """Shows how many were made before it, whatever process that was in."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__()
+        with Path(log).open("a+b", buffering=0) as file:
+            file.write(b".")
+            self.order = file.tell() - 1
+
+    def shown(self) -> Any:
+        return np.array([self.order, self.steps], float)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_processes_make_them_in_the_order_of_their_numbers(processes: int, tmp_path: Path) -> None:
+    co = ContextOptions(num_games=5, seed=1)
+    where = "tests.collector.test_owners:Logged"
+    context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
+    seen: dict[int, int] = {}
+
+    def act(batch: Any, _gpu: Any, reply: Any) -> None:
+        seen.update(zip(batch[0]["id"].tolist(), batch[0]["s"][:, 0].tolist(), strict=True))
+        count_up(batch, None, reply)
+
+    with cogrs.GCWrapper(context, co, described(2, 3, 2)) as games:
+        games.reg_callback("actor", act)
+        games.reg_callback("optimizer", lambda *_: None)
+        games.Start()
+        while len(seen) < 5:
+            games.Run(LIMIT)
+    assert seen == {game: game for game in range(5)}
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_environments_may_do_what_only_the_main_thread_may(early: bool) -> None:
+    class Alarmed(environments.Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+        def step(self, action: Any) -> Any:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            return super().step(action)
+
+        def close(self) -> None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    with started(Alarmed, 4, 4, early=early) as games:
+        for _ in range(30):
+            games.Run()
+    with (
+        started(Alarmed, 4, 4, early=early) as games,
+        pytest.raises(GameError, match="main thread"),
+    ):
+        forever(lambda: games.Run(LIMIT))
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("on_error", ["raise", "restart"])
+def test_environments_that_cannot_be_made_fail_their_games(
+    on_error: str, processes: int, tmp_path: Path
+) -> None:
+    co = ContextOptions(
+        num_games=4, num_threads=2, seed=1, on_error=on_error, max_restarts=2, restart_backoff=0.0
+    )
+    where = "tests.collector.test_owners:Rare"
+    context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
+    with cogrs.GCWrapper(context, co, described(2, 3, 2)) as games:
+        games.reg_callback("actor", count_up)
+        games.reg_callback("optimizer", lambda *_: None)
+        games.Start()
+        if on_error == "raise":
+            with pytest.raises(GameError, match="game 2: OSError: the third"):
+                forever(lambda: games.Run(LIMIT))
+            return
+        seen: set[int] = set()
+
+        def act(batch: Any, _gpu: Any, reply: Any) -> None:
+            seen.update(batch[0]["id"].tolist())
+            count_up(batch, None, reply)
+
+        games.reg_callback("actor", act)
+        while len(seen) < 4:
+            games.Run(LIMIT)
+        crashes, restarts, _ = games.GC._core.summary()[0][2:]  # type: ignore[union-attr]
+    assert (crashes, restarts) == (1, 1)
+
+
+class Rare(Logged):
+    """The third that is made raises."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        if self.order == 2:
+            raise OSError("the third")
+
+
+def test_an_environment_that_hangs_while_it_is_made_is_named() -> None:
+    hangs, released = threading.Event(), threading.Event()
+    made: list[Any] = []
+
+    def make() -> Any:
+        if len(made) == 2:
+            hangs.set()
+            released.wait(10 * LIMIT)
+        made.append(environments.Counting())
+        return made[-1]
+
+    games = started(make, 2, 4, early=True, num_threads=2, stop_timeout=0.2)
+    assert hangs.wait(LIMIT)
+    with pytest.warns(RuntimeWarning, match=r"abandoned: the making of game 2 \(thread cogrs-env"):
+        games.Stop()
+    released.set()
+
+
+def test_a_stop_by_another_thread_leaves_the_close_to_theirs() -> None:
+    env = stored()
+    games = started(env, 3, 3, early=True)
+    for _ in range(10):
+        games.Run()
+    stopper = threading.Thread(target=games.Stop)
+    stopper.start()
+    stopper.join(LIMIT)
+    assert not any(each.closed for each in env.made)
+    with pytest.raises(RuntimeError, match="stopped"):
+        games.Run()
+    assert [each.closed for each in env.made] == [True] * 3
+    assert [len(each.threads) for each in env.made] == [1] * 3
+
+
+def test_a_stop_in_their_own_thread_closes_what_another_stopped() -> None:
+    env = stored()
+    games = started(env, 3, 3, early=True)
+    for _ in range(10):
+        games.Run()
+    stopper = threading.Thread(target=games.Stop)
+    stopper.start()
+    stopper.join(LIMIT)
+    games.Stop()
+    assert [each.closed for each in env.made] == [True] * 3
+    assert [len(each.threads) for each in env.made] == [1] * 3
+
+
+def test_a_stop_while_their_thread_waits_closes_them_there() -> None:
+    env = stored()
+    games = started(env, 3, 3, early=True)
+    runs: list[int] = []
+
+    def run() -> None:
+        with contextlib.suppress(RuntimeError):
+            while True:
+                games.Run()
+                runs.append(1)
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    until(lambda: len(runs) > 20)
+    games.Stop()
+    runner.join(LIMIT)
+    # The first was made here, and so not for the thread that moved the games.
+    assert all(each.closed for each in env.made)
+    assert [len(each.threads) for each in env.made] == [1] * 4
+
+
+def test_games_whose_thread_has_ended_say_so() -> None:
+    env = stored()
+    games = started(env, 3, 3, early=True)
+    runner = threading.Thread(target=games.Run, name="first")
+    runner.start()
+    runner.join(LIMIT)
+    with pytest.raises(RuntimeError, match=r"thread first.*has ended; num_threads=1"):
+        forever(games.Run)
+    games.Stop()
+
+
+def serve(games: cogrs.GCWrapper) -> None:
+    with contextlib.suppress(RuntimeError):
+        forever(games.Run)
+
+
+def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
+    games = started(environments.Counting, 3, 3, early=True)
+    games.Run()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        runner = threading.Thread(target=serve, args=(games,))
+        runner.start()
+        until(lambda: bool(told))
+        # The other goes on as soon as this one is back.
+        for _ in range(20):
+            games.Run()
+        games.Stop()
+        runner.join(LIMIT)
+    assert len(told) == 1
+    assert "belong to thread MainThread" in str(told[0].message)
+    assert "num_threads=1" in str(told[0].message)
+
+
+def test_a_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
+    games = started(environments.Counting, 3, 3, early=True)
+    games.Run()
+    found: list[Any] = []
+    runner = threading.Thread(target=lambda: found.append((games.Run(0.05), games.infos.gid)))
+    held = games.GC.Wait()
+    runner.start()
+    runner.join(LIMIT)
+    assert not runner.is_alive()
+    assert found
+    del held
+    games.Stop()
+
+
+def test_a_context_that_never_started_closes_its_environment() -> None:
+    for early in (True, False):
+        env = stored()
+        context = GameContext(ContextOptions(), env) if early else GameContext(env)
+        context.Stop()
+        until(lambda env=env: env.made[0].closed)  # type: ignore[misc]
+        assert len(env.made[0].threads) == 1
+
+
+def test_no_thread_is_left() -> None:
+    def there() -> int:
+        return sum(each.name.startswith("cogrs-environments") for each in threading.enumerate())
+
+    until(lambda: there() == 0)
+    for num_threads in (0, 3):
+        for early in (True, False):
+            with started(stored(), 4, 4, early=early, num_threads=num_threads) as games:
+                for _ in range(10):
+                    games.Run()
+            until(lambda: there() == 0)

@@ -1,0 +1,107 @@
+"""Names that are misspelt, and options that vectors do not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+from gymnasium.vector import AutoresetMode  # noqa: E402
+
+import cogrs  # noqa: E402
+from cogrs.collector import ContextOptions, VectorEnv  # noqa: E402
+from tests.collector import environments  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("cartpol", "cartpole"),
+        ("cart_pole", "cartpole"),
+        ("mountaincar", "mountain_car"),
+        ("pendulm", "pendulum"),
+        ("conect_four", "connect_four"),
+    ],
+)
+def test_the_built_in_game_that_was_meant_is_suggested(name: str, meant: str) -> None:
+    with pytest.raises(gymnasium.error.UnregisteredEnv, match=f"did you mean {meant!r}"):
+        VectorEnv(name, 2)
+    with pytest.raises(ValueError, match=f"did you mean {meant!r}"):
+        cogrs.GameContext(name)
+
+
+def test_names_that_are_like_none_get_no_suggestion() -> None:
+    with pytest.raises(gymnasium.error.UnregisteredEnv) as info:
+        VectorEnv("Xylophone-v3")
+    assert "built-in" not in str(info.value)
+    with pytest.raises(ValueError, match="name: expected one of") as refused:
+        cogrs.GameContext("xylophone")
+    assert "did you mean" not in str(refused.value)
+    with pytest.raises(ValueError, match="name: expected one of"):
+        cogrs.GameContext(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("env", ["cartpole", "CartPole-v1", environments.Counting])
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("processes", 2, "num_threads.*GCWrapper has processes"),
+        ("autoreset_mode", AutoresetMode.SAME_STEP, "AutoresetMode.NEXT_STEP"),
+        ("autoreset_mode", "SameStep", "AutoresetMode.NEXT_STEP"),
+        ("observation_mode", "different", "the same spaces"),
+        ("on_error", "restart", r"reset\(\)"),
+        ("env_kwargs", {"length": 3}, "more keyword arguments"),
+    ],
+)
+def test_what_there_is_instead_of_an_option_is_said(
+    env: Any, option: str, value: Any, words: str
+) -> None:
+    with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*{words}"):
+        VectorEnv(env, 2, **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("env", "option", "meant"),
+    [
+        ("cartpole", "max_episode_step", "max_episode_steps"),
+        ("cartpole", "num_thread", "num_threads"),
+        ("pendulum", "num_env", "num_envs"),
+        ("CartPole-v1", "num_thread", "num_threads"),
+        ("CartPole-v1", "numthreads", "num_threads"),
+        (environments.Counting, "num_env", "num_envs"),
+        ("tests.collector.environments:Counting", "sed", "seed"),
+    ],
+)
+def test_the_option_that_was_meant_is_suggested(env: Any, option: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"{option}.*did you mean {meant!r}"):
+        VectorEnv(env, 2, **{option: 3})
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("proceses", "processes"), ("stop_timout", "stop_timeout"), ("starttimeout", "start_timeout")],
+)
+def test_the_option_of_a_game_context_that_was_meant_is_suggested(option: str, meant: str) -> None:
+    for env in ("CartPole-v1", environments.Counting):
+        with pytest.raises(TypeError, match=f"{option}.*did you mean {meant!r}"):
+            cogrs.GameContext("gymnasium", ContextOptions(), env, **{option: 3})
+
+
+def test_a_built_in_game_says_where_its_options_go() -> None:
+    for option in ("max_episode_steps", "max_steps"):
+        with pytest.raises(
+            TypeError, match=rf"{option}: .*cartpole.GameOptions\(max_episode_steps"
+        ):
+            cogrs.GameContext("cartpole", ContextOptions(), **{option: 3})
+
+
+def test_an_error_of_the_environment_itself_is_passed_on() -> None:
+    class Choosy(environments.Counting):
+        def __init__(self, seeds: int = 3) -> None:
+            raise TypeError("'seeds' are not to be had")
+
+    with pytest.raises(TypeError, match=r"^cannot"):
+        VectorEnv(lambda: (_ for _ in ()).throw(TypeError("cannot")), 2)
+    with pytest.raises(TypeError, match="are not to be had"):
+        VectorEnv(Choosy, 2, seeds=3)

@@ -1,0 +1,250 @@
+"""Which thread makes, moves and closes the environments of a vector, and in which order."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium")
+from gymnasium.vector import SyncVectorEnv
+
+from cogrs.collector import GameError, VectorEnv
+from tests.collector import environments
+from tests.collector.build import LIMIT, until
+from tests.collector.test_vector import same
+
+
+class Stored(environments.Counting):
+    """Keeps its steps in a database that one thread alone may use, and a thread-local number."""
+
+    made: list[Stored]
+
+    def __init__(self) -> None:
+        super().__init__(length=4)
+        self.threads = {threading.get_ident()}
+        self.order = len(self.made)
+        self.made.append(self)
+        self.rows = sqlite3.connect(":memory:")
+        self.rows.execute("create table steps (step)")
+        self.local = threading.local()
+        self.local.seen = 0
+
+    def note(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.local.seen += 1
+        self.rows.execute("insert into steps values (?)", (self.steps,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.note()
+        return super().reset(seed=7 if seed is None else seed)
+
+    def step(self, action: Any) -> Any:
+        self.note()
+        return super().step(action)
+
+    def render(self) -> Any:
+        self.note()
+        return self.rows.execute("select count(*) from steps").fetchone()[0]
+
+    def close(self) -> None:
+        self.note()
+        self.rows.close()
+        super().close()
+
+
+def stored() -> type[Stored]:
+    """The class with a list of its own."""
+
+    class Fresh(Stored):
+        made: list[Stored] = []  # noqa: RUF012
+
+    return Fresh
+
+
+@pytest.mark.parametrize("num_threads", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize("count", [1, 5])
+def test_all_calls_of_an_environment_come_from_one_thread(count: int, num_threads: int) -> None:
+    env = stored()
+    envs = VectorEnv(env, count, num_threads=num_threads)
+    theirs = SyncVectorEnv([stored()] * count)
+    same(envs.reset(seed=3), theirs.reset(seed=3))
+    for number in range(20):
+        if number == 11:
+            mask = np.arange(count) % 2 == 0
+            same(
+                envs.reset(options={"reset_mask": mask}), theirs.reset(options={"reset_mask": mask})
+            )
+        actions = np.full(count, number % 5)
+        same(envs.step(actions), theirs.step(actions))
+    assert envs.render() == theirs.render()
+    envs.close()
+    theirs.close()
+    assert len(env.made) == count
+    assert all(each.closed for each in env.made)
+    assert [len(each.threads) for each in env.made] == [1] * count
+    owners = {thread for each in env.made for thread in each.threads}
+    if num_threads < 2 or count < 2:
+        assert owners == {threading.get_ident()}
+    else:
+        assert threading.get_ident() not in owners
+        assert len(owners) == min(num_threads, count)
+
+
+def test_environments_may_do_what_only_the_main_thread_may() -> None:
+    class Alarmed(environments.Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+        def step(self, action: Any) -> Any:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            return super().step(action)
+
+        def close(self) -> None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    envs = VectorEnv(Alarmed, 2)
+    envs.reset(seed=1)
+    for _ in range(3):
+        envs.step(np.zeros(2, int))
+    envs.close()
+    with pytest.raises(ValueError, match="main thread"):
+        VectorEnv(Alarmed, 2, num_threads=2)
+
+
+def test_a_vector_made_and_used_in_another_thread_belongs_to_that() -> None:
+    env = stored()
+
+    def use() -> None:
+        envs = VectorEnv(env, 3)
+        envs.reset(seed=1)
+        envs.step(np.zeros(3, int))
+        envs.close()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join(LIMIT)
+    assert [each.threads for each in env.made] == [{thread.ident}] * 3
+    assert all(each.closed for each in env.made)
+
+
+@pytest.mark.parametrize("num_threads", [0, 2, 3, 6])
+def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -> None:
+    env = stored()
+    envs = VectorEnv(env, 6, num_threads=num_threads)
+    assert [each.order for each in envs.envs] == list(range(6))
+    envs.close()
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_a_new_environment_is_made_where_the_old_one_was(num_threads: int) -> None:
+    class Fragile(stored()):  # type: ignore[misc]
+        def step(self, action: Any) -> Any:
+            if action == 4:
+                raise ZeroDivisionError("told to")
+            return super().step(action)
+
+    envs = VectorEnv(Fragile, 4, num_threads=num_threads)
+    envs.reset(seed=1)
+    owners = [each.threads for each in envs.envs]
+    with pytest.raises(GameError, match="environment 3"):
+        envs.step(np.array([0, 0, 0, 4]))
+    assert envs.envs[3] is None
+    assert Fragile.made[3].closed
+    envs.reset(seed=1)
+    envs.step(np.zeros(4, int))
+    assert [each.order for each in envs.envs] == [0, 1, 2, 4]
+    assert [each.threads for each in envs.envs] == owners
+    envs.close()
+
+
+@pytest.mark.parametrize("num_threads", [0, 3])
+def test_environments_made_before_one_that_cannot_be_are_closed(num_threads: int) -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        if len(made) == 4:
+            raise OSError("no more")
+        made.append(stored()())
+        return made[-1]
+
+    with pytest.raises(OSError, match="no more"):
+        VectorEnv(make, 6, num_threads=num_threads)
+    assert [each.closed for each in made] == [True] * 4
+    assert [len(each.threads) for each in made] == [1] * 4
+
+
+def test_threads_end_with_the_vector() -> None:
+    names = [f"cogrs-environments-{at}" for at in range(3)]
+
+    def there() -> int:
+        return sum(each.name in names for each in threading.enumerate())
+
+    before = there()
+    envs = VectorEnv(stored(), 3, num_threads=3)
+    assert there() == before + 3
+    envs.close()
+    until(lambda: there() == before)
+    forgotten = VectorEnv(stored(), 3, num_threads=3)
+    forgotten.reset(seed=1)
+    made = list(forgotten.envs)
+    del forgotten
+    until(lambda: there() == before)
+    assert all(each.closed for each in made)
+
+
+def test_an_environment_that_hangs_is_abandoned_by_close() -> None:
+    released = threading.Event()
+
+    class Hanging(environments.Counting):
+        def close(self) -> None:
+            released.wait(10 * LIMIT)
+
+    envs = VectorEnv(Hanging, 2, num_threads=2)
+    envs.reset(seed=1)
+    with pytest.warns(
+        RuntimeWarning, match=r"is abandoned \(thread cogrs-environments-0, cogrs-environments-1"
+    ):
+        envs.close()
+    released.set()
+
+
+def test_an_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
+    """The threads finish what they were given; the next step comes after that."""
+    inside = threading.Barrier(3)
+    slow = threading.Event()
+
+    class Slow(environments.Counting):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return super().reset(seed=7 if seed is None else seed)
+
+        def step(self, action: Any) -> Any:
+            if action == 3:
+                inside.wait(LIMIT)
+                assert slow.wait(LIMIT)
+            return super().step(action)
+
+    envs = VectorEnv(Slow, 2, num_threads=2, length=50)
+    envs.reset(seed=1)
+
+    def interrupt() -> None:
+        inside.wait(LIMIT)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+        interrupted.wait(LIMIT)
+        slow.set()
+
+    interrupted = threading.Event()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(np.array([3, 3]))
+    interrupted.set()
+    shown, rewards, *_ = envs.step(np.zeros(2, int))
+    thread.join()
+    assert shown[:, 1].tolist() == rewards.tolist() == [2, 2]
+    envs.close()
