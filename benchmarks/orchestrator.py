@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+import numpy as np
 from table import _grid, short
 
+from cogrs import sdk
 from cogrs.api import agent_pb2, agent_pb2_grpc, environment_pb2, environment_pb2_grpc
 from cogrs.api.common_pb2 import (
     Action,
@@ -39,6 +41,8 @@ SHAPES = ((1, 1), (1, 32), (2, 32), (8, 32))
 """Agents in a trial, and trials at the same time."""
 LEAST_LOCAL = (15_000, 20_000, 15_000, 5_000)
 LEAST_SHARE = 0.85
+LEAST_THREADS = 0.5
+"""Of the ticks of inline methods."""
 CONTENT = bytes(64)
 ROUNDS = 5
 SECONDS = 1.0
@@ -99,6 +103,30 @@ class Still:
 
     async def on_end(self, trial_id: str, name: str, request: Any) -> agent_pb2.AgentEndReply:
         return agent_pb2.AgentEndReply()
+
+
+class Stays(sdk.Environment):
+    """An environment of the SDK that does nothing."""
+
+    def start(self, trial: sdk.Trial) -> sdk.Update:
+        return sdk.Update(np.zeros(4, np.float32))
+
+    def step(self, actions: Any) -> sdk.Update:
+        return sdk.Update(np.zeros(4, np.float32))
+
+
+class StaysInline(Stays):
+    inline = True
+
+
+def sdk_parts(*, inline: bool) -> dict[str, Any]:
+    """Return parts of the SDK, whose methods run on the loop or on threads."""
+    agent = sdk.FunctionAgent(lambda _: 1, inline=inline)
+    environment = StaysInline if inline else Stays
+    return {
+        "walk": sdk.local_environments({"": environment}),
+        "still": sdk.local_agents({"": agent}),
+    }
 
 
 def whom(context: Any) -> list[str]:
@@ -212,8 +240,10 @@ async def start(server: Server) -> str:
     return str(reply.trial_id)
 
 
-async def local(agents: int, trials: int, seconds: float) -> tuple[float, float]:
-    parts = {"walk": Walk(), "still": Still()}
+async def local(
+    agents: int, trials: int, seconds: float, parts: dict[str, Any] | None = None
+) -> tuple[float, float]:
+    parts = {"walk": Walk(), "still": Still()} if parts is None else parts
     return await with_trials(agents, trials, ("local://walk", "local://still"), parts, seconds)
 
 
@@ -343,11 +373,27 @@ async def report(given: argparse.Namespace, port: int) -> None:
         cells = [f"{agents}/{trials}", *_cells(median(here), least), *_cells(median(there))]
         lines.append([*cells, *_cells(median(plain)), f"{share:.2f}", str(LEAST_SHARE)])
     print(_grid(lines))
+    await report_sdk(given)
     took = sorted(await starts(port, 200))
     print(f"\nStartTrial: median {took[100]:.2f} ms, 99 % within {took[197]:.2f} ms")
     grown = await growth(given.trials, 200)
     print(f"memory: {grown:+.1f} MB from trial 200 to {given.trials}")
     print(f"peak: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
+
+
+async def report_sdk(given: argparse.Namespace) -> None:
+    """Print what methods on threads cost; each pair of figures is taken in turn."""
+    lines = [["agents/trials", "SDK inline ticks/s", "us of CPU", "threads ticks/s", "us of CPU"]]
+    lines[0] += ["share", "least"]
+    for agents, trials in SHAPES:
+        quick, slow = [], []
+        for _ in range(given.rounds):
+            quick.append(await local(agents, trials, given.seconds, sdk_parts(inline=True)))
+            slow.append(await local(agents, trials, given.seconds, sdk_parts(inline=False)))
+        share = statistics.median(b / a for (a, _), (b, _) in zip(quick, slow, strict=True))
+        cells = [*_cells(median(quick)), *_cells(median(slow)), f"{share:.2f}"]
+        lines.append([f"{agents}/{trials}", *cells, str(LEAST_THREADS)])
+    print(_grid(lines))
 
 
 def _cells(figure: tuple[float, float], least: float | None = None) -> list[str]:

@@ -46,6 +46,7 @@ class Policy:
 class Counted(sdk.GymnasiumEnvironment):
     """Counts the ticks of all trials."""
 
+    inline = True
     ticks = 0
 
     def step(self, actions: Any) -> sdk.Update:
@@ -56,7 +57,7 @@ class Counted(sdk.GymnasiumEnvironment):
 
 def one_by_one(policy: Policy) -> sdk.FunctionAgent:
     """Return agents that call the policy each for itself."""
-    return sdk.FunctionAgent(lambda seen: policy(seen.value[None]).action[0])
+    return sdk.FunctionAgent(lambda seen: policy(seen.value[None]).action[0], inline=True)
 
 
 async def rate(agents: Any, policy: Policy, trials: int, seconds: float) -> tuple[float, float]:

@@ -338,8 +338,6 @@ def test_arrays_that_json_cannot_hold_are_bytes() -> None:
 class Slow(sdk.DatalogSink):
     """Takes a sample when it is told to, on whatever thread it is called."""
 
-    blocks = True
-
     def __init__(self, told: list[Any], go: threading.Semaphore) -> None:
         self.told, self.go = told, go
 
@@ -421,11 +419,11 @@ async def test_a_log_gets_the_rest_when_the_orchestrator_stops() -> None:
     assert [what for what, _ in told] == ["start", *range(6), "end"]
 
 
-@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
 @on_loop
 async def test_a_log_may_raise_anything(
-    error: type[BaseException], blocks: bool, caplog: Any
+    error: type[BaseException], inline: bool, caplog: Any
 ) -> None:
     class Raises(sdk.DatalogSink):
         def sample(self, sample: sdk.Sample) -> None:
@@ -434,7 +432,7 @@ async def test_a_log_may_raise_anything(
         def lost(self) -> None:
             raise error("not this either")
 
-    Raises.blocks = blocks
+    Raises.inline = inline
     async with logged(Raises) as (controller, server):
         await played(controller, 2)
         await until(lambda: server.stats().log_lost >= 2)

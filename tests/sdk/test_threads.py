@@ -224,6 +224,18 @@ async def test_functions_of_agents_run_where_they_say() -> None:
         sdk.FunctionAgent(plain, inline=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("base", [sdk.Environment, sdk.Agent, sdk.DatalogSink])
+def test_an_inline_that_is_no_bool_is_refused(base: type[Any]) -> None:
+    odd = type("Odd", (base,), {"inline": "yes"})
+    plug: dict[Any, Any] = {
+        sdk.Environment: lambda: sdk.local_environments({"": odd}),
+        sdk.Agent: lambda: sdk.local_agents({"": odd}),
+        sdk.DatalogSink: lambda: sdk.local_datalog(odd),
+    }
+    with pytest.raises(TypeError, match="inline: expected True or False, got str"):
+        plug[base]()
+
+
 @on_loop
 async def test_a_plain_method_may_return_an_awaitable() -> None:
     async def later(value: Any) -> Any:
@@ -348,15 +360,18 @@ async def test_threads_of_local_parts_end_with_the_orchestrator() -> None:
 
 @on_loop
 async def test_what_needs_no_thread_has_none() -> None:
+    taken: list[int] = []
+
     class Waits(sdk.Agent):
         async def act(self, observation: sdk.Observation) -> int:
+            # Those on which agents were made are free again.
+            taken.append(len(pool) - len(pool._idle))
             return 0
 
     async with world(lambda: Counting(calls()), Waits, actors=["a", "b"]) as net:
-        host = net.endpoint._hosts[1]
+        pool = net.endpoint._hosts[1].sessions.threads  # type: ignore[union-attr]
         await net.play()
-        assert len(host.sessions.threads) == 1  # the one on which they were made, in turn
-        await net.freed()
+    assert set(taken) == {0}
 
 
 @on_loop
@@ -452,7 +467,7 @@ async def test_gymnasium_of_classic_control_runs_on_the_loop() -> None:
 async def test_a_method_that_outlives_its_trial_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cogrs.sdk.session._PATIENCE", 0.01)
+    monkeypatch.setattr("cogrs.sdk.sessions._PATIENCE", 0.01)
     entered, held = threading.Event(), threading.Event()
 
     class Late(Counting):

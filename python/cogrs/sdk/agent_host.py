@@ -9,7 +9,8 @@ from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Action, Agent
 from cogrs.sdk.payload import encoded
-from cogrs.sdk.session import Replies, Session, Sessions, choose, session_name
+from cogrs.sdk.session import Session, choose, session_name
+from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
     actors_of,

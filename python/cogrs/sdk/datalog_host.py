@@ -8,7 +8,8 @@ from cogrs.api import common_pb2
 from cogrs.api import datalog_pb2 as pb
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.payload import decoded
-from cogrs.sdk.session import Session, Sessions
+from cogrs.sdk.session import Session
+from cogrs.sdk.sessions import Sessions
 from cogrs.sdk.trial import Actor
 from cogrs.sdk.wire import received_message, received_observation, received_reward
 

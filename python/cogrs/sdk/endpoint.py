@@ -15,7 +15,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
-from cogrs.argument import check_named, check_own_loop, check_seconds, check_text
+from cogrs.argument import check_kind, check_named, check_own_loop, check_seconds, check_text
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
@@ -320,6 +320,8 @@ def _check_callable(what: str, given: Any) -> None:
     if not callable(given):
         kind = type(given).__name__
         raise TypeError(f"{what}: expected a class or another function, got an object of {kind}")
+    if isinstance(given, type):
+        check_kind(f"{what}: inline", getattr(given, "inline", False), bool, "True or False")
 
 
 def address_of(endpoint: str) -> str:

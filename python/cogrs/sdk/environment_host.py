@@ -10,7 +10,8 @@ from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.payload import decoded, encoded
-from cogrs.sdk.session import Replies, Session, Sessions, choose, session_name
+from cogrs.sdk.session import Session, choose, session_name
+from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
 

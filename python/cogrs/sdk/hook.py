@@ -13,7 +13,8 @@ from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.failure import is_failure
 from cogrs.sdk.call import CallError
-from cogrs.sdk.session import Session, Sessions, choose
+from cogrs.sdk.session import Session, choose
+from cogrs.sdk.sessions import Sessions
 
 _logger = logging.getLogger("cogrs.sdk")
 
