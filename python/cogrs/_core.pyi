@@ -54,6 +54,12 @@ class ReplayWriter:
 
     def new_episode(self) -> None:
         """Open an episode; entries of one already open are dropped."""
+    def get_entry_buf(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return arrays to fill and give to `add_entry`, which copies them.
+
+        Returns:
+            Zeros `(s, a, r, p, v, i)`, each of its template's dtype and shape, new at each call.
+        """
     def add_entry(
         self,
         s: npt.ArrayLike,
@@ -62,7 +68,9 @@ class ReplayWriter:
         p: npt.ArrayLike,
         v: npt.ArrayLike,
         i: npt.ArrayLike,
-        init_w: float,
+        init_w: float | None = None,
+        *,
+        weight: float | None = None,
     ) -> int:
         """Add one entry to the open episode, by value.
 
@@ -76,6 +84,7 @@ class ReplayWriter:
             v: Value, likewise.
             i: Info, likewise.
             init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
+            weight: Another name of `init_w`; one of both has to be given.
 
         Returns:
             The entry's id: never used again, consecutive inside an episode.
@@ -83,7 +92,8 @@ class ReplayWriter:
         Raises:
             ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
                 `init_w` is negative or not finite. Nothing is stored.
-            TypeError: A dtype cannot be converted. Nothing is stored.
+            TypeError: A dtype cannot be converted, or neither or both of `init_w` and `weight` are
+                given. Nothing is stored.
             RuntimeError: No episode is open, or open episodes alone fill `max_step`.
         """
     def add_entries(

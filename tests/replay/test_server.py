@@ -105,7 +105,7 @@ def test_start_that_failed_can_be_tried_again() -> None:
 def test_failed_construction_leaves_the_port_free() -> None:
     (free,) = network.unused_endpoints(1)
     with pytest.raises(ValueError, match="n_caches"):
-        made(0, pub_endpoint=free)
+        made(-1, pub_endpoint=free)
     made(pub_endpoint=free).close()
 
 
@@ -171,7 +171,7 @@ def test_high_water_mark_out_of_range(name: str, value: int) -> None:
         made(**{name: value})
 
 
-@pytest.mark.parametrize("n_caches", [0, -1])
+@pytest.mark.parametrize("n_caches", [-1, -(2**70)])
 def test_number_of_caches_out_of_range(n_caches: int) -> None:
     with pytest.raises(ValueError, match=r"^n_caches"):
         made(n_caches)

@@ -13,12 +13,14 @@ import zmq
 
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.deadline import seconds_to
+from cogrs.replay.deadline import deadline_after, seconds_to
+from cogrs.replay.endpoint import check_count
 from cogrs.replay.logbook import Logbook
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
+    DIGEST,
     LARGEST_REPLY,
     REASONS,
     REQUEST_HWM,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from cogrs.replay.batch import AnyBatch
 
 _logger = logging.getLogger("cogrs.replay")
+
+_NO_CACHES = "this server keeps no caches: create it with n_caches >= 1"
 
 _LARGEST_FRAME = (1 << 63) - 1
 """ZeroMQ's numbers are signed."""
@@ -58,7 +62,8 @@ class Inbox:
         total_dropped: Published messages that clients were too slow for.
         total_caches: Caches that have arrived, whole ones only.
         total_refused: Messages that were dropped: none of ours, or ones that did not fit.
-        publish: Sends a message, given topic and contents, to whoever subscribed; None: nobody.
+        publish: Sends priorities, given topic and message, to whoever subscribed; None: nobody.
+        publish_digest: Sends a message, given digest of the topic and contents, likewise.
     """
 
     def __init__(
@@ -75,17 +80,20 @@ class Inbox:
 
         They carry ids if `ids`, and n-step returns with their discounts if `nstep`.
 
-        Workers log what arrives every `log_seconds`; None for never.
+        Workers log what arrives every `log_seconds`; None for never. Without caches, those that
+        arrive are refused.
 
         Raises:
-            ValueError: `n_caches` < 1.
+            TypeError: `n_caches` is not an integer.
+            ValueError: `n_caches` < 0.
         """
         self.logbook = Logbook()
-        self.caches = CacheStore(memory, n_caches, ids=ids, nstep=nstep, seed=seed)
+        self._n_caches = check_count("n_caches", n_caches, 0)
+        self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
+        self.publish_digest: Callable[[bytes, bytes], object] | None = None
         self._ids = ids
         self._nstep = nstep
-        self._n_caches = int(n_caches)
         self._reporter = Reporter(log_seconds)
         self._closed = False
         self._memory = memory
@@ -117,8 +125,11 @@ class Inbox:
         """Answer a request with frames; a bad one is refused with the reason."""
         uuid = self._memory.uuid
         try:
-            header = _only(frames)
+            header = _request(frames)
             match header.WhichOneof("body"):
+                case "publish":
+                    number = self._publish(header.publish, frames[1:])
+                    return [encode(uuid, publish_reply=pb.PublishReply(number=number))]
                 case "sizes_request":
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
@@ -168,14 +179,20 @@ class Inbox:
         self._warn(self._deaf_peers, text, _peer_of(frame), REQUEST_HWM)
 
     def get_batch(
-        self, batch_size: int, deadline: float | None, out: tuple[Any, ...] | None
+        self, batch_size: int, wait: float | None, out: tuple[Any, ...] | None
     ) -> AnyBatch:
-        """Wait until there are enough samples and return a batch.
+        """Return a batch; wait so many seconds for enough samples, None not at all.
 
         Raises:
-            TimeoutError: There were too few until the deadline.
-            RuntimeError: Closed.
+            TimeoutError: After `wait` seconds there are still too few.
+            RuntimeError: There are too few and `wait` is None, the server keeps no caches, or it
+                is closed.
         """
+        if self._n_caches == 0:
+            raise RuntimeError(f"get_batch: {_NO_CACHES}")
+        if wait is None:
+            return self.caches.get_batch(batch_size, out=out)
+        deadline = deadline_after("wait", wait)
         while True:
             self._wait(batch_size, deadline)
             try:
@@ -256,7 +273,7 @@ class Inbox:
             frame_stack=frame_stack,
             ids=self._ids,
             nstep=self._nstep,
-            shortage=shortage or "",
+            shortage=_NO_CACHES if shortage and self._n_caches == 0 else shortage or "",
         )
         return samples, columns
 
@@ -268,7 +285,18 @@ class Inbox:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 priorities.publish(self._memory.uuid, self.publish)
 
+    def _publish(self, told: pb.Publish, pieces: list[zmq.Frame]) -> int:
+        message = b"".join(piece.buffer for piece in pieces)
+        if len(told.digest) != DIGEST or len(message) != told.size:
+            raise WireError("a message to publish that is not whole", "frames")
+        if self.publish_digest is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                self.publish_digest(told.digest, message)
+        return told.number
+
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
+        if self._n_caches == 0:
+            raise WireError("a cache, where none are kept", "cache")
         if cache.template != self._digest:
             raise WireError("a cache of other templates", "template")
         if cache.ids != self._ids:
@@ -313,6 +341,15 @@ class Inbox:
                 return
             told.add(peer)
         _logger.warning(text, peer, *rest)
+
+
+def _request(frames: list[zmq.Frame]) -> pb.Header:
+    """Read a request: a header, which only what is to be published follows."""
+    if len(frames) > 1:
+        header = decode(frames[0])
+        if header.WhichOneof("body") == "publish":
+            return header
+    return _only(frames)
 
 
 def _only(frames: list[zmq.Frame]) -> pb.Header:

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import zmq
 
 from cogrs.replay.endpoint import Bind, check_count, check_endpoint
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import REQUEST_HWM
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cogrs.replay.keys import KeyPair
+
+
+class End(NamedTuple):
+    """One side of a proxy.
+
+    Fields:
+        name: The argument that its endpoint was given as.
+        kind: The type of its socket.
+        endpoint: Where it listens.
+        domain: Who may connect there.
+        hwm: Messages that wait in each direction for each peer, at most.
+        max_frame: Bytes of the largest frame that passes.
+    """
+
+    name: str
+    kind: int
+    endpoint: str
+    domain: str
+    hwm: int
+    max_frame: int
 
 
 class ReplayProxy:
@@ -65,38 +84,29 @@ class ReplayProxy:
             OSError: An endpoint cannot be bound, or a file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
-        ends = (
-            ("rep_front", zmq.ROUTER, rep_front, CLIENTS),
-            ("rep_back", zmq.DEALER, rep_back, WORKERS),
-            ("pull_front", zmq.PULL, pull_front, CLIENTS),
-            ("pull_back", zmq.PUSH, pull_back, WORKERS),
-        )
-        for name, _, endpoint, _ in ends:
-            check_endpoint(name, endpoint, Bind)
         check_count("hwm", hwm)
         check_count("max_frame", max_frame)
+        ends = (
+            End("rep_front", zmq.ROUTER, rep_front, CLIENTS, hwm, max_frame),
+            End("rep_back", zmq.DEALER, rep_back, WORKERS, hwm, max_frame),
+            End("pull_front", zmq.PULL, pull_front, CLIENTS, hwm, max_frame),
+            End("pull_back", zmq.PUSH, pull_back, WORKERS, hwm, max_frame),
+        )
+        for end in ends:
+            check_endpoint(end.name, end.endpoint, Bind)
         self._transport = Transport(type(self).__name__, Curve.of_server(key, allow))
-        sockets: list[zmq.Socket[bytes]] = []
-        bound: list[str] = []
         try:
             self._transport.guard()
-            for name, kind, endpoint, domain in ends:
-                room = REQUEST_HWM if kind in (zmq.ROUTER, zmq.DEALER) else hwm
-                socket = self._transport.socket(kind, hwm=room, max_frame=max_frame)
-                sockets.append(socket)
-                bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
+            sockets, bound = bind_all(self._transport, ends)
         except BaseException:
-            self._transport.begin_close()
-            for socket in sockets:
-                socket.close()
-            self._transport.finish_close()
+            self._transport.abandon()
             raise
         self.rep_front, self.rep_back, self.pull_front, self.pull_back = bound
         # No thread of ours holds the proxy, so one that is forgotten closes.
         self._finalize = weakref.finalize(self, _close, self._transport)
         for kind_name, front, back in (("rep", *sockets[:2]), ("pull", *sockets[2:])):
             threading.Thread(
-                target=_run,
+                target=pass_on,
                 args=(self._transport, front, back),
                 name=f"cogrs-{kind_name}-proxy",
                 daemon=True,
@@ -116,7 +126,40 @@ class ReplayProxy:
         self.close()
 
 
-def _run(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
+def bind_all(
+    transport: Transport, ends: Sequence[End], *, inproc: bool = False
+) -> tuple[list[zmq.Socket[bytes]], list[str]]:
+    """Bind all ends of proxies, or none; return the sockets, and where they are.
+
+    Args:
+        transport: Whose sockets they are.
+        ends: What they are made of.
+        inproc: Whether workers connect by the same transport.
+
+    Raises:
+        ValueError: An endpoint cannot be bound to.
+        OSError: The system refuses.
+        RuntimeError: Closed.
+    """
+    checked = [
+        check_endpoint(end.name, end.endpoint, Bind, inproc=inproc and end.domain == WORKERS)
+        for end in ends
+    ]
+    sockets: list[zmq.Socket[bytes]] = []
+    bound: list[str] = []
+    try:
+        for end, endpoint in zip(ends, checked, strict=True):
+            sockets.append(transport.socket(end.kind, hwm=end.hwm, max_frame=end.max_frame))
+            bound.append(transport.attach(sockets[-1], end.name, endpoint, Bind, end.domain))
+    except BaseException:
+        for socket in sockets:
+            socket.close()
+        raise
+    return sockets, bound
+
+
+def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
+    """Carry messages between two sockets until the transport is closed."""
     with transport.loop(), front, back:
         zmq.proxy(front, back)
 

@@ -10,10 +10,11 @@ import zmq
 
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.backlog import Backlog
+from cogrs.replay.bell import Bell
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Bind, check_count
 from cogrs.replay.outboxes import Outboxes
-from cogrs.replay.transport import Bell, Transport, is_ready
+from cogrs.replay.transport import Transport, is_ready
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     SMALL_FRAME,
@@ -93,7 +94,14 @@ class Publisher:
             TypeError: Topic or message is neither bytes nor str.
             RuntimeError: Closed.
         """
-        digest, body = digest_of_topic(topic_bytes(topic)), message_bytes(message)
+        self.publish_digest(digest_of_topic(topic_bytes(topic)), message_bytes(message))
+
+    def publish_digest(self, digest: bytes, body: bytes) -> None:
+        """Send a message to all who subscribed to the topic of this digest; never waits.
+
+        Raises:
+            RuntimeError: Closed.
+        """
         self._transport.check()
         with self._changed:
             self.total_published += 1

@@ -17,6 +17,7 @@ from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
 from cogrs.replay.priorities import Priorities
+from cogrs.replay.publishing import Publishing, message_for
 from cogrs.replay.source import PAUSE, Look, Source, SourceStats
 from cogrs.replay.transport import Transport
 from cogrs.replay.wire import LARGEST_REPLY, digest_of, encode
@@ -195,17 +196,57 @@ class ReplaySampler(Generic[BatchT]):
                 not all(source.tell(message) for message in messages) for source in self._sources
             )
 
+    def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> int:
+        """Have every server publish a message, as its own `pub_bytes` would; wait until it has.
+
+        So a learner reaches the actors of servers that run elsewhere, such as `cogrs
+        replay-server`, whose clients get it by `sub_bytes`.
+
+        Args:
+            topic: As of `ReplayMemoryServer.pub_bytes`.
+            message: At most 256 MiB.
+
+        Returns:
+            How many servers have not taken it, 0 unless `skip_down`.
+
+        Raises:
+            TypeError: Topic or message is neither bytes nor str.
+            ValueError: The message is too long.
+            TimeoutError: A server did not answer within `timeout`; the text has its endpoint, and
+                the others have published. With `skip_down`: none did.
+            RuntimeError: A server refused, or answered with what it should not; or the sampler is
+                closed.
+        """
+        digest, body = message_for(topic, message)
+        self._transport.check()
+        deadline = deadline_after("timeout", self._timeout)
+        with self._turn(deadline, "pub_bytes"):
+            publishing = Publishing(self._sources, self._sender, digest, body)
+            while True:
+                self._take_answers()
+                waiting = publishing.waiting()
+                if not waiting or (deadline is not None and seconds_to(deadline) <= 0):
+                    break
+                self._pause(deadline)
+            if waiting and not (self._skip_down and len(waiting) < len(self._sources)):
+                where = ", ".join(source.endpoint for source in waiting)
+                unsent = not publishing.asked(*waiting)
+                raise self._timed_out(
+                    f"no answer from {where}", self._timeout, unsent=unsent, call="pub_bytes"
+                )
+            return len(waiting)
+
     def close(self) -> None:
         """Wake all that waits and close all connections. Again: nothing."""
         self._finalize()
         self._transport.wait_closed()
 
     @contextmanager
-    def _turn(self, deadline: float | None) -> Iterator[None]:
+    def _turn(self, deadline: float | None, call: str = "get_batch") -> Iterator[None]:
         while not self._lock.acquire(timeout=_SLICE):
             self._transport.check()
             if deadline is not None and seconds_to(deadline) <= 0:
-                raise TimeoutError("get_batch: other calls wait for the servers")
+                raise TimeoutError(f"{call}: other calls wait for the servers")
         try:
             self._transport.check()
             yield
@@ -348,9 +389,11 @@ class ReplaySampler(Generic[BatchT]):
         poller.poll(int(left * 1000 + 0.999))
         self._transport.check()
 
-    def _timed_out(self, why: str, seconds: float | None, *, unsent: bool) -> TimeoutError:
+    def _timed_out(
+        self, why: str, seconds: float | None, *, unsent: bool, call: str = "get_batch"
+    ) -> TimeoutError:
         hint = self._transport.hint if unsent else ""
-        return TimeoutError(f"get_batch: {why} after {seconds:g} s{hint}")
+        return TimeoutError(f"{call}: {why} after {seconds:g} s{hint}")
 
     def __enter__(self) -> Self:
         """Return the sampler."""

@@ -10,15 +10,16 @@ import zmq
 
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.replay.batch import BatchT
-from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.priorities import Priorities
+from cogrs.replay.proxy import End, bind_all, pass_on
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
+from cogrs.replay.stats import described
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM
+from cogrs.replay.wire import LARGEST_REPLY
 from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class ReplayMemoryServer(Generic[BatchT]):
             max_step: Entries that the server's own memory holds; 0 is usual.
             pub_endpoint: Where to publish; 'tcp://127.0.0.1:*' takes a free port, which the
                 property `pub_endpoint` tells.
-            n_caches: Caches kept, >= 1; so many must have arrived before `get_batch` works.
+            n_caches: Caches kept, >= 0; so many must have arrived before `get_batch` works. With 0
+                the server publishes, counts and logs, but refuses caches and has no batches.
             uuid: 32-bit number that names this server; random if None.
             seed: Makes the draws of `get_batch` reproducible.
             hwm: Caches of each client that wait for a worker, at most (high-water mark), >= 1.
@@ -125,8 +127,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         self._ids = ids
         period = check_period("log_seconds", log_seconds)
         self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
-        self._rep_endpoint: str | None = None
-        self._pull_endpoint: str | None = None
+        self._bound: dict[int, str] = {}
         self._transport = Transport(type(self).__name__, curve)
         try:
             self._transport.guard()
@@ -136,6 +137,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             raise
         publish_through(self._rem, self._publisher.publish)
         self._inbox.publish = self._publisher.publish_brief
+        self._inbox.publish_digest = self._publisher.publish_digest
         # No thread of ours holds the server, so one that is forgotten closes.
         parts = (self._transport, self._publisher, self._inbox)
         self._finalize: weakref.finalize[..., Any] = weakref.finalize(self, _close, *parts)
@@ -187,6 +189,18 @@ class ReplayMemoryServer(Generic[BatchT]):
         self._transport.check_process()
         return self._inbox.stats(self._publisher.total_published)
 
+    def print_info(self) -> None:
+        """Print `rem.print_info()`, endpoints and what has arrived to `sys.stdout`.
+
+        Raises:
+            RuntimeError: In a forked child.
+        """
+        stats = self.stats()
+        self._rem.print_info()
+        places = ("pub_endpoint", "rep_endpoint", "pull_endpoint", "logfile")
+        where = {name: getattr(self, name) for name in places}
+        print("\n".join(described(stats, self._rem.uuid, where)))
+
     @property
     def weight_sum(self) -> float:
         """Sum of the caches' sums of weights."""
@@ -200,12 +214,12 @@ class ReplayMemoryServer(Generic[BatchT]):
     @property
     def rep_endpoint(self) -> str | None:
         """Where the newest REP worker or proxy listens; None before there is one."""
-        return self._rep_endpoint
+        return self._bound.get(zmq.ROUTER)
 
     @property
     def pull_endpoint(self) -> str | None:
         """Where the newest PULL worker or proxy listens; None before there is one."""
-        return self._pull_endpoint
+        return self._bound.get(zmq.PULL)
 
     # What a learner calls.
 
@@ -229,17 +243,14 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Raises:
             RuntimeError: Fewer than `n_caches` caches have arrived, or fewer than `batch_size`
-                unused samples are left; or the server was closed. Nothing is taken.
+                unused samples are left; or `n_caches` is 0, or the server was closed. Nothing is
+                taken.
             TimeoutError: After `wait` seconds there are still too few. Nothing is taken.
             ValueError: `batch_size` < 1, `wait` < 0, or an array of `out` is not of the right kind.
             TypeError: `out` is not made as what this call returns.
         """
         self._transport.check()
-        if wait is None:
-            batch = self._inbox.caches.get_batch(batch_size, out=out)
-        else:
-            batch = self._inbox.get_batch(batch_size, deadline_after("wait", wait), out)
-        return cast("BatchT", batch)
+        return cast("BatchT", self._inbox.get_batch(batch_size, wait, out))
 
     def update_priority(
         self, ids: npt.ArrayLike, sender: npt.ArrayLike, priority: npt.ArrayLike
@@ -327,7 +338,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             pull = self._worker("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
         except BaseException:
             rep.close()
-            self._rep_endpoint = None
+            del self._bound[zmq.ROUTER]
             raise
         for name, serve, socket in (("rep", answer, rep), ("pull", take, pull)):
             args = (self._transport, self._inbox, socket)
@@ -372,14 +383,15 @@ class ReplayMemoryServer(Generic[BatchT]):
             OSError: One cannot be bound.
             RuntimeError: The server is closed already.
         """
-        self._proxy((zmq.ROUTER, front_ep), (zmq.DEALER, back_ep))
+        # Samples that workers give a sampler are not bounded by what clients push.
+        self._proxy(zmq.ROUTER, front_ep, zmq.DEALER, back_ep, LARGEST_REPLY)
 
     def pull_proxy_main(self, front_ep: str, back_ep: str) -> None:
         """Listen to clients at one endpoint and to PULL workers at another, and pass on.
 
         Returns and errors as `rep_proxy_main`.
         """
-        self._proxy((zmq.PULL, front_ep), (zmq.PUSH, back_ep))
+        self._proxy(zmq.PULL, front_ep, zmq.PUSH, back_ep, self._inbox.max_frame)
 
     def close(self) -> None:
         """Stop workers and proxies, wake all that waits, free the ports. Again: nothing."""
@@ -390,44 +402,21 @@ class ReplayMemoryServer(Generic[BatchT]):
         # Clients, which connect to a worker that listens, have a context of their own.
         checked = check_endpoint(name, endpoint, mode, inproc=mode == Conn)
         max_frame = self._inbox.max_frame
-        socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=max_frame)
+        socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
         where = self._transport.attach(socket, name, checked, mode)
         if mode == Bind:
-            self._tell(kind, where)
+            self._bound[kind] = where
         return socket
 
-    def _proxy(self, front: tuple[int, str], back: tuple[int, str]) -> None:
-        sides = (("front_ep", CLIENTS, *front), ("back_ep", WORKERS, *back))
-        checked = [
-            (name, domain, kind, check_endpoint(name, at, Bind, inproc=domain == WORKERS))
-            for name, domain, kind, at in sides
-        ]
+    def _proxy(self, front: int, front_ep: str, back: int, back_ep: str, most: int) -> None:
         max_frame = self._inbox.max_frame
-        bound: list[str] = []
-        ends: list[zmq.Socket[bytes]] = []
-        try:
-            for name, domain, kind, endpoint in checked:
-                # Samples that workers give a sampler are not bounded by what clients push.
-                most = LARGEST_REPLY if kind == zmq.DEALER else max_frame
-                socket = self._transport.socket(kind, hwm=self._room(kind), max_frame=most)
-                bound.append(self._transport.attach(socket, name, endpoint, Bind, domain))
-                ends.append(socket)
-            self._tell(front[0], bound[0])
-            with self._transport.loop():
-                zmq.proxy(*ends)
-        finally:
-            for end in ends:
-                end.close()
-
-    def _room(self, kind: int) -> int:
-        """Return the high-water mark of a socket: `hwm` is about caches alone."""
-        return REQUEST_HWM if kind in (zmq.ROUTER, zmq.DEALER) else self._hwm
-
-    def _tell(self, kind: int, where: str) -> None:
-        if kind == zmq.ROUTER:
-            self._rep_endpoint = where
-        else:
-            self._pull_endpoint = where
+        ends = (
+            End("front_ep", front, front_ep, CLIENTS, self._hwm, max_frame),
+            End("back_ep", back, back_ep, WORKERS, self._hwm, most),
+        )
+        sockets, bound = bind_all(self._transport, ends, inproc=True)
+        self._bound[front] = bound[0]
+        pass_on(self._transport, *sockets)
 
     def __enter__(self) -> Self:
         """Return the server."""

@@ -12,7 +12,15 @@ import zmq
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import receive
-from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM, WireError, decode, encode, memory_like
+from cogrs.replay.wire import (
+    LARGEST_REPLY,
+    REQUEST_HWM,
+    SMALL_FRAME,
+    WireError,
+    decode,
+    encode,
+    memory_like,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +90,7 @@ class Source:
         timeouts: Requests that were given up.
         down: Whether others are drawn from without it.
         told: Whether it told a sum in the present call.
+        published: The largest number of a message that it has published.
         agreed: Whether its sizes were compared with those of the others.
     """
 
@@ -95,6 +104,7 @@ class Source:
         self.shortage = ""
         self.samples = 0
         self.timeouts = 0
+        self.published = 0
         self.down = False
         self.agreed = False
         self.told = False
@@ -197,13 +207,27 @@ class Source:
             raise RuntimeError(f"{self.endpoint} gave samples that cannot be: {error}") from None
         self.samples += rows
 
-    def tell(self, message: bytes) -> bool:
-        """Send something whose answer does not matter, and return whether it could be."""
+    def tell(self, *message: bytes) -> bool:
+        """Send something without the bookkeeping of `ask`, and return whether it could be."""
         try:
-            self._connected().send_multipart((b"", message), zmq.NOBLOCK)
+            self._connected().send_multipart((b"", *message), zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return False
         return True
+
+    def publish(self, sender: int, digest: bytes, message: bytes) -> int | None:
+        """Have it publish a message; return the number that its answer will have.
+
+        None when it cannot be asked: there is no connection, or its sizes are not known.
+        """
+        if self.sizes is None:
+            return None
+        number = next(self._numbers)
+        told = pb.Publish(digest=digest, size=len(message), number=number)
+        # Larger pieces would end the connection; none is smaller than what every server takes.
+        size = max(self.sizes.max_frame, SMALL_FRAME)
+        pieces = [message[at : at + size] for at in range(0, len(message), size)]
+        return number if self.tell(encode(sender, publish=told), *pieces) else None
 
     def register(self, poller: zmq.Poller) -> None:
         """Have a poller wait for what there is to do."""
@@ -295,6 +319,9 @@ class Source:
             self.reset()
             raise RuntimeError(f"{self.endpoint} refused: {header.refusal.reason}")
         if kind == "priorities_reply":
+            return None
+        if kind == "publish_reply":
+            self.published = max(self.published, header.publish_reply.number)
             return None
         if kind not in ("sizes", "samples") or not self.busy:
             raise WireError(f"{kind or 'nothing'} that was not asked for")

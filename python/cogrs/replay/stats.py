@@ -84,3 +84,17 @@ class ServerStats:
     def total_refused(self) -> int:
         """Messages dropped, for whatever reason."""
         return sum(self.refused.values())
+
+
+def described(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
+    """Return lines that say where a server is, and what has arrived there."""
+    return [
+        f"ReplayMemoryServer {uuid:08x}",
+        *(f"  {name}: {place}" for name, place in places.items()),
+        f"  n_caches: {stats.n_caches}, of which {stats.caches} are there",
+        f"  weight_sum: {stats.weight_sum:g}",
+        f"  total_caches: {stats.received.caches}",
+        f"  total_episodes: {stats.total_episodes}",
+        f"  total_steps: {stats.total_steps}",
+        f"  total_refused: {stats.total_refused}",
+    ]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import zmq
 
 from cogrs.replay.backlog import Backlog
+from cogrs.replay.bell import Bell
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Bell, Transport, receive
+from cogrs.replay.transport import Transport, receive
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     LAST,

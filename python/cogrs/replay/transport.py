@@ -17,6 +17,7 @@ from cogrs.replay.deadline import seconds_to
 from cogrs.replay.endpoint import Bind, attach, is_open
 from cogrs.replay.guard import Guard
 from cogrs.replay.keys import CLIENTS, FRAME_OVERHEAD
+from cogrs.replay.wire import REQUEST_HWM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,8 +33,11 @@ _SLICE = 0.1
 _IDLE_MS = 500
 """For so long a worker waits for a message before it looks after other things."""
 
-_MOST_FRAMES = 64
-"""No message of ours has more; of a longer one only so many are kept."""
+_MOST_FRAMES = 300
+"""No message of ours has more; of a longer one only so many are kept.
+
+The longest is one to publish, in pieces of 1 MiB.
+"""
 
 _LINGER_MS = 1000
 """For so long a closed socket goes on sending what it was given.
@@ -47,6 +51,8 @@ _HEARTBEAT_MS = 5000
 
 _LARGEST_FRAME = (1 << 63) - 1
 """ZeroMQ's numbers are signed."""
+
+_OF_REQUESTS = (zmq.REQ, zmq.DEALER, zmq.ROUTER)
 
 _DESCRIPTORS = 16
 """What a context with its first socket needs; libzmq ends the process when it gets fewer."""
@@ -118,7 +124,8 @@ class Transport:
 
         Args:
             kind: Its ZeroMQ type.
-            hwm: Messages that wait in each direction for each peer, at most.
+            hwm: Messages that wait in each direction for each peer, at most. Sockets of requests
+                have `REQUEST_HWM` instead.
             max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
             linger_ms: For so long it goes on sending when it is closed.
 
@@ -138,7 +145,7 @@ class Transport:
         try:
             self._sockets.add(made)
             self._start_ender()
-            made.set_hwm(hwm)
+            made.set_hwm(REQUEST_HWM if kind in _OF_REQUESTS else hwm)
             made.setsockopt(zmq.LINGER, linger_ms)
             # libzmq compares with what comes from the network, which is the enciphered frame.
             overhead = FRAME_OVERHEAD if self._curve and max_frame >= 0 else 0
@@ -385,40 +392,6 @@ class Channel:
                 self._retire(self._socket)
                 self._socket.close()
                 self._socket = None
-
-
-class Bell:
-    """Wakes a loop that polls sockets from another thread."""
-
-    def __init__(self, transport: Transport) -> None:
-        """Make both ends."""
-        name = f"inproc://cogrs.{id(self):x}"
-        self.socket = transport.socket(zmq.PAIR, hwm=0)
-        self.socket.bind(name)
-        self._rope = transport.socket(zmq.PAIR, hwm=0)
-        self._rope.connect(name)
-        self._lock = threading.Lock()
-        self._rung = False
-
-    def ring(self) -> None:
-        """Wake the loop. A bell that rings already stays as it is."""
-        with self._lock:
-            if not self._rung and not self._rope.closed:
-                self._rung = True
-                self._rope.send(b"")
-
-    def hush(self) -> None:
-        """Be ready to ring again; to be called by the loop, before it looks what there is to do."""
-        with self._lock:
-            self._rung = False
-            while self.socket.poll(0):
-                self.socket.recv()
-
-    def close(self) -> None:
-        """Close both ends; to be called by the loop when it ends."""
-        with self._lock:
-            self._rope.close(linger=0)
-            self.socket.close(linger=0)
 
 
 def is_ready(socket: zmq.Socket[bytes], event: int) -> bool:

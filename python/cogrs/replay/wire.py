@@ -47,6 +47,9 @@ LONGEST_LINE = 1_000_000
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
 
+LARGEST_PUBLICATION = 256 << 20
+"""Bytes of a message that a server publishes for somebody else."""
+
 REQUEST_HWM = 1000
 """Requests, or answers, that wait at a socket for each peer, at most.
 
@@ -217,21 +220,22 @@ class Key(NamedTuple):
         Raises:
             WireError: It is no such frame.
         """
-        key = cls(frame[:1], frame[1 : 1 + _DIGEST], frame[1 + _DIGEST :])
+        key = cls(frame[:1], frame[1 : 1 + DIGEST], frame[1 + DIGEST :])
         if len(frame) not in _LENGTHS.get(key.kind, ()):
             raise WireError("a topic of another kind")
         return key
 
 
 MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
-_DIGEST, _NONCE = 32, 16
-_SHARED, _OWN = 1 + _DIGEST, 1 + _DIGEST + _NONCE
+DIGEST, _NONCE = 32, 16
+"""Bytes of them."""
+_SHARED, _OWN = 1 + DIGEST, 1 + DIGEST + _NONCE
 _LENGTHS = {MESSAGES: (_SHARED, _OWN), ANNOUNCEMENTS: (_SHARED,), LAST: (_OWN,)}
 
 
 def digest_of_topic(topic: bytes) -> bytes:
     """Return what stands for a topic: topics have any length, keys have not."""
-    return hashlib.blake2b(topic, digest_size=_DIGEST).digest()
+    return hashlib.blake2b(topic, digest_size=DIGEST).digest()
 
 
 def new_nonce() -> bytes:

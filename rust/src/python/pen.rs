@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyFloat;
+use pyo3::types::{PyFloat, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
@@ -103,6 +103,15 @@ impl Pen {
     /// `RuntimeError` without open episode.
     pub fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.call(py, 0, |memory| memory.abort(self.serial()))
+    }
+
+    /// See `ReplayMemory.get_entry_buf`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn entry_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let zeros = WRITTEN.map(|field| self.shared.template(field).zeros(py));
+        PyTuple::new(py, zeros.into_iter().collect::<PyResult<Vec<_>>>()?)
     }
 
     /// See `ReplayMemory.add_entry`.

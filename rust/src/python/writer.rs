@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
 use crate::python::shared::Shared;
@@ -33,7 +34,13 @@ impl ReplayWriter {
         self.pen.new_episode(py)
     }
 
+    /// Return arrays to fill and give to `add_entry`, which copies them.
+    fn get_entry_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.pen.entry_buf(py)
+    }
+
     /// Add one entry to the open episode, by value.
+    #[pyo3(signature = (s, a, r, p, v, i, init_w=None, *, weight=None))]
     fn add_entry(
         &self,
         py: Python<'_>,
@@ -43,8 +50,20 @@ impl ReplayWriter {
         p: &Bound<'_, PyAny>,
         v: &Bound<'_, PyAny>,
         i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
+        init_w: Option<&Bound<'_, PyAny>>,
+        weight: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let init_w = match (init_w, weight) {
+            (Some(given), None) | (None, Some(given)) => given,
+            (None, None) => {
+                return Err(PyTypeError::new_err("init_w: expected a number, got nothing"));
+            }
+            (Some(_), Some(_)) => {
+                return Err(PyTypeError::new_err(
+                    "weight: expected nothing beside init_w, whose name it is too",
+                ));
+            }
+        };
         self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
     }
 

@@ -1,0 +1,154 @@
+"""Messages that a learner has servers elsewhere publish, by way of its sampler."""
+
+import random
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cogrs
+from cogrs import Conn, KeyPair, ReplayMemoryClient, ReplaySampler
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay import ReplayProxy
+from cogrs.replay.wire import FIELDS, LARGEST_PUBLICATION, digest_of_topic, encode
+from tests.replay import build, network
+from tests.replay.network import (
+    LOOPBACK,
+    SLACK,
+    Call,
+    arrived,
+    connected,
+    made,
+    started,
+    unused_endpoints,
+)
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 30_000_000])
+@pytest.mark.parametrize("with_keys", [False, True], ids=["open", "keys"])
+def test_message_of_a_sampler_reaches_the_clients_of_a_server(size: int, with_keys: bool) -> None:
+    message = random.Random(size).randbytes(size)
+    ours, theirs = KeyPair.new(), KeyPair.new()
+    keys = {"key": ours, "allow": [theirs.public]} if with_keys else {}
+    options = {"key": theirs, "server_key": ours.public} if with_keys else {}
+    with (
+        started(1, **keys) as server,
+        connected(server, None, **options) as client,
+        ReplaySampler([server.rep_endpoint], timeout=SLACK, **options) as sampler,
+    ):
+        call = Call(lambda: client.sub_bytes("model", timeout=60))
+        server.wait_subscribers("model", timeout=SLACK)
+        assert sampler.pub_bytes("model", message) == 0
+        assert call.result() == message
+        assert server.stats().published == 1
+
+
+def test_every_server_publishes_and_late_clients_get_the_last_message() -> None:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(started(1)) for _ in range(3)]
+        where = [server.rep_endpoint for server in servers]
+        sampler = stack.enter_context(ReplaySampler(where, timeout=SLACK))
+        for number in range(20):
+            assert sampler.pub_bytes("model", b"%d" % number) == 0
+        for server in servers:
+            client = stack.enter_context(connected(server, None))
+            assert client.sub_bytes("model", last=True, timeout=SLACK) == b"19"
+
+
+def test_publishing_and_batches_do_not_disturb_one_another() -> None:
+    with (
+        started(1, ids=True, reuse_cache=True) as server,
+        connected(server, timeout=SLACK) as client,
+        ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler,
+    ):
+        build.add_uniform(client.rem, 20)
+        client.push_cache()
+        arrived(server, 1)
+        for number in range(100):
+            batch = sampler.get_batch(8)
+            assert sampler.update_priority(batch.ids, batch.sender, batch.weight) == 0
+            assert sampler.pub_bytes("model", str(number)) == 0
+        assert client.sub_bytes("model", last=True, timeout=SLACK) == b"99"
+        assert server.total_refused == 0
+
+
+def test_messages_pass_proxies() -> None:
+    with ReplayProxy(*[LOOPBACK] * 4) as proxy, made(1) as server:
+        call = Call(lambda: server.rep_worker_main(proxy.rep_back, Conn))
+        with (
+            ReplaySampler([proxy.rep_front], timeout=SLACK) as sampler,
+            ReplayMemoryClient(server.pub_endpoint, "", "") as client,
+        ):
+            assert sampler.pub_bytes("model", bytes(5_000_000)) == 0
+            assert client.sub_bytes("model", last=True, timeout=SLACK) == bytes(5_000_000)
+        server.close()
+        call.result()
+
+
+def test_server_of_a_file_publishes_for_a_learner(tmp_path: Any) -> None:
+    fields = "".join(f'{name} = {{ dtype = "float32" }}\n' for name in FIELDS)
+    path = tmp_path / "replay.toml"
+    path.write_text(f"n_caches = 1\n[templates]\n{fields}")
+    with (
+        cogrs.replay.start_server(path) as server,
+        ReplayMemoryClient(server.pub_endpoint, "", "") as client,
+        ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler,
+    ):
+        sampler.pub_bytes("model", np.arange(10).tobytes())
+        assert client.sub_bytes("model", last=True, timeout=SLACK) == np.arange(10).tobytes()
+
+
+@pytest.mark.parametrize("skip_down", [False, True])
+def test_server_that_is_not_there_is_named_or_counted(skip_down: bool) -> None:
+    (nowhere,) = unused_endpoints(1)
+    with started(1) as server, connected(server, None) as client:
+        where = [nowhere, server.rep_endpoint]
+        with ReplaySampler(where, timeout=1.0, skip_down=skip_down) as sampler:
+            if skip_down:
+                assert sampler.pub_bytes("model", b"m") == 1
+            else:
+                with pytest.raises(
+                    TimeoutError, match=f"pub_bytes: no answer from {nowhere} after"
+                ):
+                    sampler.pub_bytes("model", b"m")
+            assert client.sub_bytes("model", last=True, timeout=SLACK) == b"m"
+    with (
+        ReplaySampler([nowhere], timeout=0.2, skip_down=skip_down) as sampler,
+        pytest.raises(TimeoutError, match=f"no answer from {nowhere}.*no connection"),
+    ):
+        sampler.pub_bytes("model", b"m")
+
+
+def test_bad_arguments_are_refused_by_name_and_nothing_is_sent() -> None:
+    with started(1) as server, ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler:
+        for topic in (None, 1, ["t"]):
+            with pytest.raises(TypeError, match=r"^topic"):
+                sampler.pub_bytes(topic, b"m")
+        for message in (None, 1, np.zeros(2)):
+            with pytest.raises(TypeError, match=r"^message"):
+                sampler.pub_bytes("t", message)
+        with pytest.raises(ValueError, match=f"^message: expected at most {LARGEST_PUBLICATION} b"):
+            sampler.pub_bytes("t", bytes(LARGEST_PUBLICATION + 1))
+        assert server.stats().published == 0
+    with pytest.raises(RuntimeError, match="closed"):
+        sampler.pub_bytes("t", b"m")
+
+
+BROKEN = {
+    "short": (pb.Publish(digest=digest_of_topic(b"t"), size=5), [b"1234"]),
+    "long": (pb.Publish(digest=digest_of_topic(b"t"), size=5), [b"1234", b"56"]),
+    "no digest": (pb.Publish(size=1), [b"1"]),
+    "a piece missing": (pb.Publish(digest=digest_of_topic(b"t"), size=2**60), []),
+    "thousands of pieces": (pb.Publish(digest=digest_of_topic(b"t"), size=5_000), [b"1"] * 5_000),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_message_that_is_not_whole_is_refused(kind: str) -> None:
+    told, pieces = BROKEN[kind]
+    with started(1) as server, network.raw(3, server.rep_endpoint) as request:
+        request.send_multipart([encode(1, publish=told), *pieces])
+        assert pb.Header.FromString(request.recv()).WhichOneof("body") == "refusal"
+        assert server.stats().refused["frames"] == 1
+        assert server.stats().published == 0
