@@ -24,14 +24,16 @@ def make_nets(env, seed):
 
 
 @jax.jit
-def update(nets, prev, following, next_terminated, weights):
+def update(nets, prev, ahead, weights):
     """Take one step of double Q-learning; return new nets, the loss and the errors."""
     params, target, optimizer = nets
     # A sampled state is a stack of frames, oldest first: here always of one.
+    following, rewards, discount = ahead
     state, next_state, rows = prev.state[:, 0], following.state[:, 0], jnp.arange(BATCH_SIZE)
     best = q_values(params, next_state).argmax(axis=1)
-    future = jnp.where(next_terminated, 0.0, q_values(target, next_state)[rows, best])
-    goal = (1 - MONTE_CARLO) * (prev.reward + GAMMA * future) + MONTE_CARLO * prev.qvest
+    future = q_values(target, next_state)[rows, best]
+    # Where the episode terminated the discount is 0, so nothing is said of ends here.
+    goal = (1 - MONTE_CARLO) * (rewards + discount * future) + MONTE_CARLO * prev.qvest
 
     def loss_of(params):
         errors = goal - q_values(params, state)[rows, prev.action]

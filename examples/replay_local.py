@@ -20,7 +20,8 @@ except ModuleNotFoundError as missing:
 
 # Prioritized experience replay, proportional variant (Schaul et al. 2016, sections 3.3, 3.4, 4).
 ALPHA, BETA = 0.6, linear_schedule(0.4, 1.0, 20_000)
-PRIORITY_FLOOR = 0.01  # their epsilon: a step whose error is 0 must stay within reach
+PRIORITY_EPSILON = 0.01  # a step whose error is 0 must stay within reach
+MULTI_STEP = 3  # rewards that are summed before the target net is asked
 EPSILON = linear_schedule(1.0, 0.02, 3_000)
 MAX_STEP, WARM_UP = 50_000, 200  # in steps
 WINDOW = 20  # episodes in the mean return that is held against the goal
@@ -32,8 +33,9 @@ def make_memory(env, seed):
     action, info = np.int32(0), np.zeros(0, np.float32)
     reward = prob = value = qvest = np.float32(0)
     rem = ReplayMemory(state, action, reward, prob, value, qvest, info, MAX_STEP, seed=seed)
-    rem.discount_factor = GAMMA
-    rem.priority_exponent = ALPHA
+    rem.discount_factor, rem.multi_step = GAMMA, MULTI_STEP
+    # A new step weighs as much as any ever did, so that it is soon seen (algorithm 1 there).
+    rem.priority_exponent, rem.priority_epsilon, rem.new_priority = ALPHA, PRIORITY_EPSILON, "max"
     return rem
 
 
@@ -59,12 +61,13 @@ def play_episode(env, rem, params, epsilon, rng, should_stop):
 
 def learn(nets, rem, beta):
     """Learn from one batch and send its errors back; return the new nets and the loss."""
-    sample = rem.sample(BATCH_SIZE)
+    sample = rem.sample(BATCH_SIZE, nstep_return=True)
     weights = importance_weights(
         sample.weight, exponent=beta, total=rem.weight_sum, count=rem.num_sampleable
     )
-    nets, loss, errors = update(nets, sample.prev, sample.next, sample.next_terminated, weights)
-    rem.update_priority(sample.id, np.abs(errors) + PRIORITY_FLOOR)
+    ahead = sample.next, sample.nstep_return, sample.nstep_discount
+    nets, loss, errors = update(nets, sample.prev, ahead, weights)
+    rem.update_priority(sample.id, np.abs(errors))
     return nets, float(loss)
 
 

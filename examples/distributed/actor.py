@@ -51,12 +51,13 @@ def play_episode(env, rem, params, epsilon, rng):
         action = rng.integers(n) if rng.random() < epsilon else values.argmax()
         prob = epsilon / n + (1 - epsilon) * (action == values.argmax())
         next_state, reward, terminated, truncated, _ = env.step(action)
-        rem.add_entry(state, action, reward, prob, values.max(), i=False, init_w=1.0)
+        rem.add_entry(state, action, reward, prob, values.max(), i=(), init_w=1.0)
         state = next_state
     # The weight of each step is made here, of its return and its value: actors set the first
-    # priorities (Horgan et al. 2018, section 3). `info` says whether anything follows.
-    unseen = None if terminated or not params else q_values(params, state).max()
-    rem.close_episode(final_state=state, final_info=terminated, bootstrap_value=unseen)
+    # priorities (Horgan et al. 2018, section 3). A value of the last state says that the episode
+    # was cut off, and has not terminated.
+    unseen = None if terminated else q_values(params, state).max() if params else 0.0
+    rem.close_episode(final_state=state, bootstrap_value=unseen)
 
 
 def main():

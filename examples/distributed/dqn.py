@@ -25,14 +25,17 @@ def draw_params(seed):
 
 
 @jax.jit
-def update(nets, prev, following, weights):
+def update(nets, batch, weights):
     """Take one step of double Q-learning; return the new nets and the loss."""
     params, target, optimizer = nets
+    prev, following = batch.prev, batch.next
     # A sampled state is a stack of frames, oldest first: here always of one.
     state, next_state, rows = prev.state[:, 0], following.state[:, 0], jnp.arange(BATCH_SIZE)
     best = q_values(params, next_state).argmax(axis=1)
-    future = jnp.where(following.info, 0.0, q_values(target, next_state)[rows, best])
-    goal = (1 - MONTE_CARLO) * (prev.reward + GAMMA * future) + MONTE_CARLO * prev.qvest
+    future = q_values(target, next_state)[rows, best]
+    # Where the episode terminated the discount is 0, so nothing is said of ends here.
+    goal = batch.nstep_return + batch.nstep_discount * future
+    goal = (1 - MONTE_CARLO) * goal + MONTE_CARLO * prev.qvest
 
     def loss_of(params):
         errors = goal - q_values(params, state)[rows, prev.action]

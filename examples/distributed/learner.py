@@ -20,7 +20,9 @@ try:
 except ModuleNotFoundError as missing:
     refuse_without(missing)
 
-ALPHA, BETA = 0.6, 0.4  # of prioritized experience replay (Schaul et al. 2016)
+# Of prioritized experience replay (Schaul et al. 2016); epsilon keeps every step within reach.
+ALPHA, BETA, EPSILON = 0.6, 0.4, 0.01
+MULTI_STEP = 3  # rewards that are summed before the target net is asked
 CACHE_SIZE, N_CACHES = 256, 32  # samples are drawn from the newest 32 * 256
 PUBLISH_EVERY = 50  # updates
 
@@ -28,10 +30,11 @@ PUBLISH_EVERY = 50  # updates
 def serve(args):
     """Start a server where actors find it, or behind a proxy."""
     zero, state = np.float32(0), np.zeros(DIMS[0], np.float32)
-    templates = (state, np.int32(0), zero, zero, zero, zero, np.bool_(False))
-    server = ReplayMemoryServer(*templates, 0, at(args.host, args.port), N_CACHES)
+    templates = (state, np.int32(0), zero, zero, zero, zero, np.zeros(0, np.float32))
+    server = ReplayMemoryServer(*templates, 0, at(args.host, args.port), N_CACHES, nstep=True)
     # Actors take these over.
-    server.rem.discount_factor, server.rem.priority_exponent = GAMMA, ALPHA
+    server.rem.discount_factor, server.rem.multi_step = GAMMA, MULTI_STEP
+    server.rem.priority_exponent, server.rem.priority_epsilon = ALPHA, EPSILON
     server.rem.cache_size, server.rem.reuse_cache = CACHE_SIZE, True
     try:
         if args.proxy is None:
@@ -73,12 +76,14 @@ def learn(server, params, args):
             time.sleep(0.01)
         else:
             try:
-                prev, following, weight = server.get_batch(BATCH_SIZE, wait=0.5)
+                batch = server.get_batch(BATCH_SIZE, wait=0.5)
             except TimeoutError:  # too few caches until now
                 continue
             # Divided by the largest of the batch, so the number of steps falls out.
-            weights = importance_weights(weight, exponent=BETA, total=server.weight_sum, count=1)
-            nets, loss = update(nets, prev, following, weights)
+            weights = importance_weights(
+                batch.weight, exponent=BETA, total=server.weight_sum, count=1
+            )
+            nets, loss = update(nets, batch, weights)
             updates += 1
             if updates % PUBLISH_EVERY == 0:
                 publish(server, nets[0], args.file)

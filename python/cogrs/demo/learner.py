@@ -16,18 +16,20 @@ from cogrs.workers import STEP_INFO, LearnerWorker, pack_arrays
 
 if TYPE_CHECKING:
     from cogrs.demo.options import Role
-    from cogrs.replay import Batch
+    from cogrs.replay import NStepBatch
 
 _BATCH = 64
 _ALPHA, _BETA = 0.6, 0.6
 """Exponents of prioritized replay (Schaul et al. 2016, sections 3.3 and 3.4)."""
+_EPSILON = 0.01
+"""A step whose error is 0 stays within reach (section 3.3 there)."""
 
 
-def make_server(role: Role) -> ReplayMemoryServer:
+def make_server(role: Role) -> ReplayMemoryServer[NStepBatch]:
     """Make the server; actors take templates and settings from it."""
     scalar = np.float32(0)
     state, info = np.zeros(role.state_size, np.float32), np.zeros((), STEP_INFO)
-    server = ReplayMemoryServer(
+    server: ReplayMemoryServer[NStepBatch] = ReplayMemoryServer(
         state,
         np.int64(0),
         scalar,
@@ -40,9 +42,10 @@ def make_server(role: Role) -> ReplayMemoryServer:
         # Caches come in bursts, when trials end: with few, most would be replaced unused.
         n_caches=32,
         seed=role.seed,
+        nstep=True,
     )
     server.rem.discount_factor = GAMMA
-    server.rem.priority_exponent = _ALPHA
+    server.rem.priority_exponent, server.rem.priority_epsilon = _ALPHA, _EPSILON
     server.rem.cache_size = 4 * _BATCH
     return server
 
@@ -55,7 +58,7 @@ def run(child: Child, role: Role) -> None:
         child.say(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
         learner = Learner(draw_parameters(role.state_size, role.num_action, role.seed))
 
-        def update(batch: Batch) -> dict[str, float]:
+        def update(batch: NStepBatch) -> dict[str, float]:
             weights = importance_weights(
                 batch.weight, exponent=_BETA, total=server.weight_sum, count=_BATCH
             )
@@ -74,7 +77,12 @@ def run(child: Child, role: Role) -> None:
         worker.save(learner_file(role.folder))
 
 
-def report(child: Child, server: ReplayMemoryServer, worker: LearnerWorker, role: Role) -> None:
+def report(
+    child: Child,
+    server: ReplayMemoryServer[NStepBatch],
+    worker: LearnerWorker[NStepBatch],
+    role: Role,
+) -> None:
     """Learn, tell the figures twice a second, and write checkpoints."""
     losses: list[float] = []
     due = time.monotonic()

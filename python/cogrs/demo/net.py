@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.replay import Batch
+    from cogrs.replay import NStepBatch
 
 GAMMA = 0.99
 HIDDEN = (64, 64)
@@ -96,13 +96,13 @@ class Learner:
             raise ValueError(f"state: expected arrays of {shapes}, got {got}")
         self._nets, self._updates = jax.tree.unflatten(form, arrays.values()), updates
 
-    def update(self, batch: Batch, weights: npt.NDArray[np.float32]) -> float:
+    def update(self, batch: NStepBatch, weights: npt.NDArray[np.float32]) -> float:
         """Learn from a batch whose rows weigh so much; return the loss."""
         prev, following = batch.prev, batch.next
         self._nets, loss = self._step(
             self._nets,
-            (prev.state[:, 0], prev.action, prev.reward, prev.qvest),
-            (following.state[:, 0], following.info["terminated"]),
+            (prev.state[:, 0], prev.action, prev.qvest),
+            (following.state[:, 0], batch.nstep_return, batch.nstep_discount),
             weights,
         )
         self._updates += 1
@@ -115,12 +115,12 @@ class Learner:
 
         def step(nets: Any, prev: Any, following: Any, weights: Any) -> Any:
             parameters, target, moments = nets
-            state, action, reward, seen = prev
-            next_state, terminated = following
-            rows = jnp.arange(len(reward))
+            state, action, seen = prev
+            next_state, rewards, discount = following
+            rows = jnp.arange(len(rewards))
             best = action_values(parameters, next_state, jnp.maximum).argmax(axis=1)
             future = action_values(target, next_state, jnp.maximum)[rows, best]
-            goal = reward + GAMMA * jnp.where(terminated, 0.0, future)
+            goal = rewards + discount * future
             goal = (1 - _MONTE_CARLO) * goal + _MONTE_CARLO * seen
 
             def loss_of(parameters: Any) -> Any:

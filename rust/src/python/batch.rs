@@ -68,7 +68,7 @@ pub(super) fn fill(
             Column::NStepReturn => {
                 // Both come of one walk over the rewards.
                 let Some(discounts) = columns.next() else { break };
-                memory.nstep(&draws.prev, part, discounts);
+                memory.nstep(&draws, part, discounts);
             }
             Column::NStepDiscount | Column::Sender => {}
         }

@@ -61,7 +61,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_priority_exponent(value))
     }
 
-    /// Weight of a new entry: "returns", "max" or a number. Default "returns".
+    /// What the weight of a new entry is made of. Default "returns".
     #[getter]
     fn new_priority<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.settings()?.new_priority {
@@ -76,7 +76,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_new_priority(value))
     }
 
-    /// Number added to each error before the exponent, >= 0. Default 0.
+    /// Number added to each error before the exponent, at a close and in `update_priority`.
     #[getter]
     fn priority_epsilon(&self) -> PyResult<f64> {
         Ok(self.settings()?.priority_epsilon)
@@ -88,7 +88,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_priority_epsilon(value))
     }
 
-    /// Frames before the first of an episode: "none", "repeat" or "zero". Default "none".
+    /// What stands for frames before the first of an episode in a stack. Default "none".
     #[getter]
     fn frame_padding(&self) -> PyResult<String> {
         Ok(self.settings()?.frame_padding.to_string())
@@ -120,7 +120,7 @@ impl ReplayMemory {
         self.shared().change(py, |settings| settings.set_mix_lambda(value))
     }
 
-    /// States stacked in a sample, >= 1. Default 1. Entries it makes invalid are not drawn.
+    /// States stacked in a sample, >= 1. Default 1.
     #[getter]
     fn frame_stack(&self) -> PyResult<usize> {
         Ok(self.settings()?.frame_stack)
@@ -135,7 +135,7 @@ impl ReplayMemory {
         })
     }
 
-    /// Steps between prev and next, >= 1. Default 1. Entries it makes invalid are not drawn.
+    /// Steps between prev and next, >= 1. Default 1.
     #[getter]
     fn multi_step(&self) -> PyResult<usize> {
         Ok(self.settings()?.multi_step)

@@ -94,11 +94,18 @@ impl Memory {
     }
 
     /// Keeps the largest weight ever given; of pairs of an initial weight and a weight.
-    pub(super) fn note_largest<'a>(&mut self, given: impl Iterator<Item = (&'a f32, &'a f32)>) {
-        let times = |(&base, &weight): (&f32, &f32)| f64::from(weight) / f64::from(base);
-        // 0 / 0 is NaN, which is not larger than anything.
-        let larger = |largest, times| if times > largest { times } else { largest };
-        self.largest = given.map(times).fold(self.largest, larger);
+    pub(super) fn note_largest<'a>(
+        &mut self,
+        given: impl Iterator<Item = (&'a f32, &'a f32)> + Clone,
+    ) {
+        // Without a division, for most give no new one.
+        let largest = self.largest;
+        let larger = |(&base, &weight): (&f32, &f32)| f64::from(weight) > largest * f64::from(base);
+        if given.clone().fold(false, |any, pair| any | larger(pair)) {
+            let times = |(&base, &weight): (&f32, &f32)| f64::from(weight) / f64::from(base);
+            // 0 / 0 is NaN, which `max` leaves out.
+            self.largest = given.map(times).fold(largest, f64::max);
+        }
     }
 
     /// The weights with which an episode's entries are drawn now.

@@ -183,41 +183,59 @@ impl Memory {
         })
     }
 
-    /// The discounted sum of the rewards from each entry in `slots` to its `next`, and the discount of the
-    /// value of `next`: float32, in each reward dimension on its own.
+    /// The discounted sum of the rewards from each prev to its next, and the discount of the value of next:
+    /// float32, in each reward dimension on its own.
     ///
     /// With `n` steps to `next`, which are `multi_step` or as many as there are to the final state, these
     /// are the sum over k < n of `gamma ^ k * r[t + k]`, and `gamma ^ n`, or 0 where the episode terminated
     /// within them. `returns + discounts * V(next)` is the n-step target (Sutton and Barto, *Reinforcement
     /// Learning*, equation 7.1). Gamma is the discount factor in force.
-    pub fn nstep(&self, slots: &[u32], returns: &mut [u8], discounts: &mut [u8]) {
+    pub fn nstep(&self, draws: &Draws, returns: &mut [u8], discounts: &mut [u8]) {
         let gamma: &[f64] = &self.settings.discount_factor;
         let dims = gamma.len().max(1);
         let mut powers = Powers::new(gamma);
         let mut sums = vec![0.0; gamma.len()];
         let returns = returns.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
         let discounts = discounts.as_chunks_mut::<4>().0.chunks_exact_mut(dims);
-        for ((&slot, returns), discounts) in slots.iter().zip(returns).zip(discounts) {
-            let (episode, first) = self.entry(slot);
-            let next = episode.ahead(first, self.settings.multi_step);
-            sums.fill(0.0);
-            for step in (first..next).rev() {
-                let reward = self.storage.field(Field::Reward, episode.slot_of(step));
-                for ((sum, gamma), reward) in sums.iter_mut().zip(gamma).zip(reward.as_chunks().0) {
-                    *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
-                }
-            }
+        let ends = draws.prev.iter().zip(&draws.next);
+        for ((ends, returns), discounts) in ends.zip(returns).zip(discounts) {
+            let (prev, next) = (*ends.0 as usize, *ends.1 as usize);
+            let steps = (self.places[next] - self.places[prev]) as usize;
+            self.sum_rewards(prev, steps, &mut sums);
             for (out, sum) in returns.iter_mut().zip(&sums) {
                 *out = (*sum as f32).to_ne_bytes();
             }
-            if episode.terminates_at(next) {
+            let (episode, step) = self.entry(*ends.1);
+            if episode.terminates_at(step) {
                 discounts.fill(0f32.to_ne_bytes());
                 continue;
             }
-            for (out, power) in discounts.iter_mut().zip(powers.of((next - first) as usize)) {
+            for (out, power) in discounts.iter_mut().zip(powers.of(steps)) {
                 *out = (*power as f32).to_ne_bytes();
             }
         }
+    }
+
+    /// The discounted sum of the rewards of `steps` entries from the one in `slot` on.
+    #[inline]
+    fn sum_rewards(&self, slot: usize, steps: usize, sums: &mut [f64]) {
+        sums.fill(0.0);
+        let gamma: &[f64] = &self.settings.discount_factor;
+        let mut add = |slot: usize| {
+            let reward = self.storage.field(Field::Reward, slot);
+            for ((sum, gamma), reward) in sums.iter_mut().zip(gamma).zip(reward.as_chunks().0) {
+                *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
+            }
+        };
+        let first = self.places[slot];
+        // Each is looked at, as for a stack.
+        let together = |places: &[u64]| (first..).zip(places).all(|(at, &place)| at == place);
+        if self.places.get(slot..slot + steps).is_some_and(together) {
+            (slot..slot + steps).rev().for_each(add);
+            return;
+        }
+        let (episode, first) = self.entry(slot as u32);
+        (first..first + steps as u32).rev().for_each(|step| add(episode.slot_of(step)));
     }
 }
 

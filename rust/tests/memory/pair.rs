@@ -249,7 +249,7 @@ impl Pair {
         let (mut returns, mut discounts) = (vec![0.0; nstep.len()], vec![0.0; nstep.len()]);
         let (sums, powers) = (&mut returns[..], &mut discounts[..]);
         let bytes = bytemuck::cast_slice_mut;
-        self.memory.nstep(&draws.prev, bytes(sums), bytes(powers));
+        self.memory.nstep(draws, bytes(sums), bytes(powers));
         for ((sum, power), expected) in returns.iter().zip(&discounts).zip(nstep) {
             assert_eq!((*sum, *power), expected);
         }
