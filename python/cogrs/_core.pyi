@@ -1004,7 +1004,7 @@ class CollectorContext:
         progress: list[int],
         failed: Sequence[tuple[int, str]],
     ) -> CollectorDelivery | int | None:
-        """Wait as `wait` does, or be given moves of the only driver, which has no thread of its own.
+        """Wait as `wait` does, or be given moves of the only driver, which has no own thread.
 
         First it does what `report` does.
 
