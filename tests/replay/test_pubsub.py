@@ -191,10 +191,26 @@ def test_last_message_is_given_once_and_then_new_ones() -> None:
 
 def test_last_message_may_be_asked_for_by_who_listens_already() -> None:
     with pair() as (server, client):
+        # It goes to those who have subscribed by then, whenever it is sent.
         server.pub_bytes("t", "old")
         with pytest.raises(TimeoutError):
-            client.sub_bytes("t", timeout=0.2)
+            client.sub_bytes("t", timeout=0)
+        server.wait_subscribers("t", timeout=SLACK)
+        with pytest.raises(TimeoutError):
+            client.sub_bytes("t", timeout=0)
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"old"
+
+
+@pytest.mark.parametrize("repetition", range(20))
+def test_message_that_was_published_before_the_subscription_does_not_come(repetition: int) -> None:
+    with pair() as (server, client):
+        for number in range(repetition + 1):
+            server.pub_bytes("t", b"old %d" % number)
+        call = listening(client, "t")
+        server.wait_subscribers("t", timeout=SLACK)
+        server.pub_bytes("t", "new")
+        assert call.result() == b"new"
+        assert client.num_dropped("t") == 0
 
 
 def test_no_subscription_is_lost_when_many_come_at_once() -> None:

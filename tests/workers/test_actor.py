@@ -411,6 +411,27 @@ async def test_a_server_that_is_away_stops_no_trial(caplog):
         on.client.close()
 
 
+@on_loop
+async def test_a_server_that_is_away_is_told_once_and_found_again(caplog):
+    with world.made_server() as server:
+        client = network.connected(server, 64, timeout=0.2)
+        with client, ActorWorker(client, world.decide, samples_per_step=0) as worker:
+            server.close()
+            for _ in range(3):
+                worker._owe(8)
+                await until(lambda: "nothing is pushed" in caplog.text)
+                await until(lambda: worker._unpushed == 0)
+            templates = {"s": server.rem.state_buf, "i": server.rem.info_buf}
+            with await asyncio.to_thread(network.restarted, server, **templates):
+
+                def found():
+                    worker._owe(8)
+                    return "pushed again" in caplog.text
+
+                await until(found)
+    assert caplog.text.count("nothing is pushed") == 1
+
+
 def threads():
     return Counter(
         each.name for each in threading.enumerate() if each.name in ("cogrs-answer", "cogrs-push")

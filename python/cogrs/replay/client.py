@@ -160,10 +160,12 @@ class ReplayMemoryClient:
     def update_counter(self) -> None:
         """Tell the server how many episodes and steps were closed here, ever, and what was lost.
 
-        To be called after each episode. It may be repeated, or get lost: the next one makes up.
+        To be called after each episode. It may be repeated, or get lost: the next one makes up. So
+        an actor that is to outlive its server goes on after TimeoutError, here and after
+        `push_cache`.
 
         Raises:
-            TimeoutError: The server does not answer.
+            TimeoutError: The server does not answer within `timeout`.
             RuntimeError: Before `sync_sizes`, or the client is closed.
         """
         self._transport.check()

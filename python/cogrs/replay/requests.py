@@ -29,6 +29,7 @@ class Requests:
         self._endpoint = endpoint
         self._sender = sender
         self._timeout = timeout
+        self._answered = False
         self._channel = Channel(transport, partial(_connect, transport, endpoint))
 
     def ask(self, call: str, expected: str, **body: object) -> pb.Header:
@@ -48,10 +49,12 @@ class Requests:
                 raise self._timed_out(call, "no turn: others wait for")
             try:
                 if not self._sent(socket, encode(self._sender, **body), deadline):
-                    raise self._timed_out(call, "no answer from", self._transport.hint)
+                    hint = "" if self._answered else self._transport.hint
+                    raise self._timed_out(call, "no answer from", hint)
                 if not self._channel.wait(socket, zmq.POLLIN, deadline):
                     raise self._timed_out(call, "no answer from")
                 frames = socket.recv_multipart()
+                self._answered = True
             except BaseException:
                 self._channel.drop()  # a REQ socket that waits for an answer cannot ask again
                 raise

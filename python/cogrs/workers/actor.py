@@ -258,6 +258,7 @@ class ActorWorker:
 
     def _push(self) -> None:
         owed = 0.0
+        trouble: type[Exception] | None = None
         while steps := self._next_unpushed():
             owed += steps * self._samples_per_step
             try:
@@ -266,8 +267,15 @@ class ActorWorker:
                     owed -= self._memory.cache_size
             except Exception as error:
                 # What is owed by then is old; later episodes are pushed when the server is back.
-                _logger.warning("nothing is pushed: %s", str(error) or type(error).__name__)
                 owed = 0.0
+                if trouble is not type(error):
+                    trouble = type(error)
+                    text = str(error) or trouble.__name__
+                    _logger.warning("nothing is pushed: %s; the actor goes on", text)
+            else:
+                if trouble is not None:
+                    trouble = None
+                    _logger.warning("episodes are pushed again: the server is back")
 
     def _next_unpushed(self) -> int:
         """Wait for closed episodes; return their steps, 0 when there will be no more."""
