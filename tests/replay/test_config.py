@@ -91,7 +91,7 @@ def test_keys_in_a_list(tmp_path: Path) -> None:
     [
         ("= 1", "Invalid"),
         (TEMPLATES, "n_caches: expected an integer, got nothing"),
-        ("n_caches = 0" + TEMPLATES, "n_caches"),
+        ("n_caches = -1" + TEMPLATES, "n_caches"),
         ("n_caches = '1'" + TEMPLATES, "n_caches"),
         ("n_cache = 1" + TEMPLATES, "n_cache: expected one of"),
         ("n_caches = 1", "templates.state: expected a table of dtype and shape, got nothing"),

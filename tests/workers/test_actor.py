@@ -429,7 +429,7 @@ async def test_a_server_that_is_away_is_told_once_and_found_again(caplog):
                     return "pushed again" in caplog.text
 
                 await until(found)
-    assert caplog.text.count("nothing is pushed") == 1
+                assert caplog.text.count("nothing is pushed") == 1
 
 
 def threads():
