@@ -193,14 +193,15 @@ class ReplayMemory(ReplayWriter):
     proportional priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
 
     Args:
-        state_buf: Template, any dtype of fixed size and any shape.
-        action_buf: Template, any dtype of fixed size and any shape.
+        state_buf: Template, any dtype of fixed size and any shape; bfloat16, float8 and int4 of
+            ml_dtypes too.
+        action_buf: Template, as `state_buf`.
         reward_buf: Template, float32, shape () or (R,).
         prob_buf: Template, float32, shape ().
         value_buf: Template, float32, of reward's shape; or of size 0, and then episodes can only be
             closed with `do_update_value=False, do_update_weight=False`.
         qvest_buf: Template, as `value_buf`.
-        info_buf: Template, any dtype of fixed size and any shape.
+        info_buf: Template, as `state_buf`.
         max_step: Entries held at most, 0 or more. Their memory is reserved here and used as it is
             written.
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
@@ -208,7 +209,9 @@ class ReplayMemory(ReplayWriter):
         allow_overcommit: Skip the comparison with the memory that the machine has available.
 
     Raises:
-        TypeError: A template has object dtype, or reward, prob, value or qvest is not float32.
+        TypeError: A template has object dtype, one of another library than NumPy and ml_dtypes or
+            one that JAX cannot hold (float6, int1, complex32), or fields of a record that overlap;
+            or reward, prob, value or qvest is not float32.
         ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
         MemoryError: `max_step` entries take more memory than is available.
     """
@@ -480,7 +483,8 @@ class ReplayMemory(ReplayWriter):
         Raises:
             OSError: The file cannot be read.
             TypeError: `path` is none.
-            ValueError: It is no such file, of another version, or damaged; the text says which.
+            ValueError: It is no such file, of another version, or damaged; or a field's dtype is one
+                of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
         """
     def print_info(self) -> None:

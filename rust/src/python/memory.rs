@@ -69,7 +69,7 @@ impl ReplayMemory {
                 text,
                 "  {}_buf: {} {shape}, {} bytes",
                 field.name(),
-                spec.dtype,
+                spec.dtype_name(),
                 spec.nbytes()
             )?;
         }

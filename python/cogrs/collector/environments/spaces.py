@@ -11,6 +11,7 @@ import numpy as np
 
 from cogrs.collector import description
 from cogrs.collector.environments.factory import gymnasium_module
+from cogrs.dtypes import dtype_of, dtype_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -60,10 +61,10 @@ class Spaces:
 
     def game(self) -> description.Game:
         """The same as a game's description."""
-        keys = {leaf.key: (np.dtype(leaf.dtype), leaf.shape) for leaf in self.leaves}
+        keys = {leaf.key: (dtype_of(leaf.dtype), leaf.shape) for leaf in self.leaves}
         if self.mask:
             keys.setdefault(MASK, (np.dtype(np.int8), (self.mask,)))
-        action = (np.dtype(self.dtype), self.shape)
+        action = (dtype_of(self.dtype), self.shape)
         return description.Game(keys, action, self.num_action, ("player",))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
@@ -123,7 +124,7 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
             f"Tuple of them, got {space}"
         )
     key = ".".join(map(str, path)) or "s"
-    return [Leaf(key, path, np.dtype(space.dtype).str, tuple(space.shape))]
+    return [Leaf(key, path, dtype_text(np.dtype(space.dtype)), tuple(space.shape))]
 
 
 def _action(space: Any) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def _action(space: Any) -> dict[str, Any]:
         count = int(space.n)
         numbers = {"num_action": count, "start": int(space.start), "count": count, "mask": count}
         return {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
-    kind = {"dtype": np.dtype(space.dtype).str if space.dtype else "", "shape": space.shape}
+    kind = {"dtype": dtype_text(np.dtype(space.dtype)) if space.dtype else "", "shape": space.shape}
     if isinstance(space, spaces.MultiDiscrete):
         total = int(np.sum(space.nvec))
         return {**kind, "num_action": total, "mask": total}
