@@ -213,7 +213,7 @@ class ReplayMemory(ReplayWriter):
             one that JAX cannot hold (float6, int1, complex32), or fields of a record that overlap;
             or reward, prob, value or qvest is not float32.
         ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
-        MemoryError: `max_step` entries take more memory than is available.
+        MemoryError: `max_step` entries, in episodes of one step, take more memory than is available.
     """
 
     def __new__(
@@ -265,7 +265,10 @@ class ReplayMemory(ReplayWriter):
         """32-bit number that names this memory."""
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for entries, weights and bookkeeping when the memory is full."""
+        """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+
+        With long episodes it is `max_step * (entry_size + 21)`.
+        """
 
     # What it holds.
     @property
@@ -325,7 +328,11 @@ class ReplayMemory(ReplayWriter):
     def cache_size(self, value: int) -> None: ...
     @property
     def max_episode(self) -> int:
-        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0."""
+        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
+
+        The oldest goes, but one without entries goes first. Of those at most 64 are held, whatever
+        this is.
+        """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
     @property

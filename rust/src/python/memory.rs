@@ -75,7 +75,7 @@ impl ReplayMemory {
         }
         writeln!(text, "  entry_size: {} bytes", self.entry_size)?;
         writeln!(text, "  max_step: {}", self.max_step)?;
-        writeln!(text, "  nbytes: {} (reserved in all)", self.nbytes)?;
+        writeln!(text, "  nbytes: {} (at most, with episodes of one step)", self.nbytes)?;
         writeln!(text, "  priority_exponent: {}", settings.priority_exponent)?;
         writeln!(text, "  mix_lambda: {}", settings.mix_lambda)?;
         writeln!(text, "  frame_stack: {}", settings.frame_stack)?;
@@ -222,7 +222,7 @@ impl ReplayMemory {
         self.uuid
     }
 
-    /// Bytes reserved for entries, weights and bookkeeping when the memory is full.
+    /// Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.nbytes

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::replay::column::check_allocatable;
-use crate::replay::episode::{Ending, Episode};
+use crate::replay::episode::{Bootstrap, Ending, Episode};
 use crate::replay::memory::{Memory, Rows};
 use crate::replay::priority::{Worth, mixed_errors, weights};
 use crate::replay::returns::lambda_returns;
@@ -174,7 +174,7 @@ impl Memory {
             settings: Arc::clone(&self.settings),
             values: closing.values,
             weights: closing.weights,
-            bootstrap: closing.bootstrap.clone().map(Vec::into_boxed_slice),
+            bootstrap: closing.bootstrap.as_deref().map(Bootstrap::from_slice),
             final_state: closing.final_entry.is_some(),
         };
         let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);

@@ -6,6 +6,8 @@
 //! | who owns bytes | [`column`](mod@column), [`storage`] |
 //! | how much memory there is | [`control_group`] |
 //! | which slot is whose | [`ring`], [`episode`] |
+//! | how many bytes that takes | [`footprint`] |
+//! | which episode goes | `eviction` |
 //! | what is an entry worth | [`returns`], [`priority`] |
 //! | which entry is drawn | [`sum_tree`] |
 //! | what a draw looks like | [`transition`] |
@@ -25,6 +27,8 @@ pub mod closing;
 pub mod column;
 pub mod control_group;
 pub mod episode;
+mod eviction;
+pub mod footprint;
 pub mod importance;
 pub mod ledger;
 pub mod memory;
