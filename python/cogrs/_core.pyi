@@ -213,7 +213,7 @@ class ReplayMemory(ReplayWriter):
             one that JAX cannot hold (float6, int1, complex32), or fields of a record that overlap;
             or reward, prob, value or qvest is not float32.
         ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
-        MemoryError: `max_step` entries, in episodes of one step, take more memory than is available.
+        MemoryError: `max_step` entries, in episodes of one step, take more memory than there is.
     """
 
     def __new__(
@@ -490,8 +490,8 @@ class ReplayMemory(ReplayWriter):
         Raises:
             OSError: The file cannot be read.
             TypeError: `path` is none.
-            ValueError: It is no such file, of another version, or damaged; or a field's dtype is one
-                of ml_dtypes, which is not installed. The text says which.
+            ValueError: It is no such file, of another version, or damaged; or a field's dtype is
+                one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
         """
     def print_info(self) -> None:
