@@ -21,8 +21,8 @@ from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.transport import Channel, Transport
 from cogrs.replay.wire import (
     LARGEST_REPLY,
+    LOG_BYTES,
     SMALL_CACHE,
-    SMALL_FRAME,
     WireError,
     decode,
     digest_of,
@@ -251,7 +251,7 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1 MiB; a newline in it is escaped.
+            log_message: At most 1,000,000 bytes as UTF-8; a newline in it is escaped.
 
         Raises:
             TimeoutError: As `push_cache`.
@@ -268,8 +268,9 @@ class ReplayMemoryClient:
             size = len(log_message.encode())
         except UnicodeEncodeError as error:
             raise ValueError(f"log_message: expected text, got {error}") from None
-        if size > SMALL_FRAME - 1024:
-            raise ValueError(f"log_message: expected at most 1 MiB, got {size} bytes")
+        if size > LOG_BYTES:
+            expected = f"at most {LOG_BYTES:,} bytes as UTF-8"
+            raise ValueError(f"log_message: expected {expected}, got {size:,}")
         self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
 
     def sub_bytes(

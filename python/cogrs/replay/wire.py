@@ -38,6 +38,9 @@ SETTINGS = (
 SMALL_FRAME = 1 << 20
 """Every socket takes frames of so many bytes; headers and log lines are no larger."""
 
+LOG_BYTES = 1_000_000
+"""A log line is no longer, as UTF-8."""
+
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
 

@@ -1,11 +1,11 @@
 //! Corrections of what is stored: priorities that a learner sends back, rewards that come late.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::closing::appraise;
 use crate::replay::column::{check_allocatable, touch};
+use crate::replay::finite::finite_from_zero;
 use crate::replay::memory::Memory;
 use crate::replay::priority::{Worth, weights};
-use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
 
 /// Bytes that an update takes for each id, at most.
@@ -34,7 +34,11 @@ impl Memory {
     /// O(n log `max_step`).
     pub fn update_priority(&mut self, ids: &[u64], priorities: &[f64]) -> Result<usize> {
         check_allocatable(ids.len().saturating_mul(UPDATE))?;
-        for &priority in priorities {
+        for (at, &priority) in priorities.iter().enumerate() {
+            if priorities.len() > 1 && finite_from_zero("priority", priority).is_err() {
+                let got = format!("{} at index {at}", short(priority));
+                return Err(Error::value("priority", "finite numbers >= 0", got));
+            }
             finite_from_zero("priority", priority)?;
         }
         let mut targets = Vec::with_capacity(ids.len());
@@ -60,7 +64,7 @@ impl Memory {
         let mut made: Vec<f32> = weights(base, &mut powers, exponent).collect();
         if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
             let expected = "one whose weight is finite in float32";
-            return Err(Error::value("priority", expected, targets[at].priority));
+            return Err(Error::value("priority", expected, short(targets[at].priority)));
         }
         for (target, drawn) in targets.iter().zip(&mut made) {
             worths[target.slot as usize].weight = *drawn;
@@ -92,10 +96,12 @@ impl Memory {
         let mut rewards = self.floats(episode, Field::Reward);
         let changed = step * dims..(step + 1) * dims;
         for (reward, delta) in rewards[changed.clone()].iter_mut().zip(delta) {
-            *reward += delta;
-            if !reward.is_finite() {
-                return Err(Error::value("delta", "a reward that stays finite in float32", delta));
+            let sum = *reward + delta;
+            if !sum.is_finite() {
+                let got = format!("{} + {} at step {step}", short(*reward), short(*delta));
+                return Err(Error::value("delta", "a reward that stays finite in float32", got));
             }
+            *reward = sum;
         }
         let slot = episode.slot_of(step as u32);
         if let Some(ending) = &episode.ending {

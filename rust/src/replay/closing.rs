@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::column::check_allocatable;
 use crate::replay::episode::{Bootstrap, Ending, Episode};
+use crate::replay::finite::{all_finite, check_finite, finite_from_zero};
 use crate::replay::memory::{Memory, Rows};
 use crate::replay::priority::{Worth, mixed_errors, weights};
 use crate::replay::returns::lambda_returns;
-use crate::replay::settings::finite_from_zero;
 use crate::spec::Field;
 
 /// How an episode is to be closed.
@@ -92,19 +92,12 @@ pub(super) fn appraise(
         made[inside.clone()].copy_from_slice(&base[inside]);
     }
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
-    all_finite("qvest", &returns, dims.max(1))?;
-    all_finite("weight", &made, 1)?;
-    Ok(Appraisal { returns, weights: made })
-}
-
-fn all_finite(name: &str, values: &[f32], dims: usize) -> Result<()> {
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let got = format!("{} at step {}", values[at], at / dims);
-            Err(Error::value(name, "numbers finite in float32", got))
-        }
+    let sound = all_finite("qvest", &returns, dims).and_then(|()| all_finite("weight", &made, 1));
+    if sound.is_err() {
+        // What is made of values that are not finite is not either, in many steps: name the cause.
+        check_finite("value", "finite numbers", values, dims, 0)?;
     }
+    sound.map(|()| Appraisal { returns, weights: made })
 }
 
 impl Memory {
@@ -179,7 +172,8 @@ impl Memory {
         };
         let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
         let base: Vec<f32> = scaled.collect();
-        all_finite("weight", &base, 1)?;
+        let product = "a product with episodic_weight_multiplier that is finite in float32";
+        check_finite("init_w", product, &base, 1, 0)?;
         let length = base.len() + usize::from(ending.final_state);
         let appraisal = appraise(rewards, values, &base, &ending, length)?;
         Ok(Closed { ending, base, appraisal })
@@ -213,7 +207,11 @@ impl Memory {
         }
         for &value in closing.bootstrap.iter().flatten() {
             if !(value as f32).is_finite() {
-                return Err(Error::value("bootstrap_value", "finite float32 numbers", value));
+                return Err(Error::value(
+                    "bootstrap_value",
+                    "finite float32 numbers",
+                    short(value),
+                ));
             }
         }
         Ok(())

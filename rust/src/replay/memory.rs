@@ -7,9 +7,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::column::{Column, available_memory};
 use crate::replay::episode::{Ending, Episode, Place, Totals};
+use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::priority::Worth;
 use crate::replay::ring::{Ring, Run};
@@ -244,19 +245,16 @@ impl Memory {
     pub(super) fn check_rows(&self, rows: Rows<'_>, init_w: &[f64], first: usize) -> Result<()> {
         for (row, &weight) in init_w.iter().enumerate() {
             if !((weight as f32).is_finite() && weight >= 0.0) {
-                let got = format!("{weight} at step {}", first + row);
+                let got = format!("{} at step {}", short(weight), first + row);
                 return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
             }
         }
-        let rewards = rows[Field::Reward.index()].as_chunks::<4>().0;
-        let dims = self.spec.reward_dims().max(1);
-        for (at, reward) in rewards.iter().map(|word| f32::from_ne_bytes(*word)).enumerate() {
-            if !reward.is_finite() {
-                let got = format!("{reward} at step {}", first + at / dims);
-                return Err(Error::value("reward", "finite numbers", got));
-            }
+        let words = rows[Field::Reward.index()].as_chunks::<4>().0;
+        if words.iter().all(|word| f32::from_ne_bytes(*word).is_finite()) {
+            return Ok(());
         }
-        Ok(())
+        let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
+        check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
     }
 
     /// Drops an open episode with its entries.

@@ -28,6 +28,7 @@ pub mod column;
 pub mod control_group;
 pub mod episode;
 mod eviction;
+mod finite;
 pub mod footprint;
 pub mod importance;
 pub mod ledger;
