@@ -10,6 +10,7 @@ from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
 from cogrs.replay.batch import Batch, Episode, IdBatch, NStepSample, Sample
+from cogrs.replay.recorder import Recorder
 
 __all__ = [
     "CacheStore",
@@ -75,7 +76,8 @@ class ReplayWriter:
             p: Probability of the action, likewise.
             v: Value, likewise.
             i: Info, likewise.
-            init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
+            init_w: Initial sampling weight, finite and >= 0 (normally 1.0); with 0 the entry is
+                stored and never drawn, as padding.
 
         Returns:
             The entry's id: never used again, consecutive inside an episode.
@@ -97,6 +99,9 @@ class ReplayWriter:
         init_w: npt.ArrayLike,
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+
+        They are T steps one after the other of one episode. The rows of a vector environment are
+        not: `ReplayMemory.recorder` takes those.
 
         `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
 
@@ -368,6 +373,30 @@ class ReplayMemory(ReplayWriter):
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
         """Another writer into this memory, with an open episode of its own."""
+    def recorder(
+        self,
+        num_envs: int,
+        autoreset_mode: Any = None,
+        *,
+        do_update_value: bool | None = None,
+        do_update_weight: bool | None = None,
+    ) -> Recorder:
+        """Create a recorder of the steps of a vector environment.
+
+        It has a writer for each environment, and closes episodes where they end; see
+        `cogrs.replay.Recorder`, and `Recorder.add` for what a step is made of.
+
+        Args:
+            num_envs: Environments, 1 or more.
+            autoreset_mode: When they are reset: "next_step" (None is that) or "same_step", as
+                Gymnasium's vector environments have it; or its `AutoresetMode`.
+            do_update_value: As of `close_episode`; None is True where the memory has values.
+            do_update_weight: As of `close_episode`; None is `do_update_value`.
+
+        Raises:
+            TypeError: `num_envs` is not an integer.
+            ValueError: `num_envs` is below 1, or there is no such mode.
+        """
     def clear(self) -> None:
         """Drop all entries, open episodes included; ids go on from where they were."""
 
@@ -375,7 +404,8 @@ class ReplayMemory(ReplayWriter):
     def update_priority(self, id: _Ids, priority: float | npt.ArrayLike) -> int:
         """Make weights anew: `init_w * multiplier * priority ** priority_exponent`.
 
-        Entries at the borders of an episode keep weight 0. Ids that are gone are ignored.
+        Entries at the borders of an episode keep weight 0, and so do those of `init_w` 0. Ids that
+        are gone are ignored. Of one id given several times the last priority counts.
 
         Args:
             id: One id or many.
@@ -413,7 +443,8 @@ class ReplayMemory(ReplayWriter):
         Args:
             batch_size: How many, B >= 1.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
-                or one of the same shapes and dtypes in memory of another library on the CPU.
+                or one of the same shapes and dtypes in memory of another library on the CPU. Slices
+                of one batch may be filled from several memories.
 
         Returns:
             `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with

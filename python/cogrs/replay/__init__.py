@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
 from cogrs.replay.batch import Batch, Entry, Episode, IdBatch, NStepSample, Sample
+from cogrs.replay.recorder import Recorder
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -46,6 +47,7 @@ __all__ = [
     "IdBatch",
     "KeyPair",
     "NStepSample",
+    "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",

@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
-use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, path, size};
+use crate::python::args::{allow_overcommit, integer, mistyped, nstep_return, path, shown, size};
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
@@ -290,6 +290,22 @@ impl ReplayMemory {
         Ok(ReplayWriter::new(Arc::clone(self.shared())))
     }
 
+    /// Create a recorder of the steps of a vector environment.
+    #[pyo3(signature = (num_envs, autoreset_mode=None, *, do_update_value=None, do_update_weight=None))]
+    fn recorder<'py>(
+        memory: &Bound<'py, Self>,
+        num_envs: &Bound<'py, PyAny>,
+        autoreset_mode: Option<&Bound<'py, PyAny>>,
+        do_update_value: Option<&Bound<'py, PyAny>>,
+        do_update_weight: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        memory.get().shared().check_process()?;
+        let py = memory.py();
+        let class = py.import("cogrs.replay.recorder")?.getattr("Recorder")?;
+        let given = (memory, num_envs, autoreset_mode, do_update_value, do_update_weight);
+        python_code(py, || class.call1(given))
+    }
+
     /// Drop all entries, open episodes included; ids go on from where they were.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| {
@@ -358,7 +374,9 @@ impl ReplayMemory {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 return Err(mistyped("index", "an integer", index));
             }
-            Err(_) => return Err(PyIndexError::new_err(format!("no closed episode {index}"))),
+            Err(_) => {
+                return Err(PyIndexError::new_err(format!("no closed episode {}", shown(index))));
+            }
         };
         batch::episode(py, self.shared(), index)
     }
