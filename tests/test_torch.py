@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs import Batch, Episode, ReplayMemory, Sample
+from cogrs import Batch, Episode, ReplayMemory, Sample, importance_weights
 from tests.replay import build
 from tests.replay.build import memory
 
@@ -86,7 +86,7 @@ def test_numbers_above_int64_stay() -> None:
     assert made.prev.i.tolist() == [2**64 - 1]
 
 
-@pytest.mark.parametrize("dtype", [[("x", "f4")], "U3", "S2", "M8[s]", "m8[s]", "V4", "g"], ids=str)
+@pytest.mark.parametrize("dtype", ["U3", "S2", "M8[s]", "m8[s]", "V4", "g"], ids=str)
 @pytest.mark.parametrize("make", ["as_tensors", "buffers"])
 def test_dtype_that_torch_has_not_is_named_with_its_field(make: str, dtype: Any) -> None:
     rem = memory(i=np.zeros((), dtype))
@@ -140,6 +140,145 @@ def test_ids_and_errors_go_back_as_tensors() -> None:
     made = cogrs_torch.as_tensors(rem.sample(8))
     assert rem.update_priority(made.id, torch.full((8,), 3.0)) == 0
     assert set(rem.episode(0).weight.tolist()) == {0.0, 1.0, 3.0}
+
+
+# -- records --
+
+IMAGE = np.dtype([("pixels", "u1", (2, 2)), ("speed", "f4"), ("on", "?")], align=True)
+RECORD = np.dtype([("image", IMAGE, (2,)), ("time", "f8")], align=True)
+PACKED = np.dtype([("on", "?"), ("inner", [("speed", "f4"), ("count", "i2")])])
+
+
+def of_records(dtype: np.dtype[Any], **changes: Any) -> ReplayMemory:
+    rem = memory(s=np.zeros((), dtype), seed=0, **changes)
+    raw = np.arange(8 * dtype.itemsize, dtype=np.uint8).reshape(8, -1) % 2
+    rem.add_episode(**build.steps(8, s=raw.view(dtype)[:, 0]), **build.UNIFORM)
+    return rem
+
+
+def check_fields(made: Any, array: Any, shared: bool | None = None) -> None:
+    """The dict has the same numbers as the array of records, and its memory, if that is said."""
+    assert type(made) in (dict, cogrs_torch.RecordBuffer)
+    assert tuple(made) == array.dtype.names
+    for name, each in made.items():
+        if isinstance(each, dict):
+            check_fields(each, array[name], shared)
+            continue
+        np.testing.assert_array_equal(each.numpy(), array[name])
+        assert each.shape == array[name].shape
+        if shared is not None:
+            assert np.shares_memory(each.numpy(), array) == shared
+
+
+def test_record_is_a_dict_of_tensors_over_its_memory() -> None:
+    given = of_records(RECORD, frame_stack=2).get_batch(5)
+    made = cogrs_torch.as_tensors(given)
+    assert type(made.prev.s) is dict
+    assert made.prev.s["image"]["pixels"].shape == (5, 2, 2, 2, 2)
+    check_fields(made.prev.s, given.prev.s, shared=True)
+    check_fields(made.next.s, given.next.s, shared=True)
+    made.prev.s["image"]["speed"].fill_(7)
+    assert (given.prev.s["image"]["speed"] == 7).all()
+    arrays = cogrs_torch.as_arrays(made)
+    assert np.shares_memory(arrays.prev.s["image"]["speed"], given.prev.s)
+
+
+def test_fields_of_a_packed_record_are_copies() -> None:
+    given = of_records(PACKED).get_batch(5)
+    made = cogrs_torch.as_tensors(given)
+    check_fields(made.prev.s, given.prev.s)
+    assert np.shares_memory(made.prev.s["on"].numpy(), given.prev.s)
+    assert not np.shares_memory(made.prev.s["inner"]["speed"].numpy(), given.prev.s)
+
+
+@pytest.mark.parametrize("call", ["get_batch", "sample"])
+def test_buffers_of_records_are_filled_in_place(call: str) -> None:
+    rem = of_records(RECORD)
+    draw = getattr(rem, call)
+    tensors = cogrs_torch.buffers(draw(5))
+    arrays = cogrs_torch.as_arrays(tensors)
+    assert arrays.prev.s.dtype == RECORD
+    for out in (arrays, tensors):
+        arrays.prev.s["time"] = -1
+        draw(5, out=out)
+        assert (tensors.prev.s["time"] >= 0).all()
+        check_fields(tensors.prev.s, arrays.prev.s, shared=True)
+
+
+def test_buffers_of_a_packed_record_are_refused_by_field() -> None:
+    given = of_records(PACKED).get_batch(5)
+    with pytest.raises(TypeError, match=r"prev\.state\.inner\.speed: expected .*align=True"):
+        cogrs_torch.buffers(given)
+
+
+def test_field_of_a_record_that_torch_has_not_is_named() -> None:
+    dtype = np.dtype([("a", [("name", "U3"), ("x", "f4")])])
+    rem = memory(i=np.zeros((), dtype))
+    rem.add_episode(**build.steps(4, i=np.zeros(4, dtype)), **build.UNIFORM)
+    with pytest.raises(TypeError, match=r"prev\.info\.a\.name: expected a dtype that PyTorch has"):
+        cogrs_torch.as_tensors(rem.get_batch(2))
+
+
+# -- what is no plain tensor --
+
+
+@pytest.mark.parametrize(
+    ("tensor", "what", "call"),
+    [
+        (torch.ones(6, requires_grad=True), "requires grad", "detach"),
+        (torch.ones(6).to_sparse(), "sparse", "to_dense"),
+        (torch.ones(6, device="meta"), "on meta", "cpu"),
+        (torch.ones(6, dtype=torch.complex64).conj(), "conjugated", "resolve_conj"),
+        (
+            torch.ones(6, dtype=torch.complex64).conj().imag,
+            "neg",
+            "resolve_n",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_tensor_that_numpy_does_not_take_is_refused_by_name(
+    tensor: Any, what: str, call: str
+) -> None:
+    match = rf": expected an array on the CPU, got .*{what}.*: call {call}"
+    rem = memory()
+    build.add_uniform(rem, 6)
+    for name, field in build.NAMES:
+        rem.new_episode()
+        with pytest.raises(TypeError, match=field + match):
+            rem.add_entry(**build.step(**{name: tensor}))
+        with pytest.raises(TypeError, match=field + match):
+            rem.add_entries(**build.steps(6, **{name: tensor}))
+        assert rem.num_entry == 6
+    calls: list[tuple[str, Any]] = [
+        ("init_w", lambda: rem.add_entries(**build.steps(6, init_w=tensor))),
+        ("bootstrap_value", lambda: rem.close_episode(bootstrap_value=tensor)),
+        ("final_state", lambda: rem.close_episode(final_state=tensor)),
+        ("priority", lambda: rem.update_priority(np.arange(6, dtype=np.uint64), tensor)),
+        ("delta", lambda: rem.add_reward(0, tensor)),
+        ("weight", lambda: importance_weights(tensor, exponent=1, total=1, count=1)),
+        ("state_buf", lambda: memory(s=tensor)),
+        ("discount_factor", lambda: setattr(rem, "discount_factor", tensor)),
+    ]
+    for name, refused in calls:
+        with pytest.raises(TypeError, match=name + match):
+            refused()
+
+
+def test_list_of_tensors_that_require_grad_is_refused_by_name() -> None:
+    rem = memory(s=np.zeros(6, np.float32))
+    rem.new_episode()
+    values = [torch.tensor(1.0, requires_grad=True)] * 2
+    with pytest.raises(TypeError, match=r"state: expected .* requires grad: call detach\(\)"):
+        rem.add_entries(**build.steps(2, s=[torch.ones(6, requires_grad=True)] * 2))
+    rem.add_entries(**build.steps(2, s=[torch.ones(6)] * 2, v=[each.detach() for each in values]))
+
+
+def test_arrays_of_tensors_that_numpy_does_not_take_are_refused_by_name() -> None:
+    made = cogrs_torch.as_tensors(filled().get_batch(3))
+    wanted = made._replace(weight=made.weight.requires_grad_())
+    with pytest.raises(TypeError, match=r"weight: expected .* requires grad: call detach\(\)"):
+        cogrs_torch.as_arrays(wanted)
 
 
 # -- buffers --

@@ -10,6 +10,7 @@ from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
 from cogrs.replay.batch import AnyBatch, Batch, Episode, NStepSample, Sample
+from cogrs.replay.recorder import Recorder
 
 __all__ = [
     "CacheStore",
@@ -83,7 +84,8 @@ class ReplayWriter:
             p: Probability of the action, likewise.
             v: Value, likewise.
             i: Info, likewise.
-            init_w: Initial sampling weight, finite and >= 0 (normally 1.0).
+            init_w: Initial sampling weight, finite and >= 0 (normally 1.0); with 0 the entry is
+                stored and never drawn, as padding.
             weight: Another name of `init_w`; one of both has to be given.
 
         Returns:
@@ -107,6 +109,9 @@ class ReplayWriter:
         init_w: npt.ArrayLike,
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+
+        They are T steps one after the other of one episode. The rows of a vector environment are
+        not: `ReplayMemory.recorder` takes those.
 
         `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
 
@@ -205,14 +210,15 @@ class ReplayMemory(ReplayWriter):
     proportional priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
 
     Args:
-        state_buf: Template, any dtype of fixed size and any shape.
-        action_buf: Template, any dtype of fixed size and any shape.
+        state_buf: Template, any dtype of fixed size and any shape; bfloat16, float8 and int4 of
+            ml_dtypes too.
+        action_buf: Template, as `state_buf`.
         reward_buf: Template, float32, shape () or (R,).
         prob_buf: Template, float32, shape ().
         value_buf: Template, float32, of reward's shape; or of size 0, and then episodes can only be
             closed with `do_update_value=False, do_update_weight=False`.
         qvest_buf: Template, as `value_buf`.
-        info_buf: Template, any dtype of fixed size and any shape.
+        info_buf: Template, as `state_buf`.
         max_step: Entries held at most, 0 or more. Their memory is reserved here and used as it is
             written.
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
@@ -220,9 +226,11 @@ class ReplayMemory(ReplayWriter):
         allow_overcommit: Skip the comparison with the memory that the machine has available.
 
     Raises:
-        TypeError: A template has object dtype, or reward, prob, value or qvest is not float32.
+        TypeError: A template has object dtype, one of another library than NumPy and ml_dtypes or
+            one that JAX cannot hold (float6, int1, complex32), or fields of a record that overlap;
+            or reward, prob, value or qvest is not float32.
         ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
-        MemoryError: `max_step` entries take more memory than is available.
+        MemoryError: `max_step` entries, in episodes of one step, take more memory than there is.
     """
 
     def __new__(
@@ -274,7 +282,10 @@ class ReplayMemory(ReplayWriter):
         """32-bit number that names this memory."""
     @property
     def nbytes(self) -> int:
-        """Bytes reserved for entries, weights and bookkeeping when the memory is full."""
+        """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+
+        With long episodes it is `max_step * (entry_size + 21)`.
+        """
 
     # What it holds.
     @property
@@ -339,7 +350,11 @@ class ReplayMemory(ReplayWriter):
     def cache_size(self, value: int) -> None: ...
     @property
     def max_episode(self) -> int:
-        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0."""
+        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
+
+        The oldest goes, but one without entries goes first. Of those at most 64 are held, whatever
+        this is.
+        """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
     @property
@@ -405,6 +420,30 @@ class ReplayMemory(ReplayWriter):
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
         """Another writer into this memory, with an open episode of its own."""
+    def recorder(
+        self,
+        num_envs: int,
+        autoreset_mode: Any = None,
+        *,
+        do_update_value: bool | None = None,
+        do_update_weight: bool | None = None,
+    ) -> Recorder:
+        """Create a recorder of the steps of a vector environment.
+
+        It has a writer for each environment, and closes episodes where they end; see
+        `cogrs.replay.Recorder`, and `Recorder.add` for what a step is made of.
+
+        Args:
+            num_envs: Environments, 1 or more.
+            autoreset_mode: When they are reset: "next_step" (None is that) or "same_step", as
+                Gymnasium's vector environments have it; or its `AutoresetMode`.
+            do_update_value: As of `close_episode`; None is True where the memory has values.
+            do_update_weight: As of `close_episode`; None is `do_update_value`.
+
+        Raises:
+            TypeError: `num_envs` is not an integer.
+            ValueError: `num_envs` is below 1, or there is no such mode.
+        """
     def clear(self) -> None:
         """Drop all entries, open episodes included; ids go on from where they were."""
 
@@ -417,7 +456,7 @@ class ReplayMemory(ReplayWriter):
         weight = `init_w * multiplier * (priority + priority_epsilon) ** priority_exponent`, or the
         priority itself if `absolute`. Entries outside the borders of their episode are not drawn
         before those move; entries whose `init_w * multiplier` is 0 keep weight 0. Ids that are gone
-        are ignored.
+        are ignored. Of one id given several times the last priority counts.
 
         Args:
             id: One id or many.
@@ -460,7 +499,8 @@ class ReplayMemory(ReplayWriter):
         Args:
             batch_size: How many, B >= 1.
             out: Arrays to fill instead of making new ones: a batch that this call returned before,
-                or one of the same shapes and dtypes in memory of another library on the CPU.
+                or one of the same shapes and dtypes in memory of another library on the CPU. Slices
+                of one batch may be filled from several memories.
 
         Returns:
             `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with
@@ -541,7 +581,8 @@ class ReplayMemory(ReplayWriter):
         Raises:
             OSError: The file cannot be read.
             TypeError: `path` is none.
-            ValueError: It is no such file, of another version, or damaged; the text says which.
+            ValueError: It is no such file, of another version, or damaged; or a field's dtype is
+                one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
         """
     def print_info(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.members import ADVICE, replace_arrays
+from cogrs.members import ADVICE, by_field, replace_arrays
 
 try:
     import jax
@@ -40,6 +40,9 @@ def as_arrays(batch: Any) -> Any:
     silence. So `id`, `ids` and `probability`, which have 64 bits always, then stay NumPy arrays,
     and other fields of 64 bits are refused.
 
+    An array of records becomes a dict of arrays by field, nested as the records are, which is a
+    pytree. These are copies, and so are arrays of ml_dtypes' dtypes (bfloat16, float8, int4).
+
     Args:
         batch: A named tuple as `ReplayMemory.get_batch`, `sample` and `episode`, or
             `ReplayMemoryServer.get_batch` return it, nested ones included. An array that is not
@@ -50,10 +53,10 @@ def as_arrays(batch: Any) -> Any:
         bool or an int stay, and so does an array of no elements whose dtype JAX does not have.
 
     Raises:
-        TypeError: JAX has no such dtype (text, records, dates, long doubles), or not at present
+        TypeError: JAX has no such dtype (text, dates, long doubles), or not at present
             (64 bits); the text names the field. Or something is no named tuple of arrays.
     """
-    return replace_arrays(batch, _share)
+    return replace_arrays(batch, lambda name, array: by_field(name, array, _share))
 
 
 def _share(name: str, array: npt.NDArray[Any]) -> Any:
@@ -65,6 +68,8 @@ def _share(name: str, array: npt.NDArray[Any]) -> Any:
             'make the template one of 32 bits, or call jax.config.update("jax_enable_x64", True)'
         )
     try:
+        if array.dtype.isbuiltin == 2 or not array.flags.c_contiguous:
+            return jax.numpy.array(array)
         return jax.dlpack.from_dlpack(array)
     except (BufferError, TypeError) as error:
         if array.size == 0:

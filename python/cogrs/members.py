@@ -11,6 +11,8 @@ from cogrs.replay.batch import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
 _LONG = dict(
     zip(Entry._fields, ("state", "action", "reward", "prob", "value", "qvest", "info"), strict=True)
 )
@@ -48,3 +50,13 @@ def replace_arrays(
         for field, member in zip(batch._fields, batch, strict=True)
     )
     return type(batch)(*made)
+
+
+def by_field(name: str, array: npt.NDArray[Any], take: Callable[[str, Any], Any]) -> Any:
+    """Return `take(name, array)`, or for an array of records a dict of that for each field.
+
+    Fields of records in records are dicts in turn; names are those of errors: `prev.state.image`.
+    """
+    if array.dtype.names is None:
+        return take(name, array)
+    return {field: by_field(f"{name}.{field}", array[field], take) for field in array.dtype.names}

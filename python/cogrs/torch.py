@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.members import ADVICE, replace_arrays
+from cogrs.casting import array_of_tensor, tensor_over
+from cogrs.members import ADVICE, by_field, replace_arrays
 
 try:
     import torch
@@ -25,7 +26,24 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["as_arrays", "as_tensors", "buffers"]
+__all__ = ["RecordBuffer", "as_arrays", "as_tensors", "buffers"]
+
+
+class RecordBuffer(dict[str, Any]):
+    """The tensors of an array of records by field, over the memory of that array.
+
+    Attributes:
+        array: The array, which `out=` fills; the tensors show what is in it.
+    """
+
+    def __init__(self, array: npt.NDArray[Any], fields: dict[str, Any]) -> None:
+        """Keep an array with its tensors."""
+        super().__init__(fields)
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return the array; NumPy asks for it."""
+        return np.array(self.array, dtype, copy=True) if copy else self.array[...]
 
 
 def as_tensors(batch: Any) -> Any:
@@ -33,7 +51,12 @@ def as_tensors(batch: Any) -> Any:
 
     What is written to a tensor is seen in the array, and the other way round. The memory lives as
     long as either. dtypes stay, uint16 to uint64 too, of which PyTorch has few operations: indices
-    and ids become what they take most often by `tensor.long()`, a copy.
+    and ids become what they take most often by `tensor.long()`, a copy. int4 and int2, which
+    PyTorch cannot compute with, become int8 of the same values, uint4 and uint2 uint8.
+
+    An array of records becomes a dict of tensors by field, nested as the records are. A field that
+    does not lie at multiples of its size, as in packed records, is a copy: make the dtype with
+    `align=True` to share it.
 
     Args:
         batch: A named tuple as `ReplayMemory.get_batch`, `sample` and `episode`, or
@@ -44,11 +67,11 @@ def as_tensors(batch: Any) -> Any:
         stay, and so does an array of no elements whose dtype PyTorch does not have.
 
     Raises:
-        TypeError: PyTorch has no such dtype (text, records, dates, long doubles, another byte
-            order); the text names the field. Or something is no named tuple of arrays.
+        TypeError: PyTorch has no such dtype (text, dates, long doubles, another byte order, some of
+            float8); the text names the field. Or something is no named tuple of arrays.
         ValueError: Negative strides, which no batch has.
     """
-    return replace_arrays(batch, _share)
+    return replace_arrays(batch, lambda name, array: by_field(name, array, _share))
 
 
 def buffers(batch: Any) -> Any:
@@ -63,14 +86,23 @@ def buffers(batch: Any) -> Any:
         batch: A batch as `as_tensors` takes it; only shapes and dtypes are taken from it.
 
     Returns:
-        The same named tuple, of tensors whose contents are arbitrary; other members as there.
+        The same named tuple, of tensors whose contents are arbitrary; other members as there. For
+        an array of records it is a `RecordBuffer`.
 
     Raises:
-        TypeError: As `as_tensors`.
+        TypeError: As `as_tensors`; or a field of a record does not lie at multiples of its size, so
+            that no tensor shares its memory: make the dtype with `align=True`.
     """
     locked = torch.cuda.is_available()
 
+    def room(like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        raw = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=locked).numpy()
+        return raw.view(like.dtype).reshape(like.shape)
+
     def like(name: str, array: npt.NDArray[Any]) -> Any:
+        if array.dtype.names is not None:
+            made = room(array)
+            return RecordBuffer(made, by_field(name, made, _share_in_place))
         given = _share(name, array)
         # What PyTorch cannot hold has no elements, and stays.
         return torch.empty_like(given, pin_memory=locked) if given is not array else array
@@ -87,25 +119,44 @@ def as_arrays(tensors: Any) -> Any:
         tensors: A named tuple as `as_tensors` and `buffers` return it, in memory of the CPU.
 
     Returns:
-        The same named tuple, of arrays. What is no tensor stays, arrays too.
+        The same named tuple, of arrays; a `RecordBuffer` becomes its array of records, another dict
+        of tensors a dict of arrays. What is no tensor stays, arrays too.
 
     Raises:
-        TypeError: A tensor is on another device, or no named tuple came.
-        RuntimeError: A tensor wants gradients.
+        TypeError: A tensor is on another device, sparse, or requires grad, or NumPy has no such
+            dtype (bfloat16 and float8 need ml_dtypes); the text names it. Or no named tuple came.
     """
 
     def share(name: str, leaf: Any) -> Any:
-        return leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf
+        if isinstance(leaf, RecordBuffer):
+            return leaf.array
+        if isinstance(leaf, dict):
+            return {field: share(f"{name}.{field}", each) for field, each in leaf.items()}
+        return array_of_tensor(name, leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    return replace_arrays(tensors, share, kind=(torch.Tensor, np.ndarray))
+    return replace_arrays(tensors, share, kind=(torch.Tensor, np.ndarray, dict))
 
 
 def _share(name: str, array: npt.NDArray[Any]) -> Any:
+    if not _can_share(array):
+        array = array.copy()
     try:
-        return torch.from_numpy(array)
+        return tensor_over(array)
     except TypeError as error:
         if array.size == 0:
             return array
         raise TypeError(
             f"{name}: expected a dtype that PyTorch has, got {array.dtype}: {ADVICE}"
         ) from error
+
+
+def _share_in_place(name: str, array: npt.NDArray[Any]) -> Any:
+    if not _can_share(array):
+        expected = "a field at multiples of its size, as in a dtype made with align=True"
+        raise TypeError(f"{name}: expected {expected}, got one elsewhere in a packed record")
+    return _share(name, array)
+
+
+def _can_share(array: npt.NDArray[Any]) -> bool:
+    whole = all(stride % array.itemsize == 0 for stride in array.strides)
+    return whole and array.flags.aligned

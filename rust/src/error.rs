@@ -1,6 +1,6 @@
 //! What can go wrong, said once.
 
-use std::fmt::Display;
+use std::fmt::{Display, LowerExp};
 
 /// Every failure of the core.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -79,6 +79,13 @@ impl Error {
     }
 }
 
+/// A number as messages show it: never with hundreds of digits.
+pub fn short<T: Copy + Into<f64> + Display + LowerExp>(value: T) -> String {
+    let wide: f64 = value.into();
+    let plain = wide == 0.0 || (1e-5..1e16).contains(&wide.abs()) || !wide.is_finite();
+    if plain { value.to_string() } else { format!("{value:e}") }
+}
+
 /// The system's number of an error, which may be wrapped in others.
 fn system_code(error: &std::io::Error) -> Option<i32> {
     let mut inner: &(dyn std::error::Error + 'static) = error;
@@ -93,3 +100,21 @@ fn system_code(error: &std::io::Error) -> Option<i32> {
 
 /// The crate's `Result`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn number_is_shown_short() {
+        assert_eq!(
+            [0.0, -1.0, 0.25, 1e15, -0.0].map(short),
+            ["0", "-1", "0.25", "1000000000000000", "-0"]
+        );
+        assert_eq!(
+            [1e300, -1e300, 1e-300, 1.5e16].map(short),
+            ["1e300", "-1e300", "1e-300", "1.5e16"]
+        );
+        assert_eq!([f64::NAN, f64::INFINITY].map(short), ["NaN", "inf"]);
+    }
+}

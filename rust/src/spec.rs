@@ -56,7 +56,8 @@ impl Field {
 /// dtype and shape of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldSpec {
-    /// The dtype in NumPy's array-protocol notation; a list of fields in Python's for a structured one.
+    /// The dtype in NumPy's array-protocol notation; the name of one that is not NumPy's own; a list of fields
+    /// in Python's notation for a structured one.
     pub dtype: String,
     /// Bytes of one element.
     pub itemsize: usize,
@@ -75,16 +76,20 @@ impl FieldSpec {
         self.itemsize * self.elements()
     }
 
-    /// The dtype as people write it: `float64` for `<f8`, what others have as it stands.
+    /// The dtype as people write it: `float64` for `<f8`, any other as it stands.
     pub fn dtype_name(&self) -> String {
         let bits = 8 * self.itemsize;
-        let kind = self.dtype.trim_start_matches(['<', '>', '=', '|']).chars().next();
+        let text = self.dtype.trim_start_matches(['<', '>', '=', '|']);
+        let Some((kind, digits)) = text.split_at_checked(1) else { return self.dtype.clone() };
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return self.dtype.clone();
+        }
         match kind {
-            Some('f') => format!("float{bits}"),
-            Some('c') => format!("complex{bits}"),
-            Some('i') => format!("int{bits}"),
-            Some('u') => format!("uint{bits}"),
-            Some('b') => "bool".into(),
+            "f" => format!("float{bits}"),
+            "c" => format!("complex{bits}"),
+            "i" => format!("int{bits}"),
+            "u" => format!("uint{bits}"),
+            "b" => "bool".into(),
             _ => self.dtype.clone(),
         }
     }
@@ -191,4 +196,23 @@ pub fn shape_text(shape: &[usize]) -> String {
     }
     let parts: Vec<String> = shape.iter().map(ToString::to_string).collect();
     format!("({})", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dtype_name_is_the_one_that_people_write() {
+        let name = |dtype: &str, itemsize| {
+            FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] }.dtype_name()
+        };
+        assert_eq!(name("<f8", 8), "float64");
+        assert_eq!(name("|u1", 1), "uint8");
+        assert_eq!(name("|b1", 1), "bool");
+        assert_eq!(name("<c16", 16), "complex128");
+        for text in ["bfloat16", "int4", "float8_e5m2", "<M8[ns]", "<U3", "[('a', '<f4')]", ""] {
+            assert_eq!(name(text, 2), text);
+        }
+    }
 }

@@ -173,7 +173,10 @@ class NaiveWriter:
             memory.renew(episode, range(len(episode.steps())))
         memory.note(episode, range(len(episode)))
         while memory.max_episode and len(memory.episodes) > memory.max_episode:
-            memory.episodes.pop(0)
+            # An episode without entries makes none go that has some.
+            empty = [k for k, each in enumerate(memory.episodes) if not len(each)]
+            newest = len(memory.episodes) - 1
+            memory.episodes.pop(newest if newest in empty else empty[0] if empty else 0)
 
     def _add_final(self, state: Any, info: Any, bootstrap: Any) -> None:
         zero = {name: np.zeros_like(self.memory.templates[name]) for name in FIELDS}

@@ -233,7 +233,7 @@ def test_million_frames_take_little_more_than_their_data(
     rem = ReplayMemory(*templates.values(), 1_000_000, allow_overcommit=True)
     rem.frame_stack = 4
     assert rem.entry_size == 84 * 84 + 8 + 4 * 4
-    assert rem.entry_size * 1_000_000 <= rem.nbytes <= (rem.entry_size + 40) * 1_000_000
+    assert rem.entry_size * 1_000_000 <= rem.nbytes <= (rem.entry_size + 200) * 1_000_000
     assert resident_bytes() - before < 100_000_000
     rem.print_info()
     numbers = re.findall(r"\d+", capsys.readouterr().out.replace(",", "").replace("_", ""))

@@ -118,9 +118,8 @@ class ReplayMachine(RuleBasedStateMachine):
     def name_final(self) -> None:
         """No call returns the id of a final state's entry: it goes on from the last step's."""
         episode = self.model.episodes[-1]
-        if episode.has_final_state:
-            first = int(self.real.episode(-1).id[0])
-            self.name_ids(episode.entries[-1:], first + len(episode) - 1)
+        first = int(self.real.episode(-1).id[0])
+        self.name_ids(episode.entries[-1:], first + len(episode) - 1)
 
     def writer_at(self, index: int) -> Pair:
         """Any writer, though mostly one whose episode is open: others refuse nearly all calls."""
@@ -193,7 +192,7 @@ class ReplayMachine(RuleBasedStateMachine):
         end = self.end(bootstrap, final, info)
         pair = self.writer_at(index)
         done, _ = self.both(pair, "close_episode", multiplier, *updates, **end)
-        if done:
+        if done and final:
             self.name_final()
 
     @rule(
@@ -208,8 +207,9 @@ class ReplayMachine(RuleBasedStateMachine):
         end = self.end(bootstrap, final, info=True)
         args = (*self.columns(length, seed), multiplier, *updates)
         done, first = self.both(self.memory, "add_episode", *args, **end)
-        if done:
+        if done and length:
             self.name_ids(self.model.episodes[-1].steps(), first)
+        if done and final:
             self.name_final()
 
     @rule(chance=st.integers(0, 19))

@@ -197,3 +197,47 @@ def test_a_log_that_breaks_off_leaves_no_half_episode(broken: bool) -> None:
     sink.lost()
     assert (rem.num_episode(), sink.episodes) == (int(not broken), int(not broken))
     assert rem.num_entry == (0 if broken else 4)
+
+
+def write_log(folder: Path, name: str, width: int = 3) -> Path:
+    """A log of one episode of three steps."""
+    sink = sdk.JsonLinesSink(folder)
+    params = Config().params
+    params.actors.add(name="a", actor_class="p")
+    sink.start(sdk.LoggedTrial(name, (sdk.Actor("a", "p"),), params))
+
+    async def write() -> None:
+        for tick in range(4):
+            seen = sdk.Observation(tick, np.ones(width, np.float32), terminated=tick == 3)
+            actions = {"a": np.int64(0)} if tick < 3 else {}
+            reason = "" if tick < 3 else "environment: final update"
+            told = sink.sample(sdk.Sample(tick, {"a": seen}, actions, end_reason=reason))
+            if told is not None:
+                await told
+
+    asyncio.run(write())
+    sink.end()
+    return folder / f"{name}.jsonl"
+
+
+def test_broken_log_among_several_writes_nothing(tmp_path: Path) -> None:
+    paths = [write_log(tmp_path, name) for name in ("one", "two", "three")]
+    text = paths[2].read_text()
+    paths[2].write_text(text[: len(text) // 2])
+    rem = memory()
+    with pytest.raises(ValueError, match="three"):
+        asyncio.run(feed_log(rem, paths))
+    with pytest.raises(OSError, match="four"):
+        asyncio.run(feed_log(rem, [*paths[:2], tmp_path / "four.jsonl"]))
+    assert (rem.num_episode(), rem.num_entry) == (0, 0)
+    assert asyncio.run(feed_log(rem, paths[:2])) == 2
+
+
+def test_log_that_does_not_fit_says_what_was_written_before(tmp_path: Path) -> None:
+    paths = [write_log(tmp_path, "one"), write_log(tmp_path, "two", width=5)]
+    rem = memory()
+    with pytest.raises(ValueError, match="state: expected") as caught:
+        asyncio.run(feed_log(rem, paths))
+    assert caught.value.__notes__ == [f"{paths[1]}: 1 episodes were written before this"]
+    assert (rem.num_episode(), rem.num_entry) == (1, 4)
+    rem.new_episode()

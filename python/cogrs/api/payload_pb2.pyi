@@ -59,7 +59,9 @@ class Array(_message.Message):
     TRUNCATED_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     dtype: _builtins.str
-    """dtype in NumPy's array-protocol notation, such as "<f4"; numbers and booleans only."""
+    """dtype in NumPy's array-protocol notation, such as "<f4"; numbers and booleans only. Those that NumPy does
+    not have by their name in ml_dtypes, such as "bfloat16", in little-endian order.
+    """
     data: _builtins.bytes
     """The elements in C order."""
     terminated: _builtins.bool

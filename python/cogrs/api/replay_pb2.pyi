@@ -194,7 +194,7 @@ class Template(_message.Message):
     DTYPE_FIELD_NUMBER: _builtins.int
     SHAPE_FIELD_NUMBER: _builtins.int
     dtype: _builtins.str
-    """In NumPy's array-protocol notation, as in ".npy" files."""
+    """In NumPy's array-protocol notation, as in ".npy" files; those of ml_dtypes by their name ("bfloat16")."""
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import refuse_loss, refuse_mask
+from cogrs.casting import array_of, refuse_loss, shown
+from cogrs.dtypes import converts, kind_of
 
 
 def convert(
@@ -33,12 +34,12 @@ def convert(
     if (
         plain
         and array.dtype == object
-        and dtype.kind in "iu"
+        and kind_of(dtype) in "iu"
         and all(type(each) is int for each in array.flat)
     ):
         raise ValueError(f"{name}: expected values that fit {dtype}, got larger integers")
-    listed = plain and array.dtype.kind in "iu" and dtype.kind in "iu"
-    if not listed and not np.can_cast(array.dtype, dtype, "same_kind"):
+    listed = plain and array.dtype.kind in "iu" and kind_of(dtype) in "iu"
+    if not listed and not converts(array.dtype, dtype):
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         made = array.astype(dtype, order="C", casting="unsafe")
@@ -49,9 +50,8 @@ def convert(
 def _as_array(
     name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    refuse_mask(name, value)
     try:
-        return np.asarray(value)
+        return array_of(name, value)
     except (OverflowError, ValueError) as error:
         got = type(value).__name__
         raise ValueError(f"{name}: expected {dtype} {shape}, got {got}: {error}") from None
@@ -62,7 +62,9 @@ def _number(name: str, value: float, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             array = np.asarray(value).astype(dtype)
     except (OverflowError, ValueError) as error:
-        raise ValueError(f"{name}: {value!r} does not fit {dtype}: {error}") from None
-    if array != value if dtype.kind in "iub" else np.isinf(array) and np.isfinite(value):
-        raise ValueError(f"{name}: {value!r} does not fit {dtype}")
+        raise ValueError(f"{name}: {shown(value)} does not fit {dtype}: {error}") from None
+    if dtype.isbuiltin == 2:  # of ml_dtypes
+        refuse_loss(name, np.asarray(value), array)
+    elif array != value if dtype.kind in "iub" else np.isinf(array) and np.isfinite(value):
+        raise ValueError(f"{name}: {shown(value)} does not fit {dtype}")
     return array

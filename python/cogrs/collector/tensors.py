@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.casting import tensor_over
 from cogrs.collector.batch import Batch
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:
     Raises:
         TypeError: PyTorch has no such dtype; the text names the key.
     """
-    torch = torch_module()
-    return [{key: _shared(torch, key, array) for key, array in each.items()} for each in arrays]
+    torch_module()
+    return [{key: _shared(key, array) for key, array in each.items()} for each in arrays]
 
 
-def _shared(torch: Any, key: str, array: Any) -> Any:
+def _shared(key: str, array: Any) -> Any:
     try:
-        return torch.from_numpy(array)
+        return tensor_over(array)
     except TypeError as error:
         raise TypeError(
             f"{key}: expected a dtype that PyTorch has, got {array.dtype}: use use_numpy=True"

@@ -17,6 +17,7 @@ from cogrs.replay.batch import (
     NStepSample,
     Sample,
 )
+from cogrs.replay.recorder import Recorder
 
 if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
@@ -57,6 +58,7 @@ __all__ = [
     "NStepBatch",
     "NStepIdBatch",
     "NStepSample",
+    "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",
     "ReplayMemoryServer",

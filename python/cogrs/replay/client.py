@@ -272,9 +272,8 @@ class ReplayMemoryClient:
         except UnicodeEncodeError as error:
             raise ValueError(f"log_message: expected text, got {error}") from None
         if size > LONGEST_LINE:
-            raise ValueError(
-                f"log_message: expected at most {LONGEST_LINE} bytes, got {size} bytes"
-            )
+            expected = f"at most {LONGEST_LINE:,} bytes as UTF-8"
+            raise ValueError(f"log_message: expected {expected}, got {size:,}")
         self._pushes.send("write_log", partial(self._line, log_message), (), self._timeout)
 
     def sub_bytes(

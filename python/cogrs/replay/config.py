@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.casting import path_of
+from cogrs.dtypes import dtype_of
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 
@@ -90,12 +91,9 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
         raise ValueError(f"{name}: expected a table of dtype and shape, got {_told(given)}")
     _check_names(f"{name}.", given, ("dtype", "shape"))
     text, shape = given.get("dtype"), given.get("shape", [])
-    try:
-        if not isinstance(text, str):
-            raise TypeError
-        dtype = np.dtype(text)
-    except (TypeError, ValueError, SyntaxError):
-        raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}") from None
+    if not isinstance(text, str):
+        raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}")
+    dtype = dtype_of(text, f"{name}.dtype")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
     size = dtype.itemsize

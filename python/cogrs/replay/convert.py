@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import refuse_loss, refuse_mask, shown
+from cogrs.casting import array_of, refuse_loss, shown
+from cogrs.dtypes import carrier_of, converts, dtype_text, kind_of
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -45,16 +45,17 @@ def convert(
     plain = not hasattr(value, "dtype")
     if plain and given.size == 0:
         return np.zeros(shape, dtype)
-    if dtype.kind == "V" and given.dtype.newbyteorder("=") != dtype:
+    kind = kind_of(dtype)
+    if kind == "V" and given.dtype.newbyteorder("=") != dtype:
         # NumPy would match the fields by their order, whatever they are called.
         raise TypeError(_mismatch(name, dtype, shape, given))
-    inexact = given.dtype.kind == "f" and dtype.kind in "iu"
-    if plain and (inexact or (given.dtype == object and dtype.kind in "iufc")):
+    inexact = given.dtype.kind == "f" and kind in "iu"
+    if plain and (inexact or (given.dtype == object and kind in "iufc")):
         given = _from_integers(name, value, given, dtype)
-    from_python = plain and given.dtype.kind in "iu" and dtype.kind in "iu"
-    if not from_python and not np.can_cast(given.dtype, dtype, "same_kind"):
+    from_python = plain and given.dtype.kind in "iu" and kind in "iu"
+    if not from_python and not converts(given.dtype, dtype):
         raise TypeError(_mismatch(name, dtype, shape, given))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         made = given.astype(dtype, order="C", casting="unsafe")
     refuse_loss(name, given, made)
     return made
@@ -83,7 +84,7 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
     given = as_array(name, value, np.dtype(np.float64), None)
     if given.size and given.dtype == object and _holds_only_integers(given):
         raise ValueError(f"{name}: expected numbers that float64 holds, got larger integers")
-    if given.dtype.kind not in "biuf":
+    if kind_of(given.dtype) not in "biuf":
         raise TypeError(f"{name}: expected real numbers, got {given.dtype}")
     return np.array(given, np.float64, order="C")
 
@@ -133,7 +134,9 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise TypeError(f"{expected}, got {type(value).__name__}")
     try:
-        made = np.asarray(value)
+        made = array_of(name, value)
+    except TypeError:
+        raise
     except Exception as error:  # whatever the other library raises
         raise TypeError(f"{expected}, got {type(value).__name__}: {error}") from error
     if made.size and made.flags.owndata and not isinstance(value, np.ndarray):
@@ -142,32 +145,22 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
     return made
 
 
-def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
-    """Write a dtype as text that `dtype_of` reads.
+def template(name: str, value: object) -> tuple[np.dtype[Any], str, tuple[int, ...]]:
+    """Return the dtype of a field in native byte order, the same as text, and its shape.
 
     Raises:
-        TypeError: Its fields overlap, or do not lie in their order; the text names `name`.
-    """
-    if dtype.names is None:
-        return dtype.str
-    try:
-        return repr(dtype.descr)
-    except ValueError:
-        expected = "fields that lie one after the other"
-        raise TypeError(f"{name}: expected {expected}, got {dtype}") from None
-
-
-def dtype_of(text: str) -> np.dtype[Any]:
-    """Read a dtype back from its text.
-
-    Raises:
-        ValueError: The text names no dtype.
+        TypeError: It is no array, or of a dtype as `cogrs.dtypes.dtype_text` refuses it.
     """
     try:
-        descr: Any = ast.literal_eval(text) if text.startswith("[") else text
-        return np.lib.format.descr_to_dtype(descr)
-    except (SyntaxError, TypeError, ValueError) as error:
-        raise ValueError(f"dtype: expected one that NumPy knows, got {text}") from error
+        given = array_of(name, value)
+    except (OverflowError, ValueError) as error:
+        raise TypeError(f"{name}: expected an array, got {error}") from error
+    try:
+        native = given.dtype.newbyteorder("=")
+    except TypeError as error:  # text of any length, and whatever is not NumPy's
+        expected = "a dtype of fixed size without objects"
+        raise TypeError(f"{name}: expected {expected}, got {given.dtype}") from error
+    return native, dtype_text(native, name), given.shape
 
 
 def as_array(
@@ -177,11 +170,10 @@ def as_array(
 
     Raises:
         ValueError: A ragged sequence, or numbers beyond NumPy.
-        TypeError: Masked values.
+        TypeError: Masked values, or a tensor as `cogrs.casting.array_of` refuses it.
     """
-    refuse_mask(name, value)
     try:
-        return np.asarray(value)
+        return array_of(name, value)
     except OverflowError as error:
         raise ValueError(f"{name}: expected numbers that NumPy holds, got {error}") from error
     except ValueError as error:
@@ -203,7 +195,7 @@ def _from_integers(
             return exact.astype(np.float64)
         if _fit(exact, dtype):
             return exact.astype(dtype)
-        beyond = exact.min() if exact.min() < np.iinfo(dtype).min else exact.max()
+        beyond = exact.min() if exact.min() < np.iinfo(carrier_of(dtype)).min else exact.max()
     except OverflowError:
         beyond = max(exact.flat, key=abs)
     raise ValueError(f"{name}: expected integers that fit {dtype}, got {shown(beyond)}")
@@ -218,7 +210,7 @@ def _exact(value: object, given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _fit(given: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    bounds = np.iinfo(dtype)
+    bounds = np.iinfo(carrier_of(dtype))
     return int(bounds.min) <= int(given.min()) and int(given.max()) <= int(bounds.max)
 
 

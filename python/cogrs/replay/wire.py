@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.convert import dtype_of, dtype_text
+from cogrs.dtypes import dtype_of, dtype_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,8 +126,8 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
     try:
         # Only dtype and shape are looked at, so no memory is spent on what a peer claims.
         return [
-            np.broadcast_to(np.empty((), dtype_of(each.dtype)), tuple(each.shape))
-            for each in sizes.templates
+            np.broadcast_to(np.empty((), dtype_of(each.dtype, field)), tuple(each.shape))
+            for field, each in zip(FIELDS, sizes.templates, strict=True)
         ]
     except ValueError as error:
         raise WireError(f"templates that cannot be: {error}") from None

@@ -13,6 +13,7 @@ import numpy as np
 from google.protobuf import json_format
 
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.optional import imported
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.datalog_row import Packed, rows_of, samples_of
@@ -241,10 +242,10 @@ def _to_json(value: Any) -> Any:
 def _packed_to_json(value: Packed) -> Row:
     """Return readable numbers, where JSON has them, else bytes in base 64."""
     kept: Row = {"kind": value.kind, "shape": list(value.shape)}
-    if value.kind[1:2] in tuple("biuf"):
-        array = np.frombuffer(value.data, value.kind)
+    if holds_numbers(value.kind) and kind_of(dtype := dtype_of(value.kind)) in "biuf":
+        array = np.frombuffer(value.data, dtype)
         # float128 has digits that JSON's readers lose.
-        if array.dtype.itemsize <= 8 and np.isfinite(array).all():
+        if dtype.itemsize <= 8 and np.isfinite(array).all():
             return {**kept, "values": array.tolist()}
     return {**kept, "data": base64.b64encode(value.data).decode()}
 
@@ -253,7 +254,7 @@ def _from_json(row: Row) -> Row:
     for name in ("observation", "action"):
         if (kept := row[name]) is not None:
             if "values" in kept:
-                data = np.array(kept["values"], kept["kind"]).tobytes()
+                data = np.array(kept["values"], dtype_of(kept["kind"], name)).tobytes()
             else:
                 data = base64.b64decode(kept["data"])
             row[name] = Packed(kept["kind"], tuple(kept["shape"]), data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,8 @@ from cogrs.api.any import pack
 from cogrs.api.common_pb2 import Message as TrialMessage
 from cogrs.api.common_pb2 import RewardSource
 from cogrs.api.payload_pb2 import Array
+from cogrs.casting import array_of
+from cogrs.dtypes import dtype_of, dtype_text, portable
 from cogrs.sdk.datalog import Sample
 from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
@@ -30,8 +33,8 @@ class Packed(NamedTuple):
     """An observation or an action in a table.
 
     Fields:
-        kind: An array's dtype in NumPy's notation; the name of a protobuf message, of which
-            `cogrs.payload.Array` stands for several arrays with names; "" for bytes.
+        kind: An array's dtype as `cogrs.dtypes.dtype_text` has it; the name of a protobuf message,
+            of which `cogrs.payload.Array` stands for several arrays with names; "" for bytes.
         shape: An array's shape.
         data: An array's elements in C order, or the bytes.
     """
@@ -42,7 +45,12 @@ class Packed(NamedTuple):
 
 
 def packed(value: Any) -> Packed:
-    """Return a value as it is kept."""
+    """Return a value as it is kept.
+
+    Raises:
+        TypeError: It is no array of a fixed size, nor bytes, a message, or arrays with names.
+        ValueError: A ragged sequence.
+    """
     if isinstance(value, bytes):
         return Packed("", (), value)
     if isinstance(value, Message):
@@ -51,24 +59,27 @@ def packed(value: Any) -> Packed:
         from cogrs.sdk.space import carried
 
         return Packed(_PARTS, (), _ARRAYS.encode(carried(value)))
-    array = np.asarray(value)
-    return Packed(array.dtype.str, array.shape, array.tobytes())
+    array = portable(array_of("value", value))
+    return Packed(dtype_text(array.dtype, "value"), array.shape, array.tobytes())
 
 
 def unpacked(kept: Packed, classes: Mapping[str, type[Message]]) -> Any:
     """Return a value that was kept; a message of a class that is not given, as bytes.
 
     Raises:
-        ValueError: Its sizes disagree.
+        ValueError: Its sizes disagree, or its dtype is not known here.
     """
     kind, shape, data = kept
     if kind == _PARTS:
         return _ARRAYS.decode(data).value
     if kind in classes:
         return classes[kind].FromString(data)
-    if not kind or "." in kind:
+    if not kind or ("." in kind and not kind.startswith("[")):
         return data
-    return _ARRAYS.decode(Array(dtype=kind, shape=shape, data=data).SerializeToString()).value
+    dtype = dtype_of(kind, "kind")
+    if dtype.itemsize * math.prod(shape) != len(data):
+        raise ValueError(f"expected {kind} {tuple(shape)}, got {len(data)} bytes")
+    return np.ndarray(shape, dtype, data)
 
 
 def rows_of(trial: LoggedTrial, number: int, sample: Sample) -> Iterator[Row]:

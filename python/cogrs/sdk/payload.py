@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -12,15 +11,14 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api import payload_pb2 as pb
 from cogrs.api.any import unpack
+from cogrs.casting import array_of
+from cogrs.dtypes import dtype_of, dtype_text, holds_numbers, kind_of, portable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from google.protobuf.message import Message
 
     from cogrs.sdk.trial import Actor
-
-_DTYPE = re.compile(r"[<>|=][biufc]\d{1,2}")
-"""Dtypes of numbers and booleans, and what NumPy may be asked to make of foreign text."""
 
 
 class Decoded(NamedTuple):
@@ -89,8 +87,8 @@ class ArrayCodec:
 
         Args:
             value: An array, or what NumPy makes one of: booleans, integers, floats or complex
-                numbers, of any size and byte order; any shape. Or a mapping from names to such
-                values, with one at least.
+                numbers, of any size and byte order, bfloat16 and the like of ml_dtypes too; any
+                shape. Or a mapping from names to such values, with one at least.
             terminated: It is of a terminal state.
             truncated: The episode was cut short here.
 
@@ -105,7 +103,8 @@ class ArrayCodec:
         """Return a read-only array of the dtype and shape that was encoded, or a dict of them.
 
         Raises:
-            ValueError: No array, or one whose sizes disagree.
+            ValueError: No array, or one whose sizes disagree; or one of bfloat16 or the like where
+                ml_dtypes is not installed.
         """
         try:
             message = pb.Array.FromString(content)
@@ -118,7 +117,7 @@ def _message(value: Any) -> pb.Array:
     if isinstance(value, Mapping):
         return _named(value)
     array = _array(value)
-    return pb.Array(dtype=array.dtype.str, shape=array.shape, data=array.tobytes())
+    return pb.Array(dtype=dtype_text(array.dtype), shape=array.shape, data=array.tobytes())
 
 
 def _named(values: Mapping[str, Any]) -> pb.Array:
@@ -149,11 +148,11 @@ def _value(message: pb.Array) -> Any:
 
 
 def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
-    if not _DTYPE.fullmatch(message.dtype):
+    if not holds_numbers(message.dtype):
         raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
     shape, data = tuple(message.shape), message.data
+    dtype = dtype_of(message.dtype)
     try:
-        dtype = np.dtype(message.dtype)
         # The buffer may be longer than NumPy asks for, but not than the shape says.
         if dtype.itemsize * math.prod(shape) != len(data):
             raise ValueError(f"{len(data)} bytes")
@@ -186,10 +185,12 @@ def read_array_message(payload: Any) -> Any:
 
 def _array(value: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
-        array = np.asarray(value)
-    except ValueError as error:
+        array = portable(array_of("", value))
+    except TypeError as error:
+        raise TypeError(str(error).removeprefix(": ")) from error
+    except (OverflowError, ValueError) as error:
         raise TypeError(f"expected an array, got {type(value).__name__}: {error}") from None
-    if not _DTYPE.fullmatch(array.dtype.str):
+    if kind_of(array.dtype) not in "biufc":
         got = f"{type(value).__name__} of dtype {array.dtype}"
         raise TypeError(f"expected numbers or booleans, got {got}")
     return array

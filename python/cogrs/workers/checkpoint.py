@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cogrs.replay import ReplayMemory
+from cogrs.replay.wire import FIELDS, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cogrs.replay import Entry
+    from cogrs.replay import Episode
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
@@ -41,40 +42,85 @@ def restore_episodes(memory: ReplayMemory, path: str | os.PathLike[str]) -> int:
     initial weight 1. Returns and weights are made anew by the memory's own settings, and ids are
     new. Where there are more than fit, the oldest are evicted.
 
+    All of them are tried on a memory aside first, so that nothing is added if one is refused.
+
     Returns:
         How many episodes were added.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is damaged, or of other fields, or has an episode without a final state.
+        ValueError: It is damaged, or of other fields; or an episode has no final state, is longer
+            than the memory, or has returns or weights that are not finite under its settings.
+            Nothing is added.
+        RuntimeError: The memory's fields do not allow returns, and nothing is added; or open
+            episodes left no room, and the text says how many were added before.
     """
     saved = ReplayMemory.load(path)
-    for name in ("state", "action", "reward", "prob", "value", "info"):
+    for name in FIELDS:
         ours, theirs = (getattr(each, f"{name}_buf") for each in (memory, saved))
         if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
             expected, got = f"{ours.dtype} {ours.shape}", f"{theirs.dtype} {theirs.shape}"
             raise ValueError(f"{path}: {name}: expected {expected}, got {got}")
-    count = 0
-    for entries, truncated in _episodes(saved, path):
-        memory.add_episode(
-            entries.state[:-1],
-            entries.action[:-1],
-            entries.reward[:-1],
-            entries.prob[:-1],
-            entries.value[:-1],
-            entries.info[:-1],
-            1.0,
-            bootstrap_value=entries.value[-1] if truncated else None,
-            final_state=entries.state[-1],
-            final_info=entries.info[-1],
-        )
-        count += 1
+    aside = _like(memory)
+    for number, episode in enumerate(_episodes(saved, path)):
+        size = len(episode.id)
+        if size > memory.max_step:
+            expected = f"at most max_step={memory.max_step} entries"
+            raise ValueError(f"{path}: episode {number}: expected {expected}, got {size}")
+        try:
+            _add(aside, episode)
+            aside.clear()
+        except (ValueError, RuntimeError) as error:
+            raise type(error)(f"{path}: episode {number}: {error}") from error
+    count = saved.num_episode()
+    for number, episode in enumerate(_episodes(saved, path)):
+        try:
+            _add(memory, episode)
+        except RuntimeError as error:
+            text = f"{path}: {number} of {count} episodes were added, then: {error}"
+            raise RuntimeError(text) from error
     return count
 
 
-def _episodes(saved: ReplayMemory, path: object) -> Iterator[tuple[Entry, bool]]:
+def _like(memory: ReplayMemory) -> ReplayMemory:
+    """Return an empty memory of the same fields and settings."""
+    buffers = [getattr(memory, f"{name}_buf") for name in FIELDS]
+    state, action, reward, prob, value, qvest, info = buffers
+    made = ReplayMemory(
+        state,
+        action,
+        reward,
+        prob,
+        value,
+        qvest,
+        info,
+        memory.max_step,
+        allow_overcommit=True,  # what is not written takes no memory, and one episode is
+    )
+    for name in SETTINGS:
+        setattr(made, name, getattr(memory, name))
+    return made
+
+
+def _add(memory: ReplayMemory, episode: Episode) -> None:
+    entries = episode.entries
+    memory.add_episode(
+        entries.state[:-1],
+        entries.action[:-1],
+        entries.reward[:-1],
+        entries.prob[:-1],
+        entries.value[:-1],
+        entries.info[:-1],
+        1.0,
+        bootstrap_value=entries.value[-1] if episode.truncated else None,
+        final_state=entries.state[-1],
+        final_info=entries.info[-1],
+    )
+
+
+def _episodes(saved: ReplayMemory, path: object) -> Iterator[Episode]:
     for index in range(saved.num_episode()):
         episode = saved.episode(index)
         if not episode.has_final_state:
             raise ValueError(f"{path}: episode {index}: expected a final state, got none")
-        yield episode.entries, episode.truncated
+        yield episode

@@ -166,14 +166,21 @@ async def feed_log(
         judge: As of `ReplaySink`.
         actors: As of `ReplaySink`.
 
+    All files are read through first: nothing is written if one of them is broken.
+
     Returns:
         How many episodes were closed.
 
     Raises:
-        OSError, ValueError: As `cogrs.sdk.read_log`.
+        OSError, ValueError: As `cogrs.sdk.read_log`; the memory is as it was.
+        Exception: What the judge raises, and what the memory does for values that do not fit. A
+            note of the exception says how many episodes were written before.
     """
     from cogrs.sdk import read_log
 
+    for path in paths:
+        for _ in read_log(path)[1]:
+            pass
     episodes = 0
     for path in paths:
         trial, samples = read_log(path)
@@ -182,6 +189,10 @@ async def feed_log(
         try:
             for sample in samples:
                 await sink.sample(sample)
+        except Exception as error:
+            count = episodes + sink.episodes
+            error.add_note(f"{path}: {count} episodes were written before this")
+            raise
         finally:
             sink.lost()
         episodes += sink.episodes

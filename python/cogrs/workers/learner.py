@@ -106,12 +106,17 @@ class LearnerWorker(Generic[BatchT]):
         Raises:
             OSError: It cannot be read.
             ValueError: It is no checkpoint. Nothing is changed.
+            Exception: What `restore` raises. The count is as before, and nothing is published.
         """
         arrays = unpack_arrays(Path(path).read_bytes())
         if set(arrays) != {_UPDATES, _STATE}:
             raise ValueError(f"{path}: expected a checkpoint, got {', '.join(arrays) or 'nothing'}")
+        updates = arrays[_UPDATES]
+        if updates.shape != () or updates.dtype != np.int64 or updates < 0:
+            got = f"{updates.dtype} {updates.shape}"
+            raise ValueError(f"{path}: expected a count of updates, got {got}")
         restore(arrays[_STATE].tobytes())
-        self.updates = int(arrays[_UPDATES])
+        self.updates = int(updates)
         self._publish()
 
     def _publish(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from cogrs.sdk import ArrayCodec
+from cogrs.sdk.payload import ArrayCodec, decoded, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,11 +23,12 @@ def pack_arrays(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
     each after its size; numbers and sizes have 8 bytes, the lowest first.
 
     Raises:
-        TypeError: An array of something else than numbers or booleans. Nothing is pickled, ever.
+        TypeError: An array of something else than numbers or booleans (those of ml_dtypes, such as
+            bfloat16, are taken too); the text names it. Nothing is pickled, ever.
     """
     pieces = [_SIZE.pack(len(arrays))]
     for name, array in arrays.items():
-        for piece in (name.encode(), _CODEC.encode(array)):
+        for piece in (name.encode(), encoded(_CODEC, array, f"arrays[{name!r}]")):
             pieces += _SIZE.pack(len(piece)), piece
     return b"".join(pieces)
 
@@ -36,14 +37,16 @@ def unpack_arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of `pack_arrays`, in the same order; they are read-only.
 
     Raises:
-        ValueError: Other bytes.
+        ValueError: Other bytes; or an array of bfloat16 or the like where ml_dtypes is not
+            installed, which the text says.
     """
     count, *pieces = _pieces(data)
     names, contents = [name.decode() for name in pieces[::2]], pieces[1::2]
     if not len(names) == len(contents) == _SIZE.unpack(count)[0]:
         raise ValueError(f"data: expected packed arrays, got {len(pieces)} pieces of them")
     return {
-        name: _CODEC.decode(content).value for name, content in zip(names, contents, strict=True)
+        name: decoded(_CODEC, content, f"arrays[{name!r}]").value
+        for name, content in zip(names, contents, strict=True)
     }
 
 

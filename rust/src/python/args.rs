@@ -30,7 +30,7 @@ pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64
 }
 
 /// A value as messages show it.
-fn shown(value: &Bound<'_, PyAny>) -> String {
+pub fn shown(value: &Bound<'_, PyAny>) -> String {
     let py = value.py();
     let shown =
         || py.import(intern!(py, "cogrs.casting"))?.call_method1(intern!(py, "shown"), (value,));

@@ -9,7 +9,6 @@ use numpy::{
     PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArray1,
     PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyTuple};
@@ -35,29 +34,16 @@ impl Template {
     /// Takes dtype and shape from anything that NumPy can see as an array.
     ///
     /// # Errors
-    /// `TypeError` when its dtype holds objects.
+    /// `TypeError` when its dtype is refused: it holds objects, for one.
     pub fn new(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = value.py();
         let name = format!("{}_buf", field.name());
-        let numpy = py.import(intern!(py, "numpy"))?;
-        let asarray = || numpy.call_method1(intern!(py, "asarray"), (value,));
-        let array = python_code(py, asarray).map_err(|error| {
-            PyTypeError::new_err(format!("{name}: expected an array, got {error}"))
-        })?;
-        let array = array.cast_into::<PyUntypedArray>()?;
-        let dtype = array.dtype();
-        if dtype.has_object() {
-            let got = dtype.str()?;
-            return Err(Error::kind(name, "a dtype of fixed size without objects", got).into());
-        }
-        let native = dtype.call_method1(intern!(py, "newbyteorder"), ("=",))?;
-        let native = native.cast_into::<PyArrayDescr>()?;
         let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
-        let spec = FieldSpec {
-            dtype: convert.call_method1(intern!(py, "dtype_text"), (&native, &name))?.extract()?,
-            itemsize: native.itemsize(),
-            shape: array.shape().to_vec(),
-        };
+        let look = || convert.call_method1(intern!(py, "template"), (&name, value));
+        let (native, dtype, shape): (Bound<'_, PyAny>, String, Vec<usize>) =
+            python_code(py, look)?.extract()?;
+        let native = native.cast_into::<PyArrayDescr>()?;
+        let spec = FieldSpec { dtype, itemsize: native.itemsize(), shape };
         let scalar = if spec.shape.is_empty() { Scalar::of(&native) } else { None };
         let is_float32 = (native.kind(), native.itemsize()) == (b'f', size_of::<f32>());
         Ok(Self { field, spec, dtype: native.unbind(), scalar, is_float32 })
@@ -68,8 +54,8 @@ impl Template {
     /// # Errors
     /// `ValueError` when NumPy has no such dtype.
     pub fn saved(py: Python<'_>, field: Field, spec: &FieldSpec) -> PyResult<Self> {
-        let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
-        let dtype = convert.call_method1(intern!(py, "dtype_of"), (&spec.dtype,))?;
+        let dtypes = py.import(intern!(py, "cogrs.dtypes"))?;
+        let dtype = dtypes.call_method1(intern!(py, "dtype_of"), (&spec.dtype, field.name()))?;
         let numpy = py.import(intern!(py, "numpy"))?;
         let shape = PyTuple::new(py, &spec.shape)?;
         let template =

@@ -234,13 +234,24 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if value.hasattr("__index__")? && (value.is_instance_of::<PyInt>() || value.len().is_err()) {
         return Ok(vec![integer("id", value, 0)?]);
     }
+    if let Ok(dims) = value.getattr("ndim").and_then(|ndim| ndim.extract::<usize>())
+        && dims > 1
+    {
+        let got = value.getattr("shape").map_or("?".into(), |shape| format!("shape {shape}"));
+        return Err(Error::value("id", "an id, or one dimension of ids", got).into());
+    }
     // An iterator without a length may never end.
     match (value.len(), value.try_iter()) {
         (Ok(count), Ok(items)) => {
             let mut ids = Vec::new();
-            for item in items.take(count) {
+            for (at, item) in items.take(count).enumerate() {
+                let item = item?;
                 ids.try_reserve(1).map_err(|error| Error::Memory(format!("id: {error}")))?;
-                ids.push(integer("id", &item?, 0)?);
+                if item.len().is_ok() {
+                    let got = format!("{} at index {at}", item.get_type().name()?);
+                    return Err(Error::kind("id", "an id, or one dimension of ids", got).into());
+                }
+                ids.push(integer("id", &item, 0)?);
             }
             Ok(ids)
         }

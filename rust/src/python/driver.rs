@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::collector::crash::OnError;
 use crate::collector::desk::{Report, SharedFile, Turn};
-use crate::error::Error;
+use crate::error::{Error, short};
 use crate::games::{Action, Game, GameSpec, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
 use crate::python::tensor::{TensorMemory, array, field};
@@ -87,7 +87,7 @@ pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
         "restart" => {
             let rest = Duration::try_from_secs_f64(backoff);
             let backoff =
-                rest.map_err(|_| Error::value("restart_backoff", "seconds >= 0", backoff))?;
+                rest.map_err(|_| Error::value("restart_backoff", "seconds >= 0", short(backoff)))?;
             Ok(OnError::Restart { most, backoff })
         }
         _ => {

@@ -13,7 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::args::{
-    absolute, allow_overcommit, integer, mistyped, nstep_return, path, size,
+    absolute, allow_overcommit, integer, mistyped, nstep_return, path, shown, size,
 };
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
@@ -71,13 +71,13 @@ impl ReplayMemory {
                 text,
                 "  {}_buf: {} {shape}, {} bytes",
                 field.name(),
-                spec.dtype,
+                spec.dtype_name(),
                 spec.nbytes()
             )?;
         }
         writeln!(text, "  entry_size: {} bytes", self.entry_size)?;
         writeln!(text, "  max_step: {}", self.max_step)?;
-        writeln!(text, "  nbytes: {} (reserved in all)", self.nbytes)?;
+        writeln!(text, "  nbytes: {} (at most, with episodes of one step)", self.nbytes)?;
         writeln!(text, "  priority_exponent: {}", settings.priority_exponent)?;
         writeln!(text, "  mix_lambda: {}", settings.mix_lambda)?;
         writeln!(text, "  frame_stack: {}", settings.frame_stack)?;
@@ -227,7 +227,7 @@ impl ReplayMemory {
         self.uuid
     }
 
-    /// Bytes reserved for entries, weights and bookkeeping when the memory is full.
+    /// Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.nbytes
@@ -293,6 +293,22 @@ impl ReplayMemory {
     fn writer(&self) -> PyResult<ReplayWriter> {
         self.shared().check_process()?;
         Ok(ReplayWriter::new(Arc::clone(self.shared())))
+    }
+
+    /// Create a recorder of the steps of a vector environment.
+    #[pyo3(signature = (num_envs, autoreset_mode=None, *, do_update_value=None, do_update_weight=None))]
+    fn recorder<'py>(
+        memory: &Bound<'py, Self>,
+        num_envs: &Bound<'py, PyAny>,
+        autoreset_mode: Option<&Bound<'py, PyAny>>,
+        do_update_value: Option<&Bound<'py, PyAny>>,
+        do_update_weight: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        memory.get().shared().check_process()?;
+        let py = memory.py();
+        let class = py.import("cogrs.replay.recorder")?.getattr("Recorder")?;
+        let given = (memory, num_envs, autoreset_mode, do_update_value, do_update_weight);
+        python_code(py, || class.call1(given))
     }
 
     /// Drop all entries, open episodes included; ids go on from where they were.
@@ -367,7 +383,9 @@ impl ReplayMemory {
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 return Err(mistyped("index", "an integer", index));
             }
-            Err(_) => return Err(PyIndexError::new_err(format!("no closed episode {index}"))),
+            Err(_) => {
+                return Err(PyIndexError::new_err(format!("no closed episode {}", shown(index))));
+            }
         };
         batch::episode(py, self.shared(), index)
     }

@@ -141,7 +141,8 @@ fn place(
 ) -> PyResult<Place> {
     let part = &plan.layout.parts()[at];
     let descr = array.dtype();
-    if !descr.is_equiv_to(dtype) || array.shape() != part.shape.as_slice() {
+    let same = descr.is_equiv_to(dtype) || stands_for(&descr, dtype)?;
+    if !same || array.shape() != part.shape.as_slice() {
         return Err(PyValueError::new_err(format!(
             "out.{}: expected {dtype} {}, got {descr} {}",
             plan.name(at),
@@ -160,6 +161,19 @@ fn place(
         return Err(PyValueError::new_err(text));
     }
     Ok(Place { start, size: part.size })
+}
+
+/// Whether an array of `descr` has the values of `dtype` in the same bytes: int8 those of int4, of which
+/// `PyTorch` has no arrays.
+fn stands_for(descr: &Bound<'_, PyArrayDescr>, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<bool> {
+    // From here on numbers are given to dtypes of other libraries.
+    const OTHERS: i32 = 256;
+    if dtype.num() < OTHERS {
+        return Ok(false);
+    }
+    let py = dtype.py();
+    let module = py.import(intern!(py, "cogrs.dtypes"))?;
+    module.call_method1(intern!(py, "stands_for"), (descr, dtype))?.extract()
 }
 
 /// Whether no two arrays share memory.

@@ -82,7 +82,8 @@ pub fn field(
             Error::value(name, "a size within the address space", shape_text(&shape)).into()
         );
     }
-    let text = descr.getattr("str")?.extract()?;
+    let dtypes = dtype.py().import("cogrs.dtypes")?;
+    let text = dtypes.call_method1("dtype_text", (&descr, name))?.extract()?;
     let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
     Ok((descr.unbind(), spec))
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::python::args::number;
 
 /// How long signals may go unnoticed.
@@ -19,7 +19,7 @@ pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
     let seconds = number("timeout", timeout)?;
     // Written so that NaN is refused too.
     if !matches!(seconds.partial_cmp(&0.0), Some(order) if order.is_ge()) {
-        return Err(Error::value("timeout", "seconds >= 0, or None", seconds).into());
+        return Err(Error::value("timeout", "seconds >= 0, or None", short(seconds)).into());
     }
     let length = Duration::try_from_secs_f64(seconds).ok();
     Ok(length.and_then(|length| Instant::now().checked_add(length)))

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::closing::appraise;
 use crate::replay::column::{check_allocatable, touch};
 use crate::replay::episode::Ending;
+use crate::replay::finite::finite_from_zero;
 use crate::replay::memory::Memory;
 use crate::replay::priority::{Worth, weights};
-use crate::replay::settings::{NewPriority, finite_from_zero};
+use crate::replay::settings::NewPriority;
 use crate::spec::Field;
 
 /// Bytes that an update takes for each id, at most.
@@ -53,7 +54,11 @@ impl Memory {
         kind: Priority,
     ) -> Result<usize> {
         check_allocatable(ids.len().saturating_mul(UPDATE))?;
-        for &priority in priorities {
+        for (at, &priority) in priorities.iter().enumerate() {
+            if priorities.len() > 1 && finite_from_zero("priority", priority).is_err() {
+                let got = format!("{} at index {at}", short(priority));
+                return Err(Error::value("priority", "finite numbers >= 0", got));
+            }
             finite_from_zero("priority", priority)?;
         }
         let (targets, gone) = self.targets(ids, priorities);
@@ -130,10 +135,12 @@ impl Memory {
         let mut rewards = self.floats(episode, Field::Reward);
         let changed = step * dims..(step + 1) * dims;
         for (reward, delta) in rewards[changed.clone()].iter_mut().zip(delta) {
-            *reward += delta;
-            if !reward.is_finite() {
-                return Err(Error::value("delta", "a reward that stays finite in float32", delta));
+            let sum = *reward + delta;
+            if !sum.is_finite() {
+                let got = format!("{} + {} at step {step}", short(*reward), short(*delta));
+                return Err(Error::value("delta", "a reward that stays finite in float32", got));
             }
+            *reward = sum;
         }
         let slot = episode.slot_of(step as u32);
         if let Some(ending) = &episode.ending {

@@ -1,6 +1,6 @@
 //! A cache: samples that a client has drawn, on their way to a learner.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
@@ -81,7 +81,7 @@ impl<B: AsRef<[u8]>> Cache<B> {
             return Err(Error::value("rows", "1 .. 2**32 samples", rows));
         }
         if !(weight_sum > 0.0 && weight_sum <= LARGEST_SUM) {
-            return Err(Error::value("weight_sum", "a sum of weights above 0", weight_sum));
+            return Err(Error::value("weight_sum", "a sum of weights above 0", short(weight_sum)));
         }
         let sizes: Vec<_> = shape.sizes.iter().map(|size| size.checked_mul(rows)).collect();
         let got: Vec<_> = frames.iter().map(|frame| Some(frame.as_ref().len())).collect();

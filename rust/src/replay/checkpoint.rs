@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
-use crate::replay::episode::{Ending, Totals};
+use crate::replay::episode::{Bootstrap, Ending, Totals};
+use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
 use crate::replay::priority::Worth;
 use crate::replay::settings::{FLAGS, Settings};
@@ -174,7 +175,7 @@ fn header(memory: &Memory, uuid: u32) -> Header {
             settings: settings.len() as u32 - 1,
             values: ending.values,
             weights: ending.weights,
-            bootstrap: ending.bootstrap.clone(),
+            bootstrap: ending.bootstrap.as_deref().map(Box::from),
             final_state: ending.final_state,
         });
     }
@@ -355,11 +356,15 @@ impl Saved {
             std::mem::take(&mut self.header.settings).into_iter().map(Arc::new).collect();
         let mut checksum = Hasher::new();
         for record in std::mem::take(&mut self.header.episodes) {
+            // A memory of an earlier version may have held more of those.
+            if record.length == 0 && memory.empty == EMPTY_EPISODES {
+                continue;
+            }
             let ending = Ending {
                 settings: Arc::clone(&settings[record.settings as usize]),
                 values: record.values,
                 weights: record.weights,
-                bootstrap: record.bootstrap,
+                bootstrap: record.bootstrap.as_deref().map(Bootstrap::from_slice),
                 final_state: record.final_state,
             };
             let index = memory.restore(record.serial, record.length as usize, ending);

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::column::check_allocatable;
-use crate::replay::episode::{Ending, Episode};
+use crate::replay::episode::{Bootstrap, Ending, Episode};
+use crate::replay::finite::{all_finite, check_finite, finite_from_zero};
 use crate::replay::memory::{Memory, Rows};
 use crate::replay::priority::{Worth, mixed_errors, weights};
 use crate::replay::returns::lambda_returns;
-use crate::replay::settings::{NewPriority, finite_from_zero};
+use crate::replay::settings::NewPriority;
 use crate::spec::Field;
 
 /// How an episode is to be closed.
@@ -95,23 +96,17 @@ pub(super) fn appraise(
         NewPriority::Number(number) => scaled(base, number).collect(),
     };
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
-    all_finite("qvest", &returns, dims.max(1), 0)?;
-    all_finite("weight", &weights, 1, steps.start)?;
-    Ok(Appraisal { returns, weights })
+    let sound = all_finite("qvest", &returns, dims, 0)
+        .and_then(|()| all_finite("weight", &weights, 1, steps.start));
+    if sound.is_err() {
+        // What is made of values that are not finite is not either, in many steps: name the cause.
+        check_finite("value", "finite numbers", values, dims, 0)?;
+    }
+    sound.map(|()| Appraisal { returns, weights })
 }
 
 fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
     base.iter().map(move |&base| (f64::from(base) * factor) as f32)
-}
-
-fn all_finite(name: &str, values: &[f32], dims: usize, first: usize) -> Result<()> {
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let got = format!("{} at step {}", values[at], first + at / dims);
-            Err(Error::value(name, "numbers finite in float32", got))
-        }
-    }
 }
 
 impl Memory {
@@ -181,12 +176,13 @@ impl Memory {
             settings: Arc::clone(&self.settings),
             values: closing.values,
             weights: closing.weights,
-            bootstrap: closing.bootstrap.clone().map(Vec::into_boxed_slice),
+            bootstrap: closing.bootstrap.as_deref().map(Bootstrap::from_slice),
             final_state: closing.final_entry.is_some(),
         };
-        let base = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
-        let base: Vec<f32> = base.collect();
-        all_finite("weight", &base, 1, 0)?;
+        let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
+        let base: Vec<f32> = scaled.collect();
+        let product = "a product with episodic_weight_multiplier that is finite in float32";
+        check_finite("init_w", product, &base, 1, 0)?;
         let appraisal = appraise(rewards, values, &base, &ending, self.largest, 0..base.len())?;
         Ok(Closed { ending, base, appraisal })
     }
@@ -220,7 +216,11 @@ impl Memory {
         }
         for &value in closing.bootstrap.iter().flatten() {
             if !(value as f32).is_finite() {
-                return Err(Error::value("bootstrap_value", "finite float32 numbers", value));
+                return Err(Error::value(
+                    "bootstrap_value",
+                    "finite float32 numbers",
+                    short(value),
+                ));
             }
         }
         Ok(())

@@ -43,6 +43,12 @@ impl Place {
     }
 }
 
+/// Dimensions of a bootstrap value that need no memory of their own.
+pub const INLINE_BOOTSTRAP: usize = 1;
+
+/// A bootstrap value, a number for each dimension of the reward.
+pub type Bootstrap = SmallVec<[f64; INLINE_BOOTSTRAP]>;
+
 /// How a closed episode ended and what its weights were made from.
 #[derive(Debug, Clone)]
 pub struct Ending {
@@ -53,7 +59,7 @@ pub struct Ending {
     /// Whether weights were computed from |q - v|.
     pub weights: bool,
     /// Value of the observation after the last action, when the episode was truncated.
-    pub bootstrap: Option<Box<[f64]>>,
+    pub bootstrap: Option<Bootstrap>,
     /// Whether the last entry is the final state.
     pub final_state: bool,
 }

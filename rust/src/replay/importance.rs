@@ -1,8 +1,8 @@
 //! Importance-sampling weights.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
+use crate::replay::finite::finite_from_zero;
 use crate::replay::power::raise_all;
-use crate::replay::settings::finite_from_zero;
 
 /// What the weights of a batch are divided by.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +48,7 @@ pub fn importance_weights(
         Largest::OfAll(smallest) => positive("min_weight", smallest)?,
     };
     if let Some(weight) = weights.iter().find(|&&weight| weight < smallest) {
-        let got = format!("{smallest}, and a weight of {weight}");
+        let got = format!("{}, and a weight of {}", short(smallest), short(*weight));
         return Err(Error::value("min_weight", "the smallest weight there is", got));
     }
     // N and total cancel in the quotient of two weights.
@@ -61,6 +61,6 @@ fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_finite() && value > 0.0 {
         Ok(value)
     } else {
-        Err(Error::value(name, "finite numbers > 0", value))
+        Err(Error::value(name, "finite numbers > 0", short(value)))
     }
 }

@@ -7,9 +7,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
 use crate::replay::column::{Column, available_memory};
 use crate::replay::episode::{Ending, Episode, Place, Totals};
+use crate::replay::finite::check_finite;
+use crate::replay::footprint::nbytes;
 use crate::replay::priority::Worth;
 use crate::replay::ring::{Ring, Run};
 use crate::replay::settings::Settings;
@@ -26,9 +28,6 @@ pub type Rows<'a> = [&'a [u8]; WRITTEN.len()];
 
 /// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
 const RESERVE: u32 = 64;
-
-/// Bytes for each slot beyond its entry: place, base and weight, and the leaf with its sums.
-const SLOT_OVERHEAD: usize = 8 + 4 + 4 + 5;
 
 /// A ring of whole episodes. Not thread-safe; the owner locks.
 ///
@@ -49,9 +48,11 @@ pub struct Memory {
     pub(super) worths: Column<Worth>,
     /// For each slot the weight with which it is drawn now.
     pub(super) tree: SumTree,
-    ring: Ring,
+    pub(super) ring: Ring,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
+    /// Closed episodes without entries.
+    pub(super) empty: usize,
     open: Vec<u32>,
     serials: FxHashMap<u64, u32>,
     pub(super) next_serial: u64,
@@ -83,8 +84,8 @@ impl Memory {
         if !overcommit && needed > u128::from(available_memory()) {
             let available = available_memory();
             return Err(Error::Memory(format!(
-                "max_step: {max_step} entries take {needed} bytes, of which {available} are available; \
-                 allow_overcommit=True reserves them all the same"
+                "max_step: {max_step} entries take up to {needed} bytes, of which {available} are \
+                 available; allow_overcommit=True reserves them all the same"
             )));
         }
         let Ok(slots) = u32::try_from(max_step).map_err(drop).and_then(|slots| match slots {
@@ -105,6 +106,7 @@ impl Memory {
             ring: Ring::new(slots),
             episodes: Slab::new(),
             closed: VecDeque::new(),
+            empty: 0,
             open: Vec::new(),
             serials: FxHashMap::default(),
             next_serial: 0,
@@ -251,19 +253,16 @@ impl Memory {
     pub(super) fn check_rows(&self, rows: Rows<'_>, init_w: &[f64], first: usize) -> Result<()> {
         for (row, &weight) in init_w.iter().enumerate() {
             if !((weight as f32).is_finite() && weight >= 0.0) {
-                let got = format!("{weight} at step {}", first + row);
+                let got = format!("{} at step {}", short(weight), first + row);
                 return Err(Error::value("init_w", "a number >= 0 and finite in float32", got));
             }
         }
-        let rewards = rows[Field::Reward.index()].as_chunks::<4>().0;
-        let dims = self.spec.reward_dims().max(1);
-        for (at, reward) in rewards.iter().map(|word| f32::from_ne_bytes(*word)).enumerate() {
-            if !reward.is_finite() {
-                let got = format!("{reward} at step {}", first + at / dims);
-                return Err(Error::value("reward", "finite numbers", got));
-            }
+        let words = rows[Field::Reward.index()].as_chunks::<4>().0;
+        if words.iter().all(|word| f32::from_ne_bytes(*word).is_finite()) {
+            return Ok(());
         }
-        Ok(())
+        let rewards: Vec<f32> = words.iter().map(|word| f32::from_ne_bytes(*word)).collect();
+        check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
     }
 
     /// Drops an open episode with its entries.
@@ -358,11 +357,14 @@ impl Memory {
         self.used_by_open -= episode.len();
         self.ring.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
+        self.enqueue(index);
+        self.evict_past_limits();
+    }
+
+    /// Puts a closed episode behind the others.
+    fn enqueue(&mut self, index: u32) {
+        self.empty += usize::from(self.episodes[index as usize].is_empty());
         self.closed.push_back(index);
-        let limit = self.settings.max_episode;
-        while limit > 0 && self.closed.len() > limit {
-            self.evict_oldest();
-        }
     }
 
     /// Adds the newest closed episode with slots for `length` entries, all of whose bytes are for the
@@ -379,30 +381,17 @@ impl Memory {
         self.ring.put_back(std::mem::take(&mut episode.reserve));
         self.open.clear();
         self.used_by_open = 0;
-        self.closed.push_back(index);
+        self.enqueue(index);
         index
     }
 
-    fn evict_oldest(&mut self) -> bool {
-        let Some(index) = self.closed.pop_front() else { return false };
-        self.drawable -= self.count_drawable(&self.episodes[index as usize]);
-        let episode = self.forget(index);
-        for extent in episode.extents() {
-            let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
-            self.tree.set_run(extent.run.start as usize, zeros);
-            self.vacate(extent.run);
-            self.ring.give_back(extent.run);
-        }
-        true
-    }
-
     /// Marks slots as nobody's.
-    fn vacate(&mut self, run: Run) {
+    pub(super) fn vacate(&mut self, run: Run) {
         self.places[run.start as usize..run.end() as usize].fill(0);
     }
 
     /// Takes an episode out of the tables; its slots are for the caller to free.
-    fn forget(&mut self, index: u32) -> Episode {
+    pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
         self.serials.remove(&episode.serial);
         self.open.retain(|&open| open != index);
@@ -420,14 +409,10 @@ impl Memory {
         }
     }
 
-    /// Bytes reserved for entries, weights and bookkeeping.
+    /// Bytes for entries, weights and bookkeeping, where every episode has one step.
     pub fn nbytes(&self) -> u64 {
         u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
     }
-}
-
-fn nbytes(spec: &EntrySpec, max_step: usize) -> u128 {
-    (spec.entry_size() + SLOT_OVERHEAD) as u128 * max_step as u128
 }
 
 /// The error of every call that needs an open episode.

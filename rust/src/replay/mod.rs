@@ -6,6 +6,8 @@
 //! | who owns bytes | [`column`](mod@column), [`storage`] |
 //! | how much memory there is | [`control_group`] |
 //! | which slot is whose | [`ring`], [`episode`] |
+//! | how many bytes that takes | [`footprint`] |
+//! | which episode goes | `eviction` |
 //! | what is an entry worth | [`returns`], [`priority`] |
 //! | which entries can be drawn | [`drawable`] |
 //! | which of them is drawn | [`sum_tree`] |
@@ -27,6 +29,9 @@ pub mod column;
 pub mod control_group;
 pub mod drawable;
 pub mod episode;
+mod eviction;
+mod finite;
+pub mod footprint;
 pub mod importance;
 pub mod ledger;
 pub mod memory;

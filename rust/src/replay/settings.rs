@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, short};
+use crate::replay::finite::finite_from_zero;
 use crate::spec::FIELDS;
 
 /// Flags of a cache: the seven fields of prev, then those of next.
@@ -154,7 +155,7 @@ impl Settings {
     /// [`Error::Value`] unless in [0, 1].
     pub fn set_mix_lambda(&mut self, value: f64) -> Result<()> {
         if !(0.0..=1.0).contains(&value) {
-            return Err(Error::value("mix_lambda", "a number in [0, 1]", value));
+            return Err(Error::value("mix_lambda", "a number in [0, 1]", short(value)));
         }
         self.mix_lambda = value;
         Ok(())
@@ -178,7 +179,7 @@ impl Settings {
     pub fn set_reward_coeff(&mut self, values: &Leading) -> Result<()> {
         for &value in values.as_slice() {
             if !value.is_finite() {
-                return Err(Error::value("reward_coeff", "finite numbers", value));
+                return Err(Error::value("reward_coeff", "finite numbers", short(value)));
             }
         }
         values.write("reward_coeff", &mut self.reward_coeff)
@@ -263,18 +264,6 @@ impl Leading {
             }
         }
         Ok(())
-    }
-}
-
-/// The number, when it is finite and not negative.
-///
-/// # Errors
-/// [`Error::Value`] otherwise.
-pub fn finite_from_zero(name: &str, value: f64) -> Result<f64> {
-    if value.is_finite() && value >= 0.0 {
-        Ok(value)
-    } else {
-        Err(Error::value(name, "a finite number >= 0", value))
     }
 }
 

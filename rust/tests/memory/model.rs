@@ -304,7 +304,11 @@ impl Model {
         self.note(&episode, all);
         self.closed.push_back(episode);
         while self.settings.max_episode > 0 && self.closed.len() > self.settings.max_episode {
-            self.closed.pop_front();
+            let newest = self.closed.len() - 1;
+            let empty = |at: &usize| self.closed[*at].entries.is_empty();
+            let oldest_empty = (0..newest).find(empty).unwrap_or(0);
+            let gone = if empty(&newest) { newest } else { oldest_empty };
+            self.closed.remove(gone);
         }
     }
 

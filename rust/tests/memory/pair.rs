@@ -175,11 +175,15 @@ impl Pair {
             self.memory.add_episode(columns.rows(), &bases(&entries), closing)
         });
         if let Some((first, ())) = same(result, self.model.add_episode(entries, &how)) {
-            let newest = self.memory.num_episode() - 1;
+            let newest = self.memory.closed_episodes().last().map(|episode| episode.serial);
+            // One without entries need not be kept.
+            let Some(serial) = newest.filter(|&serial| self.memory.id(serial, 0) == first) else {
+                assert!(count == 0 && how.last.is_none());
+                return;
+            };
             let episode = self.model.closed.back_mut().unwrap();
-            episode.serial = self.memory.episode(newest).unwrap().serial;
+            episode.serial = serial;
             episode.first_id = first;
-            assert_eq!(first, self.memory.id(episode.serial, 0));
             let len = episode.entries.len() as u64;
             self.give(first..first + len);
         }

@@ -12,6 +12,7 @@ import numpy as np
 from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector import description
 from cogrs.collector.environments.factory import gymnasium_module
+from cogrs.dtypes import dtype_of, dtype_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,10 +59,10 @@ class Spaces:
 
     def game(self) -> description.Game:
         """The same as a game's description."""
-        keys = {leaf.key: (np.dtype(leaf.dtype), leaf.shape) for leaf in self.leaves}
+        keys = {leaf.key: (dtype_of(leaf.dtype), leaf.shape) for leaf in self.leaves}
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
-        action = (np.dtype(self.dtype), self.shape)
+        action = (dtype_of(self.dtype), self.shape)
         return description.Game(keys, action, self.num_action, ("player",))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
@@ -125,7 +126,7 @@ def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
             f"Tuple of them, got {space}"
         )
     key = ".".join(map(str, path)) or "s"
-    return [Leaf(key, path, np.dtype(space.dtype).str, tuple(space.shape))]
+    return [Leaf(key, path, dtype_text(np.dtype(space.dtype)), tuple(space.shape))]
 
 
 def _refuse_collisions(leaves: list[Leaf]) -> None:
@@ -151,7 +152,7 @@ def _action(space: Any) -> dict[str, Any]:
         numbers = {"num_action": count, "start": int(space.start), "count": count}
         kind = {"dtype": np.dtype(np.int64).str, "shape": (), **numbers}
         return {**kind, "mask": MaskLayout.of(space)}
-    kind = {"dtype": np.dtype(space.dtype).str if space.dtype else "", "shape": space.shape}
+    kind = {"dtype": dtype_text(np.dtype(space.dtype)) if space.dtype else "", "shape": space.shape}
     if isinstance(space, spaces.MultiDiscrete):
         return {**kind, "num_action": int(np.sum(space.nvec)), "mask": MaskLayout.of(space)}
     if isinstance(space, spaces.MultiBinary):

@@ -16,6 +16,7 @@ import numpy as np
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
 from cogrs.collector.environments.stepper import Desk, LocalStepper, close
+from cogrs.dtypes import dtype_of
 
 
 def main(memory: int, answers: int, life: int) -> None:
@@ -84,7 +85,7 @@ class _Worker:
     def set_out(self, tables: dict[str, Any]) -> None:
         shared = mmap.mmap(self._memory, 0)
         arrays = [
-            np.ndarray(shape, np.dtype(dtype), shared, offset)
+            np.ndarray(shape, dtype_of(dtype), shared, offset)
             for dtype, shape, offset in tables["arrays"]
         ]
         desk = Desk.of(arrays, tables["keys"])

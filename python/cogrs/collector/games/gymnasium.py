@@ -42,6 +42,7 @@ from cogrs.collector.environments.query import Asking
 from cogrs.collector.environments.spaces import spaces_of
 from cogrs.collector.environments.stepper import Desk, LocalStepper
 from cogrs.collector.options import ContextOptions, integer, seconds
+from cogrs.dtypes import dtype_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -255,7 +256,7 @@ class GameContext(context.GameContext):
         remote = self._held.steppers[number]
         tables = {
             "arrays": [
-                (array.dtype.str, array.shape, offset)
+                (dtype_text(array.dtype), array.shape, offset)
                 for array, offset in zip(arrays, offsets, strict=True)
             ],
             "keys": self._used,

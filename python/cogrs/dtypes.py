@@ -1,0 +1,184 @@
+"""dtypes as text, those of ml_dtypes too (bfloat16, float8, int4), which NumPy does not know.
+
+ml_dtypes comes with JAX; nothing here needs it until one of its dtypes is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+_FLOATS = (
+    "bfloat16",
+    "float4_e2m1fn",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)
+EXTENDED = {
+    **dict.fromkeys(_FLOATS, "f"),
+    **dict.fromkeys(("int2", "int4"), "i"),
+    **dict.fromkeys(("uint2", "uint4"), "u"),
+}
+"""The dtypes of ml_dtypes that are taken, with the kind that NumPy would give them.
+
+Left out are those that JAX cannot hold: float6, int1, uint1 and complex numbers of 32 bits.
+"""
+
+_NUMBERS = re.compile(r"[<>|=][biufc]\d{1,2}")
+
+_ORDER = "buif"
+"""Kinds in the order in which 'same_kind' converts them."""
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Return `dtype.kind`, and for those of ml_dtypes what it would be: "f", "i" or "u"."""
+    return EXTENDED.get(dtype.name, dtype.kind) if dtype.isbuiltin == 2 else dtype.kind
+
+
+def converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy's 'same_kind' rule converts `given` to `dtype`.
+
+    What NumPy says of ml_dtypes' own is not used: it converts floats to int4, and no bfloat16 to
+    float8.
+    """
+    if given.isbuiltin != 2 and dtype.isbuiltin != 2:
+        return np.can_cast(given, dtype, "same_kind")
+    kinds = kind_of(given), kind_of(dtype)
+    if kinds[1] == "c":
+        return kinds[0] in _ORDER
+    return all(kind in _ORDER for kind in kinds) and _ORDER.index(kinds[0]) <= _ORDER.index(
+        kinds[1]
+    )
+
+
+def carrier_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return NumPy's dtype of the same bytes: integers that have the same values, where there are.
+
+    int4 lies in memory as int8 does, and uint4 as uint8. bfloat16 is int16 here, float8 uint8.
+    """
+    if dtype.isbuiltin != 2:
+        return dtype
+    kind = "u" if dtype.itemsize == 1 and kind_of(dtype) != "i" else "i"
+    return np.dtype(f"{kind}{dtype.itemsize}")
+
+
+def stands_for(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether an array of `given` may be filled as one of `dtype`: int8 as int4."""
+    return given == carrier_of(dtype) and kind_of(dtype) != "f"
+
+
+def largest_of(dtype: np.dtype[Any]) -> float:
+    """Return the largest number of a float of ml_dtypes."""
+    return float(importlib.import_module("ml_dtypes").finfo(dtype).max)
+
+
+def portable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array whose dtype's text says all: in native order where that is a bare name."""
+    swapped = array.dtype.isbuiltin == 2 and not array.dtype.isnative
+    return array.astype(array.dtype.newbyteorder("=")) if swapped else array
+
+
+def holds_numbers(text: str) -> bool:
+    """Return whether a dtype's text is one of booleans, integers, floats or complex numbers."""
+    return text in EXTENDED or _NUMBERS.fullmatch(text) is not None
+
+
+def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
+    """Return a dtype as text that `dtype_of` reads.
+
+    A number is `dtype.str`, such as "<f4"; one of ml_dtypes' its name, such as "bfloat16"; a record
+    the list of its fields.
+
+    Args:
+        dtype: Any of fixed size.
+        name: What errors call it.
+
+    Raises:
+        TypeError: It holds objects; it is of another library than NumPy and ml_dtypes, or one of
+            ml_dtypes' that JAX cannot hold; or fields of a record overlap, or lie out of order.
+    """
+    if dtype.hasobject:
+        raise TypeError(f"{name}: expected a dtype of fixed size without objects, got {dtype}")
+    return repr(_fields(dtype, name)) if dtype.names is not None else _scalar(dtype, name)
+
+
+def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
+    """Return the dtype of a text.
+
+    Args:
+        text: What `dtype_text` returned, or a name that NumPy knows.
+        name: What errors call it.
+
+    Raises:
+        ValueError: It names no dtype of fixed size without objects; or one of ml_dtypes, which is
+            not installed.
+    """
+    try:
+        descr: Any = ast.literal_eval(text) if text.startswith("[") else text
+        for each in _scalars(descr):
+            if each in EXTENDED:
+                importlib.import_module("ml_dtypes")
+        dtype = np.lib.format.descr_to_dtype(descr)
+        dtype_text(dtype, name)
+    except ModuleNotFoundError as error:
+        if error.name != "ml_dtypes":
+            raise
+        got = f"{text} of ml_dtypes, which is not installed: pip install ml_dtypes"
+        raise ValueError(f"{name}: expected a dtype that is known here, got {got}") from error
+    except (IndexError, SyntaxError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name}: expected one that NumPy knows, got {text[:200]}") from error
+    return dtype
+
+
+def _scalar(dtype: np.dtype[Any], name: str) -> str:
+    if dtype.isbuiltin != 2:
+        return dtype.str
+    if dtype.type.__module__.partition(".")[0] != "ml_dtypes" or dtype.name not in EXTENDED:
+        known = "NumPy's, or one of ml_dtypes' that JAX can hold"
+        raise TypeError(f"{name}: expected a dtype of {known}, got {dtype}")
+    if not dtype.isnative:
+        raise TypeError(f"{name}: expected {dtype} in native byte order, got {dtype.str}")
+    return dtype.name
+
+
+def _fields(dtype: np.dtype[Any], name: str) -> list[Any]:
+    """Return `dtype.descr`, which has no names of dtypes, with them."""
+    try:
+        described = dtype.descr
+    except ValueError:
+        expected = "fields that lie one after the other"
+        raise TypeError(f"{name}: expected {expected}, got {dtype}") from None
+    made: list[Any] = []
+    for field, text, *shape in described:
+        if field == "":  # bytes between fields
+            made.append((field, text))
+            continue
+        assert dtype.fields is not None
+        own = dtype.fields[field[1] if isinstance(field, tuple) else field][0].base
+        where = f"{name}, field {field!r}"
+        made.append((field, _fields(own, where) if own.names else _scalar(own, where), *shape))
+    return made
+
+
+def _scalars(descr: Any) -> Iterator[str]:
+    """Yield the texts of scalar dtypes in a description."""
+    if isinstance(descr, str):
+        yield descr
+        return
+    for field in descr:
+        yield from _scalars(field[1])

@@ -1,0 +1,309 @@
+"""Steps of a vector environment, as an episode for each of its environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cogrs.replay.convert import convert, reals
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cogrs._core import ReplayMemory, ReplayWriter
+
+MODES = ("next_step", "same_step")
+NO_ENTRY = 2**64 - 1
+"""What `Recorder.add` returns in the place of an id where no entry was stored."""
+_FIELDS = {"prob": 1.0, "value": 0.0, "info": 0.0}
+"""Fields that `add` takes by name, and what they are if they are not given."""
+_SHORT = {"p": "prob", "v": "value", "i": "info"}
+
+Bootstrap = Callable[[Any], Any]
+
+
+class _End(NamedTuple):
+    """How the episode of an environment ended, whose last observation may yet come."""
+
+    terminated: bool
+    bootstrap: Any
+
+
+class Recorder:
+    """Records the steps of a vector environment: a writer for each environment.
+
+    Rows of one environment make episodes; ends and last observations go where they belong, for both
+    ways in which Gymnasium's vector environments reset theirs (`AutoresetMode`):
+
+    - "next_step": the step after an end ignores its action and resets. It is left out.
+    - "same_step": the step that ends resets, too. Its last observation is in `infos`.
+
+    It is made by `ReplayMemory.recorder`. Open episodes are dropped when it goes away.
+    """
+
+    def __init__(
+        self,
+        memory: ReplayMemory,
+        num_envs: int,
+        autoreset_mode: Any = None,
+        do_update_value: bool | None = None,
+        do_update_weight: bool | None = None,
+    ) -> None:
+        """Record into a memory.
+
+        Args:
+            memory: Where episodes go.
+            num_envs: Environments, N >= 1.
+            autoreset_mode: "next_step" (None is that), "same_step", or one of Gymnasium's
+                `AutoresetMode` for these.
+            do_update_value: As of `close_episode`; None is True where the memory has values.
+            do_update_weight: As of `close_episode`; None is `do_update_value`.
+
+        Raises:
+            TypeError: `num_envs` is not an integer.
+            ValueError: It is below 1, or there is no such mode.
+        """
+        if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
+            kind = type(num_envs).__name__
+            raise TypeError(f"num_envs: expected an integer >= 1, got {kind}")
+        if num_envs < 1:
+            raise ValueError(f"num_envs: expected an integer >= 1, got {num_envs}")
+        mode = getattr(autoreset_mode, "name", autoreset_mode or "next_step")
+        mode = mode.lower() if isinstance(mode, str) else mode
+        if mode not in MODES:
+            expected = " or ".join(map(repr, MODES))
+            raise ValueError(f"autoreset_mode: expected {expected}, got {autoreset_mode!r}")
+        self.num_envs = int(num_envs)
+        """Environments."""
+        self.autoreset_mode: str = mode
+        """"next_step" or "same_step"."""
+        self._memory = memory
+        values = memory.value_buf.size == memory.qvest_buf.size == memory.reward_buf.size
+        self._updates = {"do_update_value": values if do_update_value is None else do_update_value}
+        weights = self._updates["do_update_value"] if do_update_weight is None else do_update_weight
+        self._updates["do_update_weight"] = weights
+        self._writers: list[ReplayWriter] = [memory.writer() for _ in range(self.num_envs)]
+        self._open = [False] * self.num_envs
+        # Of environments whose last step ended an episode: None where that is closed.
+        self._ended: dict[int, _End | None] = {}
+
+    def reset(self) -> None:
+        """Drop open episodes: the environments were reset by hand."""
+        for writer, is_open in zip(self._writers, self._open, strict=True):
+            if is_open:
+                writer.abort_episode()
+        self._open = [False] * self.num_envs
+        self._ended = {}
+
+    def add(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        next_obs: Any = None,
+        *,
+        infos: Mapping[str, Any] | None = None,
+        bootstrap_value: Any = None,
+        init_w: Any = 1.0,
+        **fields: Any,
+    ) -> npt.NDArray[np.uint64]:
+        """Record one step of all environments.
+
+        Args:
+            obs: The observations that were acted on, (N, *state); a mapping of arrays where states
+                are records.
+            action: The actions, (N, *action).
+            reward: What they paid, (N, *reward).
+            terminated: Whether that ended the episode, (N,) of truth values.
+            truncated: Whether the episode was cut short there, (N,) of truth values.
+            next_obs: The observations after the actions, of which the last ones of episodes are
+                stored. With "next_step" it is what `step` returned, or None: then the `obs` of the
+                next call are taken. With "same_step" it is what `step` returned with the last
+                observations put in; or None, and `infos` has them.
+            infos: What `step` returned as such, whose "final_obs" are taken with "same_step".
+            bootstrap_value: Values of last observations where an episode was truncated: an array
+                (N, *reward), or a callable that gets the last observations of K truncated episodes,
+                (K, *state), and returns their values, (K, *reward). None is 0: the return of a
+                truncated episode then lacks what would have come. What learners bootstrap from
+                `next` by themselves is right all the same, since `next_terminated` is False.
+            init_w: Initial weights, (N,) or one for all.
+            fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
+
+        Returns:
+            The ids of the entries, uint64 (N,); `NO_ENTRY`, which is never an id, for environments
+            that were only reset.
+
+        Raises:
+            ValueError: A shape differs, a number is not finite, or the last observation of an
+                episode is missing. Nothing is stored.
+            TypeError: A dtype cannot be converted, or there is no such field. Nothing is stored.
+            RuntimeError: Open episodes fill the memory. Those of the environments that found no
+                room are dropped; the text says of which.
+        """
+        states = self._states("obs", obs)
+        columns = [states, self._column("action", action), self._column("reward", reward)]
+        columns += self._named(fields)
+        weights = np.broadcast_to(reals("init_w", init_w), self.num_envs)
+        self._check(columns[2], columns[4], weights)
+        ends = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        pending = {env: end for env, end in self._ended.items() if end is not None}
+        skipped = set(self._ended) if self.autoreset_mode == "next_step" else set()
+        over = [env for env in np.flatnonzero(ends[0] | ends[1]).tolist() if env not in skipped]
+        last = self._last(over, next_obs, infos)
+        bootstrap = self._bootstrap(bootstrap_value, over, ends[0], last)
+
+        failed: list[str] = []
+        self._ended = {}
+        for env, end in pending.items():
+            self._close(env, end, states[env], failed)
+        ids = np.full(self.num_envs, NO_ENTRY, np.uint64)
+        for env in range(self.num_envs):
+            if env in skipped:
+                continue
+            s, a, r, p, v, i = (column[env] for column in columns)
+            try:
+                if not self._open[env]:
+                    self._writers[env].new_episode()
+                    self._open[env] = True
+                ids[env] = self._writers[env].add_entry(s, a, r, p, v, i, float(weights[env]))
+            except RuntimeError as error:
+                self._drop(env, error, failed)
+        for env in over:
+            if not self._open[env]:
+                continue
+            end = _End(bool(ends[0][env]), bootstrap.get(env))
+            if last is None:
+                self._ended[env] = end
+            else:
+                self._close(env, end, last[env], failed)
+                self._ended[env] = None
+        if failed:
+            raise RuntimeError("; ".join(failed))
+        return ids
+
+    def _close(self, env: int, end: _End, state: Any, failed: list[str]) -> None:
+        value = end.bootstrap
+        try:
+            if callable(value):
+                value = self._called(value, state[np.newaxis])[0]
+            self._writers[env].close_episode(
+                bootstrap_value=None if end.terminated else value,
+                final_state=state,
+                **self._updates,
+            )
+            self._open[env] = False
+        except (RuntimeError, ValueError) as error:
+            self._drop(env, error, failed)
+
+    def _drop(self, env: int, error: Exception, failed: list[str]) -> None:
+        self._writers[env].abort_episode()
+        self._open[env] = False
+        failed.append(f"environment {env}: its episode is dropped: {error}")
+
+    def _last(self, over: list[int], next_obs: Any, infos: Any) -> Any:
+        """The last observations by environment; None where they come with the next call."""
+        if next_obs is not None:
+            return self._states("next_obs", next_obs)
+        if self.autoreset_mode == "next_step":
+            return None
+        if not over:
+            return {}
+        if infos is None or "final_obs" not in infos:
+            expected = "the last observations where an episode ended, or infos with 'final_obs'"
+            raise ValueError(f"next_obs: expected {expected}, got None")
+        shape = self._memory.state_buf.shape
+        return {
+            env: self._state(f"infos['final_obs'][{env}]", infos["final_obs"][env], shape)
+            for env in over
+        }
+
+    def _bootstrap(self, given: Any, over: list[int], terminated: Any, last: Any) -> dict[int, Any]:
+        cut = [env for env in over if not terminated[env]]
+        if given is None:
+            zero = np.zeros_like(self._memory.reward_buf)
+            return dict.fromkeys(cut, zero)
+        if not callable(given):
+            values = self._rewards("bootstrap_value", given, self.num_envs)
+            return {env: values[env] for env in cut}
+        if last is None or not cut:
+            return dict.fromkeys(cut, given)
+        values = self._called(given, np.stack([last[env] for env in cut]))
+        return dict(zip(cut, values, strict=True))
+
+    def _called(self, bootstrap: Bootstrap, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return self._rewards("bootstrap_value", bootstrap(states), len(states))
+
+    def _rewards(self, name: str, given: Any, count: int) -> npt.NDArray[Any]:
+        template = self._memory.reward_buf
+        made = convert(name, given, template.dtype, (count, *template.shape))
+        if not np.isfinite(made).all():
+            raise ValueError(f"{name}: expected finite numbers, got others")
+        return made
+
+    def _named(self, fields: dict[str, Any]) -> list[npt.NDArray[Any]]:
+        given = {_SHORT.get(name, name): value for name, value in fields.items()}
+        for name in given:
+            if name not in _FIELDS:
+                expected = ", ".join(_FIELDS)
+                raise TypeError(f"{name}: expected one of the fields {expected}")
+        if len(given) < len(fields):
+            raise TypeError(f"expected each field once, got {', '.join(fields)}")
+        made = []
+        for name, default in _FIELDS.items():
+            if name in given:
+                made.append(self._column(name, given[name]))
+            else:
+                template = getattr(self._memory, f"{name}_buf")
+                column = np.zeros((self.num_envs, *template.shape), template.dtype)
+                if default:
+                    column[...] = default
+                made.append(column)
+        return made
+
+    def _column(self, name: str, value: Any) -> npt.NDArray[Any]:
+        template = getattr(self._memory, f"{name}_buf")
+        return convert(name, value, template.dtype, (self.num_envs, *template.shape))
+
+    def _states(self, name: str, value: Any) -> npt.NDArray[Any]:
+        return self._state(name, value, (self.num_envs, *self._memory.state_buf.shape))
+
+    def _state(self, name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """States as an array; a mapping fills the fields of records by their names."""
+        made: npt.NDArray[Any] = np.zeros(shape, self._memory.state_buf.dtype)
+        _fill(name, made, value)
+        return made
+
+    def _flags(self, name: str, value: Any) -> npt.NDArray[np.bool_]:
+        given = np.asarray(value)
+        if given.shape != (self.num_envs,) or given.dtype.kind not in "biu":
+            expected = f"truth values of shape ({self.num_envs},)"
+            raise ValueError(f"{name}: expected {expected}, got {given.dtype} {given.shape}")
+        flags: npt.NDArray[np.bool_] = given.astype(np.bool_)
+        return flags
+
+    def _check(self, reward: Any, value: Any, weights: Any) -> None:
+        for name, given in (("reward", reward), ("value", value), ("init_w", weights)):
+            wrong = ~np.isfinite(given)
+            if name == "init_w":
+                wrong |= given < 0
+            if wrong.any():
+                env = int(np.argwhere(wrong)[0][0])
+                what = "finite numbers >= 0" if name == "init_w" else "finite numbers"
+                got = f"{given[wrong].flat[0]} of environment {env}"
+                raise ValueError(f"{name}: expected {what}, got {got}")
+
+
+def _fill(name: str, target: npt.NDArray[Any], value: Any) -> None:
+    if not isinstance(value, Mapping):
+        target[...] = convert(name, value, target.dtype, target.shape)
+        return
+    names = target.dtype.names or ()
+    if set(value) != set(names):
+        expected = ", ".join(names) or "an array"
+        raise ValueError(f"{name}: expected {expected}, got {', '.join(map(str, value))}")
+    for field in names:
+        _fill(f"{name}[{field!r}]", target[field], value[field])

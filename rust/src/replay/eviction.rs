@@ -1,0 +1,51 @@
+//! Which closed episodes go when others come.
+//!
+//! An episode without entries takes no slot. It counts as an episode, but makes none go that has entries: where a
+//! limit is passed, one of those goes first.
+
+use crate::replay::footprint::EMPTY_EPISODES;
+use crate::replay::memory::Memory;
+
+impl Memory {
+    /// Drops closed episodes until the limits hold again; the newest has just been closed.
+    pub(super) fn evict_past_limits(&mut self) {
+        let limit = self.settings.max_episode;
+        while limit > 0 && self.closed.len() > limit {
+            // Looking for one costs no more than what was saved by keeping it.
+            let empty = if self.empty > 0 { self.position_of_empty() } else { None };
+            self.evict(empty.unwrap_or(0));
+        }
+        if self.empty > EMPTY_EPISODES {
+            self.evict(self.closed.len() - 1);
+        }
+    }
+
+    /// Where the newest closed episode without entries is, if that is the newest of all; else the oldest one.
+    fn position_of_empty(&self) -> Option<usize> {
+        let is_empty = |&index: &u32| self.episodes[index as usize].is_empty();
+        if self.closed.back().is_some_and(is_empty) {
+            return Some(self.closed.len() - 1);
+        }
+        self.closed.iter().position(is_empty)
+    }
+
+    /// Drops the oldest closed episode, if there is one.
+    pub(super) fn evict_oldest(&mut self) -> bool {
+        self.evict(0)
+    }
+
+    /// Drops the closed episode at a place in the order of closing, if there is one.
+    fn evict(&mut self, at: usize) -> bool {
+        let Some(index) = self.closed.remove(at) else { return false };
+        self.drawable -= self.count_drawable(&self.episodes[index as usize]);
+        let episode = self.forget(index);
+        self.empty -= usize::from(episode.is_empty());
+        for extent in episode.extents() {
+            let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
+            self.tree.set_run(extent.run.start as usize, zeros);
+            self.vacate(extent.run);
+            self.ring.give_back(extent.run);
+        }
+        true
+    }
+}

@@ -1,0 +1,291 @@
+"""The steps of a vector environment become the episodes that a loop by hand makes of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cogrs import ReplayMemory
+from cogrs.replay import Recorder
+from cogrs.replay.recorder import NO_ENTRY
+from tests.replay.build import described
+
+gymnasium = pytest.importorskip("gymnasium")
+AutoresetMode = gymnasium.vector.AutoresetMode
+MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP}
+N, STEPS, GAMMA = 3, 40, 0.9
+DICT = np.dtype([("at", "f4", (2,)), ("inner", [("number", "i8")])])
+
+
+class Counting(gymnasium.Env[Any, Any]):
+    """Ends after 3 + number steps, in turn terminated and truncated; shows where it stands."""
+
+    action_space = gymnasium.spaces.Discrete(5)
+
+    def __init__(self, number: int, nested: bool = False) -> None:
+        self.number, self.nested, self.episodes = number, nested, 0
+        self.observation_space = gymnasium.spaces.Box(-1e9, 1e9, (2,), np.float32)
+        if nested:
+            inner = gymnasium.spaces.Dict({"number": gymnasium.spaces.Discrete(100)})
+            parts = {"at": self.observation_space, "inner": inner}
+            self.observation_space = gymnasium.spaces.Dict(parts)
+
+    def shown(self) -> Any:
+        at = np.array([self.episodes * 100 + self.number, self.steps], np.float32)
+        return {"at": at, "inner": {"number": np.int64(self.number)}} if self.nested else at
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.episodes += 1
+        return self.shown(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        over = self.steps == 3 + self.number
+        terminated = over and self.episodes % 2 == 1
+        return self.shown(), float(action) + self.steps, terminated, over and not terminated, {}
+
+
+def vector(mode: str, nested: bool = False) -> Any:
+    return gymnasium.vector.SyncVectorEnv(
+        [lambda number=number: Counting(number, nested) for number in range(N)],
+        autoreset_mode=MODES[mode],
+    )
+
+
+def memory(dtype: Any = np.float32, shape: tuple[int, ...] = (2,)) -> ReplayMemory:
+    scalar = np.float32(0)
+    state = np.zeros(shape, dtype)
+    made = ReplayMemory(state, np.int64(0), scalar, scalar, scalar, scalar, np.int32(0), 1_000)
+    made.discount_factor = GAMMA
+    return made
+
+
+def actions_of(step: int) -> Any:
+    return (np.arange(N) + step) % 5
+
+
+def value_of(states: Any) -> Any:
+    """What a learner's net might say."""
+    at = states["at"] if states.dtype.names else states
+    return at.sum(-1).astype(np.float32)
+
+
+def state_of(shown: Any, env: int) -> Any:
+    """One observation of a batch, as the memory stores it."""
+    if not isinstance(shown, dict):
+        return shown[env]
+    made = np.zeros((), DICT)
+    made["at"] = shown["at"][env]
+    made["inner"]["number"] = shown["inner"]["number"][env]
+    return made
+
+
+def episodes_by_hand(mode: str, nested: bool) -> dict[int, list[Any]]:
+    """Episodes of each environment, moved on its own by the actions that it takes."""
+    found: dict[int, list[Any]] = {}
+    for number in range(N):
+        rem = memory(DICT, ()) if nested else memory()
+        env = Counting(number, nested)
+        seen, resets = env.reset()[0], False
+        rem.new_episode()
+        for step in range(STEPS):
+            if resets:  # the step that a NEXT_STEP environment spends on its reset
+                seen, resets = env.reset()[0], False
+                rem.new_episode()
+                if mode == "next_step":
+                    continue
+            action = actions_of(step)[number]
+            after, reward, terminated, truncated, _ = env.step(action)
+            before = _single(seen, nested)
+            rem.add_entry(before, action, reward, 0.5, value_of(before), step, 1.0)
+            seen = after
+            if terminated or truncated:
+                last = _single(after, nested)
+                end = {} if terminated else {"bootstrap_value": value_of(last)}
+                rem.close_episode(final_state=last, **end)
+                resets = True
+        found[number] = [described(rem.episode(k)) for k in range(rem.num_episode())]
+    return found
+
+
+def _single(shown: Any, nested: bool) -> Any:
+    if not nested:
+        return shown
+    batch = {"at": shown["at"][None], "inner": {"number": [shown["inner"]["number"]]}}
+    return state_of(batch, 0)
+
+
+def number_of(episode: Any) -> int:
+    first = episode.entries.s[0]
+    at = first["at"] if first.dtype.names else first
+    return int(at[0]) % 100
+
+
+def recorded(mode: str, nested: bool, how: str) -> dict[int, list[Any]]:
+    rem = memory(DICT, ()) if nested else memory()
+    envs = vector(mode, nested)
+    recorder = rem.recorder(N, mode)
+    seen, _ = envs.reset()
+    for step in range(STEPS):
+        actions = actions_of(step)
+        after, reward, terminated, truncated, infos = envs.step(actions)
+        states = np.stack([state_of(seen, env) for env in range(N)])
+        given: dict[str, Any] = {"next_obs": after if mode == "next_step" else None}
+        if how == "later":
+            given = {}
+        if mode == "same_step":
+            given = {"infos": infos}
+        bootstrap: Any = value_of
+        if how == "array":
+            bootstrap = np.zeros(N, np.float32)
+            finals = infos.get("final_obs", [None] * N)
+            for env in range(N):
+                last = finals[env]
+                shown = state_of(after, env) if last is None else _single(last, nested)
+                bootstrap[env] = value_of(shown)
+        recorder.add(
+            seen,
+            actions,
+            reward,
+            terminated,
+            truncated,
+            **given,
+            bootstrap_value=bootstrap,
+            prob=np.full(N, 0.5),
+            value=value_of(states),
+            info=np.full(N, step),
+        )
+        seen = after
+    found: dict[int, list[Any]] = {number: [] for number in range(N)}
+    for k in range(rem.num_episode()):
+        episode = rem.episode(k)
+        found[number_of(episode)].append(described(episode))
+    return found
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["Box", "Dict"])
+@pytest.mark.parametrize("how", ["callable", "array", "later"])
+@pytest.mark.parametrize("mode", MODES)
+def test_episodes_are_those_of_a_loop_by_hand(mode: str, how: str, nested: bool) -> None:
+    ours, theirs = recorded(mode, nested, how), episodes_by_hand(mode, nested)
+    for number in range(N):
+        expected = theirs[number]
+        if how == "later" and mode == "next_step":
+            # The last observation of an episode that ended in the last step has not come yet.
+            expected = expected[: len(ours[number])]
+            assert len(theirs[number]) - len(expected) <= 1
+        assert len(expected) >= 5
+        assert str(ours[number]) == str(expected)  # arrays in records have no one truth
+
+
+def step_of(count: int = 2, **changes: Any) -> dict[str, Any]:
+    given = {
+        "obs": np.zeros((count, 2)),
+        "action": np.zeros(count, int),
+        "reward": np.zeros(count),
+        "terminated": np.zeros(count, bool),
+        "truncated": np.zeros(count, bool),
+    }
+    return given | changes
+
+
+def test_truncated_episode_without_a_value_says_truncated_with_zero() -> None:
+    rem = memory()
+    recorder = rem.recorder(2)
+    assert isinstance(recorder, Recorder)
+    ids = recorder.add(**step_of(reward=np.ones(2)), next_obs=np.ones((2, 2)))
+    assert (ids != NO_ENTRY).all()
+    ids = recorder.add(**step_of(truncated=[True, False]), next_obs=np.ones((2, 2)))
+    assert rem.num_episode() == 1
+    episode = rem.episode(0)
+    assert (episode.truncated, episode.has_final_state) == (True, True)
+    assert episode.entries.q.tolist() == [1, 0, 0]
+    assert ids.dtype == np.uint64
+    assert rem.update_priority(ids, 1.0) == 0
+    assert recorder.add(**step_of(), next_obs=np.ones((2, 2)))[0] == NO_ENTRY
+    recorder.reset()
+    assert rem.num_entry == 3
+    assert (recorder.add(**step_of()) != NO_ENTRY).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"obs": np.zeros((3, 2))}, ValueError, r"obs: expected float32 \(2, 2\), got"),
+        ({"obs": {"at": 1}}, ValueError, "obs: expected an array, got at"),
+        ({"action": np.zeros(3, int)}, ValueError, r"action: expected int64 \(2,\), got"),
+        ({"action": [0.5, 0.5]}, TypeError, "action: expected int64"),
+        ({"reward": [0, np.nan]}, ValueError, "reward: .* got nan of environment 1"),
+        ({"value": [np.inf, 0]}, ValueError, "value: .* got inf of environment 0"),
+        ({"init_w": [1, -1]}, ValueError, r"init_w: .* got -1\.0 of environment 1"),
+        ({"terminated": [0.5, 0]}, ValueError, "terminated: expected truth values"),
+        ({"truncated": [False]}, ValueError, "truncated: expected truth values"),
+        ({"speed": [1, 2]}, TypeError, "speed: expected one of the fields prob, value, info"),
+        ({"v": [1, 2], "value": [1, 2]}, TypeError, "expected each field once, got v, value"),
+        ({"next_obs": np.zeros(2)}, ValueError, "next_obs: expected float32"),
+        (
+            {"truncated": [True, True], "bootstrap_value": [1, 2, 3]},
+            ValueError,
+            r"bootstrap_value: expected float32 \(2,\), got",
+        ),
+        (
+            {"truncated": [True, True], "bootstrap_value": [np.nan, 0.0]},
+            ValueError,
+            "bootstrap_value: expected finite",
+        ),
+    ],
+    ids=str,
+)
+def test_bad_step_is_refused_by_name_and_nothing_is_stored(
+    changes: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    rem = memory()
+    recorder = rem.recorder(2)
+    recorder.add(**step_of())
+    with pytest.raises(error, match=match):
+        recorder.add(**step_of() | changes)
+    assert rem.num_entry == 2
+    recorder.add(**step_of())
+    assert rem.num_entry == 4
+
+
+def test_same_step_needs_last_observations() -> None:
+    rem = memory()
+    recorder = rem.recorder(2, AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match="next_obs: expected the last observations"):
+        recorder.add(**step_of(terminated=[True, False]))
+    assert rem.num_entry == 0
+    recorder.add(**step_of(terminated=[True, False]), next_obs=np.ones((2, 2)))
+    assert rem.episode(0).entries.s.tolist() == [[0, 0], [1, 1]]
+
+
+def test_no_room_is_told_with_the_environment() -> None:
+    scalar = np.float32(0)
+    state = np.zeros(2, np.float32)
+    rem = ReplayMemory(state, np.int64(0), scalar, scalar, scalar, scalar, np.int32(0), 3)
+    recorder = rem.recorder(2)
+    recorder.add(**step_of())
+    with pytest.raises(RuntimeError, match="environment 1: its episode is dropped: no room"):
+        recorder.add(**step_of())
+    assert rem.num_entry == 2
+    recorder.reset()
+    assert (recorder.add(**step_of()) != NO_ENTRY).all()
+
+
+@pytest.mark.parametrize(
+    ("number", "mode", "error", "match"),
+    [
+        (0, None, ValueError, "num_envs: expected an integer >= 1, got 0"),
+        (True, None, TypeError, "num_envs: expected an integer >= 1, got bool"),
+        (2.0, None, TypeError, "num_envs: expected an integer >= 1, got float"),
+        (2, "disabled", ValueError, "autoreset_mode: expected 'next_step' or 'same_step'"),
+        (2, AutoresetMode.DISABLED, ValueError, "autoreset_mode: expected 'next_step'"),
+    ],
+)
+def test_bad_recorder_is_refused_by_name(
+    number: Any, mode: Any, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        memory().recorder(number, mode)
