@@ -161,12 +161,12 @@ class Recorder:
         for env in range(self.num_envs):
             if env in skipped:
                 continue
-            row = [column[env] for column in columns]
+            s, a, r, p, v, i = (column[env] for column in columns)
             try:
                 if not self._open[env]:
                     self._writers[env].new_episode()
                     self._open[env] = True
-                ids[env] = self._writers[env].add_entry(*row, float(weights[env]))
+                ids[env] = self._writers[env].add_entry(s, a, r, p, v, i, float(weights[env]))
             except RuntimeError as error:
                 self._drop(env, error, failed)
         for env in over:
@@ -279,7 +279,7 @@ class Recorder:
         if given.shape != (self.num_envs,) or given.dtype.kind not in "biu":
             expected = f"truth values of shape ({self.num_envs},)"
             raise ValueError(f"{name}: expected {expected}, got {given.dtype} {given.shape}")
-        return given != 0
+        return given.astype(np.bool_)
 
     def _check(self, reward: Any, value: Any, weights: Any) -> None:
         for name, given in (("reward", reward), ("value", value), ("init_w", weights)):
