@@ -1,4 +1,5 @@
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -12,3 +13,8 @@ settings.register_profile("ci", max_examples=300, stateful_step_count=50, **_COM
 settings.register_profile("soak", max_examples=1_000, stateful_step_count=100, **_COMMON)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+# A shell has what it runs in the background ignore SIGINT, and a child inherits that; tests that raise
+# the signal in this process want its exception.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.ma as ma
 import numpy.typing as npt
 
 from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
@@ -21,7 +22,7 @@ def refuse_mask(name: str, value: object) -> None:
     Raises:
         TypeError: Some are masked; the text names `name`.
     """
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+    if isinstance(value, ma.MaskedArray) and ma.is_masked(value):
         raise TypeError(f"{name}: expected values without a mask, got a masked array")
 
 

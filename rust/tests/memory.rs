@@ -12,7 +12,7 @@ mod model;
 mod pair;
 
 use calls::{Call, calls};
-use cogrs::error::Error;
+use cogrs::error::{Error, short};
 use cogrs::replay::amend::Priority;
 use cogrs::replay::closing::{Closing, FinalEntry};
 use cogrs::replay::memory::Memory;
@@ -210,7 +210,7 @@ fn rewards_and_weights_that_cannot_be_are_refused_with_their_step() {
         error.to_string()
     };
     for weight in [-1.0, -1e-60, f64::NAN, f64::INFINITY, 1e39] {
-        assert!(refused(0.0, weight).contains(&format!("got {weight} at step 3")));
+        assert!(refused(0.0, weight).contains(&format!("got {} at step 3", short(weight))));
     }
     for reward in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         assert!(refused(reward, 1.0).contains(&format!("got {reward} at step 3")));

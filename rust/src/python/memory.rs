@@ -304,7 +304,6 @@ impl ReplayMemory {
         do_update_value: Option<&Bound<'py, PyAny>>,
         do_update_weight: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        memory.get().shared().check_process()?;
         let py = memory.py();
         let class = py.import("cogrs.replay.recorder")?.getattr("Recorder")?;
         let given = (memory, num_envs, autoreset_mode, do_update_value, do_update_weight);
