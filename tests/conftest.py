@@ -14,7 +14,7 @@ settings.register_profile("soak", max_examples=1_000, stateful_step_count=100, *
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
-# A shell has what it runs in the background ignore SIGINT, and a child inherits that; tests that raise
-# the signal in this process want its exception.
+# Shells have background processes ignore SIGINT, and children inherit that; tests that raise the
+# signal in this process expect KeyboardInterrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
