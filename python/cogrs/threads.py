@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST = 1000
-"""Threads of one pool. Whoever needs one while all are taken shares one."""
+"""Threads of one pool. While all are taken, sessions share them."""
 
 _MOST_IDLE = 64
 """Threads that are kept although nobody has them, so that the next one need not be started."""
@@ -160,7 +160,7 @@ class Threads:
         self._most = most
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
-        # Whoever forgets a pool does not have to end it.
+        # A pool that is garbage collected ends its threads.
         weakref.finalize(self, _end_all, self._idle).atexit = False
 
     def __len__(self) -> int:

@@ -282,7 +282,7 @@ with ReplayMemoryClient(sys.argv[1], "", "", sub_hwm=500) as client:
             process.send_signal(signal.SIGSTOP)
             for number in range(1, 100):
                 server.pub_bytes("t", b"%04d" % number + bytes(1 << 20))
-                # Whoever reads is not held up by whoever does not.
+                # A client that reads is not held up by one that does not.
                 eventually(lambda number=number: fast and fast[-1] == number)
             call.result()
             process.send_signal(signal.SIGCONT)

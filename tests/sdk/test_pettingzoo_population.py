@@ -21,7 +21,7 @@ TRIAL = sdk.Trial("t", (sdk.Actor("a", "p"), sdk.Actor("b", "p"), sdk.Actor("c",
 
 
 class Population(pettingzoo.ParallelEnv):  # type: ignore[misc]
-    """Who is there at which tick is in `there`; each step pays the tick to all that are listed.
+    """The agents of each tick are in `there`; each step pays the tick to all that are listed.
 
     Shows `[5 + tick]`. With `lists_all` its dicts have all agents, with zeros for absent ones.
     """

@@ -69,7 +69,7 @@ class VectorGames:
         self._infos: Infos | None = None
 
     def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
-        """Begin episodes of these numbers, with their seeds; the others stay where they are.
+        """Start episodes of these numbers, with their seeds; the others stay where they are.
 
         Raises:
             GameError: A game failed.
@@ -119,7 +119,7 @@ class VectorGames:
         self._context.Stop()
 
     def _ready(self) -> None:
-        """Have the batch that the games wait with: after Ctrl-C it may still be to come."""
+        """Wait for the batch of all games, which after Ctrl-C may not have come yet."""
         if self._infos is None:
             try:
                 self._infos = self._context.Wait()

@@ -32,7 +32,7 @@ class Bell:
                 self._rope.send(b"")
 
     def hush(self) -> None:
-        """Be ready to ring again; to be called by the loop, before it looks what there is to do."""
+        """Reset the bell; the loop calls this before it looks for work."""
         with self._lock:
             self._rung = False
             while self.socket.poll(0):

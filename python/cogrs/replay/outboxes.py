@@ -1,4 +1,4 @@
-"""Who has subscribed to what at an XPUB socket, and the messages that wait for each of them."""
+"""Subscriptions at an XPUB socket, and the messages that wait for each subscriber."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Outboxes:
         self._keys: dict[Peer, dict[bytes, Key]] = {}
         """What each peer has subscribed to that it alone gets, by frame."""
         self._doubtful: set[Peer | None] | None = None
-        """Who has subscribed since a message that is no subscription; None without such one."""
+        """Return the subscriptions since the last other message; None if there are none."""
         self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
         self.busy: dict[bytes, Outbox] = {}
 
@@ -169,7 +169,7 @@ class Outboxes:
                 self._forget(peer, key)
 
     def _doubt(self, peer: Peer | None) -> None:
-        """Have those subscribe again whose subscriptions may have become those of others.
+        """Ask peers to subscribe again whose subscriptions may have been mixed up with others.
 
         After a message that is no subscription, libzmq takes the subscriptions that wait for those
         of the peers of later ones, until none waits. Of a single peer that makes no difference.

@@ -197,7 +197,7 @@ class ReplaySampler(Generic[BatchT]):
             )
 
     def pub_bytes(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> int:
-        """Have every server publish a message, as its own `pub_bytes` would; wait until it has.
+        """Publish a message from every server, as its own `pub_bytes` would; wait until it has.
 
         So a learner reaches the actors of servers that run elsewhere, such as `cogrs
         replay-server`, whose clients get it by `sub_bytes`.

@@ -216,7 +216,7 @@ class Source:
         return True
 
     def publish(self, sender: int, digest: bytes, message: bytes) -> int | None:
-        """Have it publish a message; return the number that its answer will have.
+        """Ask the server to publish a message; return the number of the answer.
 
         None when it cannot be asked: there is no connection, or its sizes are not known.
         """

@@ -120,8 +120,8 @@ class ClientActor:
     ) -> ClientSession:
         """Take a place in a trial: that of a name, or the first free one of a class.
 
-        Whoever has left may join again for as long as the orchestrator keeps the place: by its name
-        and the trial's id, also if it joined by its class at first.
+        An actor that has left may join again for as long as the orchestrator keeps the place: by
+        its name and the trial's id, also if it joined by its class at first.
 
         Args:
             trial_id: Which trial; "" for the oldest one that waits for such an actor.

@@ -41,7 +41,7 @@ class PettingZooEnvironment(Environment):
     order. An environment without `possible_agents` does not tell which agents there will be: actors
     for which there is none at first wait for one of their name, or for the next new one.
 
-    Whoever is finished is told so by the flags of its observation, is sent its last reward
+    A finished agent is told so by the flags of its observation, is sent its last reward
     with that, and is not asked again: its answers are ignored until the others are finished too, or
     until it returns. An agent that is not there yet observes zeros, or what in its space is nearest
     to them, with a mask of zeros if masks are in the infos; its answers are ignored too. If its

@@ -1,4 +1,4 @@
-"""The two interfaces of PettingZoo as one: who is asked, and what came of a step."""
+"""The two interfaces of PettingZoo as one: the agents to act, and the outcome of a step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Game(Protocol):
         """Agents for which the episode goes on."""
 
     def reset(self, seed: int | None) -> Outcome:
-        """Begin an episode."""
+        """Start an episode."""
 
     def step(self, actions: Mapping[Any, Any]) -> Outcome:
         """Do what the agents that were asked decided."""
@@ -188,7 +188,7 @@ class _Turns:
         return _with_turn(self._observations.absent(agent), turn=False)
 
     def _skip_finished(self) -> None:
-        """Have finished agents leave, as PettingZoo wants it: by a step without an action."""
+        """Remove finished agents as PettingZoo wants it: by a step without an action."""
         env = self.env
         while env.agents and (
             env.terminations[env.agent_selection] or env.truncations[env.agent_selection]

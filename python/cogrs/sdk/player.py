@@ -32,7 +32,7 @@ def check_player(player: object) -> None:
 
 
 async def play_session(session: ActorSession, player: Player) -> None:
-    """Have a function play an actor until its trial is over."""
+    """Play an actor by a function until its trial is over."""
     given: Any = player
     if inspect.iscoroutinefunction(given):
         await given(session)

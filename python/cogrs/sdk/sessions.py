@@ -33,7 +33,7 @@ class Sessions(Generic[AnySession]):
     """The sessions of one service. What leaves it without an end is lost."""
 
     def __init__(self, stream_timeout: float, threads: str) -> None:
-        """Have none.
+        """Create an empty table.
 
         Args:
             stream_timeout: Seconds within which a session that has started needs its stream; who
@@ -65,7 +65,7 @@ class Sessions(Generic[AnySession]):
         self.open(session)
 
     def open(self, session: AnySession) -> None:
-        """Know a session, until it is lost."""
+        """Keep a session until it is lost."""
         self._open.add(session)
 
     def expect_stream(self, key: tuple[str, ...]) -> None:

@@ -110,7 +110,7 @@ impl Crashes {
         Verdict::Rest
     }
 
-    /// What a failure that ends the run says of the restarts before it; nothing where there are none to be had.
+    /// The text about earlier restarts in the failure that ends the run; empty where none are allowed.
     pub fn restarts_before(&self, slot: u32) -> String {
         let OnError::Restart { most, .. } = self.policy else { return String::new() };
         let count = self.restarts.get(&slot).copied().unwrap_or_default();

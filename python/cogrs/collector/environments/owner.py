@@ -73,13 +73,13 @@ class OwnerThread:
         self._thread.start()
 
     def submit(self, call: Callable[[], Any]) -> Job:
-        """Have the thread make a call after those before it."""
+        """Queue a call on the thread, after those before it."""
         job = Job(call)
         self._jobs.put(job)
         return job
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Have the thread make a call, and return its result or raise its error."""
+        """Call on the thread, and return the result or raise the error."""
         return self.submit(call).result()
 
     @property

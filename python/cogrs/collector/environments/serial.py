@@ -54,7 +54,7 @@ class SerialEnvs:
         self.envs[at] = self._make(self._numbers[at])
 
     def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
-        """Begin episodes.
+        """Start episodes.
 
         Args:
             begins: Seeds and options of those that begin, by number. What breaks the reset off, the

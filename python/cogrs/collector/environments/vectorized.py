@@ -88,7 +88,7 @@ class VectorizedEnvs:
         return self._moved.envs
 
     def reset(self, begins: Mapping[int, Begin]) -> tuple[Any, Told]:
-        """Begin episodes of these numbers, with their seeds and options; the others stay.
+        """Start episodes of these numbers, with their seeds and options; the others stay.
 
         Raises:
             GameError: An environment could not be made, or raised.
