@@ -34,7 +34,7 @@ def hostile(client: Any) -> dict[str, list[bytes]]:
         "empty": [b""],
         "empty frames": [b""] * 5,
         "text": [b"GET / HTTP/1.1"],
-        "other version": [pb.Header(version=2, log=pb.Log(text="x")).SerializeToString()],
+        "other version": [pb.Header(version=1, log=pb.Log(text="x")).SerializeToString()],
         "older version": [pb.Header(version=0, log=pb.Log(text="x")).SerializeToString()],
         "no body": [encode(1)],
         "request": [encode(1, sizes_request=pb.SizesRequest())],

@@ -48,7 +48,7 @@ GARBAGE = {
     "older version": [MESSAGE, pb.Header(version=0).SerializeToString(), b"m"],
     "other version": [
         MESSAGE,
-        pb.Header(version=2, publication=pb.Publication(number=1)).SerializeToString(),
+        pb.Header(version=1, publication=pb.Publication(number=1)).SerializeToString(),
         b"m",
     ],
     "another kind": [MESSAGE, encode(1, log=pb.Log(text="x")), b"m"],

@@ -125,7 +125,7 @@ def test_rows_of_clients_are_bounded() -> None:
 
 PUSHED = {
     "foreign": lambda client: [b"GET / HTTP/1.1"],
-    "version": lambda client: [pb.Header(version=2).SerializeToString()],
+    "version": lambda client: [pb.Header(version=1).SerializeToString()],
     "kind": lambda client: [encode(1, sizes_request=pb.SizesRequest())],
     "frames": lambda client: [encode(1, log=pb.Log(text="x")), b"more"],
     "template": lambda client: network.cache_message(client, template=1),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import zmq
 
-VERSION = 1
+VERSION = 2
 
 FIELDS = ("state", "action", "reward", "prob", "value", "qvest", "info")
 
