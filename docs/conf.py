@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 project = "cogrs"
-author = "the authors of cogrs"
+author = project_copyright = "the authors of cogrs"
 version = release = cogrs.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

@@ -202,7 +202,7 @@ class ReplayMemory(ReplayWriter):
 
         q[T-1] = r[T-1] + gamma * b
         q[t]   = r[t] + gamma * (lambda * q[t+1] + (1 - lambda) * v[t+1])
-        weight[t] = init_w[t] * multiplier * error[t] ** priority_exponent
+        weight[t] = init_w[t] * multiplier * (error[t] + priority_epsilon) ** priority_exponent
         error[t]  = sum_d coeff[d] * |q[t,d] - v[t,d]|, and 0 where that is negative
 
     with weight 0 for t < frame_stack - 1 and for t >= T - multi_step, so that a sample never leaves
@@ -565,7 +565,7 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             OSError: The file cannot be written.
-            TypeError: `path` is none.
+            TypeError: `path` is not a path.
         """
     @staticmethod
     def load(
@@ -580,7 +580,7 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             OSError: The file cannot be read.
-            TypeError: `path` is none.
+            TypeError: `path` is not a path.
             ValueError: It is no such file, of another version, or damaged; or a field's dtype is
                 one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.

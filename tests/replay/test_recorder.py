@@ -136,7 +136,7 @@ def recorded(mode: str, nested: bool, how: str) -> dict[int, list[Any]]:
         if how == "later":
             given = {}
         if mode == "same_step":
-            given = {"infos": infos}
+            given = {"infos": infos, "next_obs": after if how == "array" else None}
         bootstrap: Any = value_of
         if how == "array":
             bootstrap = np.zeros(N, np.float32)
@@ -208,6 +208,16 @@ def test_truncated_episode_without_a_value_says_truncated_with_zero() -> None:
     recorder.reset()
     assert rem.num_entry == 3
     assert (recorder.add(**step_of()) != NO_ENTRY).all()
+
+
+def test_final_observations_with_a_recorder_for_the_other_mode_are_refused() -> None:
+    rem = memory()
+    recorder = rem.recorder(2, "next_step")
+    infos = {"final_obs": np.array([np.zeros(2), None], object)}
+    for after in (None, np.ones((2, 2))):
+        with pytest.raises(ValueError, match="infos: expected no 'final_obs', .*'same_step'"):
+            recorder.add(**step_of(terminated=[True, False]), next_obs=after, infos=infos)
+    assert rem.num_entry == 0
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,9 @@ class Recorder:
             next_obs: The observations after the actions, of which the last ones of episodes are
                 stored. With "next_step" it is what `step` returned, or None: then the `obs` of the
                 next call are taken. With "same_step" it is what `step` returned with the last
-                observations put in; or None, and `infos` has them.
-            infos: What `step` returned as such, whose "final_obs" are taken with "same_step".
+                observations put in; or anything, and `infos` has them.
+            infos: What `step` returned as such. With "same_step" its "final_obs" are the last
+                observations, whatever `next_obs` is.
             bootstrap_value: Values of last observations where an episode was truncated: an array
                 (N, *reward), or a callable that gets the last observations of K truncated episodes,
                 (K, *state), and returns their values, (K, *reward). None is 0: the return of a
@@ -138,8 +139,8 @@ class Recorder:
             that were only reset.
 
         Raises:
-            ValueError: A shape differs, a number is not finite, or the last observation of an
-                episode is missing. Nothing is stored.
+            ValueError: A shape differs, a number is not finite, the last observation of an episode
+                is missing, or `infos` shows that the mode is another. Nothing is stored.
             TypeError: A dtype cannot be converted, or there is no such field. Nothing is stored.
             RuntimeError: Open episodes fill the memory. Those of the environments that found no
                 room are dropped; the text says of which.
@@ -206,13 +207,18 @@ class Recorder:
 
     def _last(self, over: list[int], next_obs: Any, infos: Any) -> Any:
         """The last observations by environment; None where they come with the next call."""
-        if next_obs is not None:
+        has_final = infos is not None and "final_obs" in infos
+        if has_final and self.autoreset_mode == "next_step":
+            expected = "no 'final_obs', which environments of autoreset_mode='same_step' give"
+            raise ValueError(f"infos: expected {expected}, got some: make such a recorder")
+        # They come first: `next_obs` may be what `step` returned, the first ones of new episodes.
+        if next_obs is not None and not has_final:
             return self._states("next_obs", next_obs)
         if self.autoreset_mode == "next_step":
             return None
         if not over:
             return {}
-        if infos is None or "final_obs" not in infos:
+        if not has_final:
             expected = "the last observations where an episode ended, or infos with 'final_obs'"
             raise ValueError(f"next_obs: expected {expected}, got None")
         shape = self._memory.state_buf.shape
