@@ -205,8 +205,9 @@ class ReplayMemory(ReplayWriter):
         weight[t] = init_w[t] * multiplier * (error[t] + priority_epsilon) ** priority_exponent
         error[t]  = sum_d coeff[d] * |q[t,d] - v[t,d]|, and 0 where that is negative
 
-    with weight 0 for t < frame_stack - 1 and for t >= T - multi_step, so that a sample never leaves
-    its episode. The first two are the lambda-return (Sutton and Barto, section 12.1), the last the
+    Steps t < frame_stack - 1 are not drawn (but see `frame_padding`), nor are steps
+    t >= T - multi_step where no final state was stored, so that a sample never leaves its episode.
+    The first two are the lambda-return (Sutton and Barto, section 12.1), the last the
     proportional priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
 
     Args:

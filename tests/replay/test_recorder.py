@@ -215,7 +215,7 @@ def test_final_observations_with_a_recorder_for_the_other_mode_are_refused() -> 
     recorder = rem.recorder(2, "next_step")
     infos = {"final_obs": np.array([np.zeros(2), None], object)}
     for after in (None, np.ones((2, 2))):
-        with pytest.raises(ValueError, match="infos: expected no 'final_obs', .*'same_step'"):
+        with pytest.raises(ValueError, match=r"infos: expected no 'final_obs', .*'same_step'"):
             recorder.add(**step_of(terminated=[True, False]), next_obs=after, infos=infos)
     assert rem.num_entry == 0
 
