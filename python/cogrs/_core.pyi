@@ -441,8 +441,9 @@ class ReplayMemory(ReplayWriter):
             do_update_weight: As of `close_episode`; None is `do_update_value`.
 
         Raises:
-            TypeError: `num_envs` is not an integer.
-            ValueError: `num_envs` is below 1, or there is no such mode.
+            TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
+            ValueError: `num_envs` is below 1, there is no such mode, or no episode could be closed
+                with these flags.
         """
     def clear(self) -> None:
         """Drop all entries, open episodes included; ids go on from where they were."""
