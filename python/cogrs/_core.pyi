@@ -284,7 +284,9 @@ class ReplayMemory(ReplayWriter):
     def nbytes(self) -> int:
         """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
 
-        With long episodes it is `max_step * (entry_size + 21)`.
+        With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
+        two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
+        the reward, until the episodes closed under them are gone.
         """
 
     # What it holds.
