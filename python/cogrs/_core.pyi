@@ -285,7 +285,9 @@ class ReplayMemory(ReplayWriter):
     def nbytes(self) -> int:
         """Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
 
-        With long episodes it is `max_step * (entry_size + 21)`.
+        With long episodes it is `max_step * (entry_size + 21)`. Settings that are changed between
+        two closes are not counted: each change keeps some 200 bytes, and 16 for each dimension of
+        the reward, until the episodes closed under them are gone.
         """
 
     # What it holds.
@@ -442,8 +444,9 @@ class ReplayMemory(ReplayWriter):
             do_update_weight: As of `close_episode`; None is `do_update_value`.
 
         Raises:
-            TypeError: `num_envs` is not an integer.
-            ValueError: `num_envs` is below 1, or there is no such mode.
+            TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
+            ValueError: `num_envs` is below 1, there is no such mode, or no episode could be closed
+                with these flags.
         """
     def clear(self) -> None:
         """Drop all entries, open episodes included; ids go on from where they were."""

@@ -72,6 +72,16 @@ def test_max_does_not_count_what_was_never_drawn():
     assert weights(rem) == [0, 0, 1, 1, 0]
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_max_counts_the_last_priority_of_an_id_given_twice(absolute):
+    rem = memory(64, priority_exponent=1.0, new_priority="max")
+    first = add(rem)
+    rem.update_priority([first, first + 1, first], [9.0, 3.0, 2.0], absolute=absolute)
+    assert weights(rem) == [2, 3, 1, 1, 0]
+    add(rem)
+    assert weights(rem) == [3, 3, 3, 3, 0]
+
+
 def test_max_stays_when_the_entry_that_had_it_is_gone():
     rem = memory(10, priority_exponent=1.0, new_priority="max")
     rem.update_priority(add(rem), 8.0)
@@ -277,7 +287,9 @@ def test_padding_that_changes_is_at_once_what_is_drawn():
         ("new_priority", "Max", ValueError, "'returns', 'max' or a number"),
         ("new_priority", -1.0, ValueError, ">= 0 and finite in float32, got -1"),
         ("new_priority", np.nan, ValueError, ">= 0 and finite in float32, got NaN"),
-        ("new_priority", 1e39, ValueError, ">= 0 and finite in float32, got"),
+        ("new_priority", 1e39, ValueError, ">= 0 and finite in float32, got 1e39"),
+        ("new_priority", 1e300, ValueError, ">= 0 and finite in float32, got 1e300"),
+        ("new_priority", 10**400, ValueError, "a number that float64 holds"),
         ("new_priority", None, TypeError, "'returns', 'max' or a number, got NoneType"),
         ("new_priority", True, TypeError, "'returns', 'max' or a number, got bool"),
         ("new_priority", b"max", TypeError, "'returns', 'max' or a number, got bytes"),

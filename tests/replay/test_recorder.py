@@ -230,6 +230,9 @@ def test_final_observations_with_a_recorder_for_the_other_mode_are_refused() -> 
         ({"reward": [0, np.nan]}, ValueError, "reward: .* got nan of environment 1"),
         ({"value": [np.inf, 0]}, ValueError, "value: .* got inf of environment 0"),
         ({"init_w": [1, -1]}, ValueError, r"init_w: .* got -1\.0 of environment 1"),
+        ({"init_w": [1, 1e300]}, ValueError, r"init_w: .* got 1e\+300 of environment 1"),
+        ({"init_w": [1, 1, 1]}, ValueError, r"init_w: expected shape \(2,\) or one number, got"),
+        ({"init_w": [[1, 1]]}, ValueError, "init_w: expected a number or one dimension, got"),
         ({"terminated": [0.5, 0]}, ValueError, "terminated: expected truth values"),
         ({"truncated": [False]}, ValueError, "truncated: expected truth values"),
         ({"speed": [1, 2]}, TypeError, "speed: expected one of the fields prob, value, info"),
@@ -244,6 +247,11 @@ def test_final_observations_with_a_recorder_for_the_other_mode_are_refused() -> 
             {"truncated": [True, True], "bootstrap_value": [np.nan, 0.0]},
             ValueError,
             "bootstrap_value: expected finite",
+        ),
+        (
+            {"truncated": [True, True], "bootstrap_value": [True, True]},
+            TypeError,
+            "bootstrap_value: expected a number, or None where it terminated, got",
         ),
     ],
     ids=str,
@@ -292,6 +300,9 @@ def test_no_room_is_told_with_the_environment() -> None:
         (2.0, None, TypeError, "num_envs: expected an integer >= 1, got float"),
         (2, "disabled", ValueError, "autoreset_mode: expected 'next_step' or 'same_step'"),
         (2, AutoresetMode.DISABLED, ValueError, "autoreset_mode: expected 'next_step'"),
+        (2, "", ValueError, "autoreset_mode: expected 'next_step' or 'same_step', got ''"),
+        (2, False, ValueError, "autoreset_mode: expected 'next_step' or 'same_step', got False"),
+        (2, 0, ValueError, "autoreset_mode: expected 'next_step' or 'same_step', got 0"),
     ],
 )
 def test_bad_recorder_is_refused_by_name(
@@ -299,3 +310,86 @@ def test_bad_recorder_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=match):
         memory().recorder(number, mode)
+
+
+@pytest.mark.parametrize("name", ["do_update_value", "do_update_weight"])
+@pytest.mark.parametrize("flag", ["yes", 2, 1.0, []])
+def test_recorder_with_a_flag_that_is_no_truth_value_is_refused(name: str, flag: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name}: expected True or False, got"):
+        memory().recorder(2, **{name: flag})
+
+
+@pytest.mark.parametrize("flag", [True, 1, np.True_, False, 0, np.False_])
+def test_recorder_takes_the_flags_of_close_episode(flag: Any) -> None:
+    rem = memory()
+    recorder = rem.recorder(2, do_update_value=flag)
+    step = step_of(terminated=[True, True]) | {"reward": np.ones(2)}
+    recorder.add(**step, next_obs=np.ones((2, 2)))
+    assert rem.episode(0).entries.q.tolist() == [float(flag), 0]
+
+
+def test_recorder_that_could_never_close_an_episode_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"do_update_weight: expected False where .*value is False"
+    ):
+        memory().recorder(2, do_update_value=False, do_update_weight=True)
+    scalar, empty = np.float32(0), np.zeros(0, np.float32)
+    rem = ReplayMemory(scalar, scalar, scalar, scalar, empty, empty, scalar, 9)
+    with pytest.raises(ValueError, match="do_update_value: expected False where value_buf"):
+        rem.recorder(2, do_update_value=True)
+    with pytest.raises(ValueError, match="do_update_value: expected False where value_buf"):
+        rem.recorder(2, do_update_weight=True, do_update_value=True)
+
+
+@pytest.mark.parametrize("raised", [KeyError, ValueError, RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_failing_bootstrap_function_leaves_the_recorder_as_it_was(
+    mode: str, raised: type[BaseException]
+) -> None:
+    broken = True
+
+    def value(states: Any) -> Any:
+        if broken:
+            raise raised("broken")
+        return states[:, 0]
+
+    rem = memory()
+    recorder = rem.recorder(2, mode)
+    last = {} if mode == "next_step" else {"next_obs": np.ones((2, 2))}
+    end = {**step_of(truncated=[True, True]), **last, "bootstrap_value": value}
+    if mode == "next_step":
+        recorder.add(**end)
+        end = step_of() | {"obs": np.ones((2, 2))}
+    before = rem.num_entry
+    for _ in range(2):
+        with pytest.raises(raised, match="broken"):
+            recorder.add(**end)
+        assert (rem.num_entry, rem.num_episode()) == (before, 0)
+    broken = False
+    recorder.add(**end)
+    assert rem.num_episode() == 2
+    assert [rem.episode(k).entries.s.tolist() for k in range(2)] == [[[0, 0], [1, 1]]] * 2
+    assert [rem.episode(k).entries.v.tolist() for k in range(2)] == [[0, 1]] * 2
+
+
+def test_bootstrap_function_gets_all_truncated_episodes_of_a_step_at_once() -> None:
+    seen = []
+
+    def value(states: Any) -> Any:
+        seen.append(states.tolist())
+        return states[:, 0]
+
+    recorder = memory().recorder(2)
+    recorder.add(**step_of(truncated=[True, True]), bootstrap_value=value)
+    recorder.add(**step_of() | {"obs": np.array([[1, 1], [2, 2]])})
+    assert seen == [[[1, 1], [2, 2]]]
+
+
+def test_final_observations_that_lack_an_environment_are_refused() -> None:
+    rem = memory()
+    recorder = rem.recorder(2, "same_step")
+    with pytest.raises(ValueError, match=r"infos\['final_obs'\]: expected .* 2 .*, got 1"):
+        recorder.add(
+            **step_of(terminated=[False, True]), infos={"final_obs": [np.ones(2, np.float32)]}
+        )
+    assert rem.num_entry == 0

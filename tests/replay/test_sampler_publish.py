@@ -152,3 +152,16 @@ def test_message_that_is_not_whole_is_refused(kind: str) -> None:
         assert pb.Header.FromString(request.recv()).WhichOneof("body") == "refusal"
         assert server.stats().refused["frames"] == 1
         assert server.stats().published == 0
+
+
+@pytest.mark.parametrize("call", ["pub_bytes", "get_batch"])
+def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call: str) -> None:
+    with started() as server, ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler:
+        calls = {"pub_bytes": ("topic", b"message"), "get_batch": (4,)}
+        assert sampler.pub_bytes("topic", b"message") == 0
+        sampler._timeout = 0.3
+        server.close()
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match="no answer from") as caught:
+                getattr(sampler, call)(*calls[call])
+            assert "keys" not in str(caught.value)

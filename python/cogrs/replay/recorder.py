@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cogrs.replay.convert import convert, reals
+from cogrs.replay.convert import convert, numbers, refuse_flags
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,15 +62,17 @@ class Recorder:
             do_update_weight: As of `close_episode`; None is `do_update_value`.
 
         Raises:
-            TypeError: `num_envs` is not an integer.
-            ValueError: It is below 1, or there is no such mode.
+            TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
+            ValueError: `num_envs` is below 1, there is no such mode, or no episode could be closed
+                with these flags.
         """
         if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
             kind = type(num_envs).__name__
             raise TypeError(f"num_envs: expected an integer >= 1, got {kind}")
         if num_envs < 1:
             raise ValueError(f"num_envs: expected an integer >= 1, got {num_envs}")
-        mode = getattr(autoreset_mode, "name", autoreset_mode or "next_step")
+        mode = "next_step" if autoreset_mode is None else autoreset_mode
+        mode = getattr(mode, "name", mode)
         mode = mode.lower() if isinstance(mode, str) else mode
         if mode not in MODES:
             expected = " or ".join(map(repr, MODES))
@@ -80,10 +82,7 @@ class Recorder:
         self.autoreset_mode: str = mode
         """"next_step" or "same_step"."""
         self._memory = memory
-        values = memory.value_buf.size == memory.qvest_buf.size == memory.reward_buf.size
-        self._updates = {"do_update_value": values if do_update_value is None else do_update_value}
-        weights = self._updates["do_update_value"] if do_update_weight is None else do_update_weight
-        self._updates["do_update_weight"] = weights
+        self._updates = _updates(memory, do_update_value, do_update_weight)
         self._writers: list[ReplayWriter] = [memory.writer() for _ in range(self.num_envs)]
         self._open = [False] * self.num_envs
         # Of environments whose last step ended an episode: None where that is closed.
@@ -139,19 +138,21 @@ class Recorder:
             that were only reset.
 
         Raises:
-            ValueError: A shape differs, a number is not finite, the last observation of an episode
-                is missing, or `infos` shows that the mode is another. Nothing is stored.
+            ValueError: A shape differs, a number is not finite in float32, the last observation of
+                an episode is missing, or `infos` shows that the mode is another. Nothing is stored.
             TypeError: A dtype cannot be converted, or there is no such field. Nothing is stored.
             RuntimeError: Open episodes fill the memory. Those of the environments that found no
                 room are dropped; the text says of which.
+            Exception: What `bootstrap_value` raises. Nothing is stored, and the call can be made
+                again.
         """
         states = self._states("obs", obs)
         columns = [states, self._column("action", action), self._column("reward", reward)]
         columns += self._named(fields)
-        weights = np.broadcast_to(reals("init_w", init_w), self.num_envs)
+        weights = self._weights(init_w)
         self._check(columns[2], columns[4], weights)
         ends = self._flags("terminated", terminated), self._flags("truncated", truncated)
-        pending = {env: end for env, end in self._ended.items() if end is not None}
+        pending = self._pending(states)
         skipped = set(self._ended) if self.autoreset_mode == "next_step" else set()
         over = [env for env in np.flatnonzero(ends[0] | ends[1]).tolist() if env not in skipped]
         last = self._last(over, next_obs, infos)
@@ -186,13 +187,20 @@ class Recorder:
             raise RuntimeError("; ".join(failed))
         return ids
 
+    def _pending(self, states: npt.NDArray[Any]) -> dict[int, _End]:
+        """Return the ends whose last observations are `states`, with their values computed."""
+        pending = {env: end for env, end in self._ended.items() if end is not None}
+        asked = [env for env, end in pending.items() if callable(end.bootstrap)]
+        if asked:
+            # All are of one call of `add`, and so have one function.
+            values = self._called(pending[asked[0]].bootstrap, states[asked])
+            pending |= {env: _End(False, value) for env, value in zip(asked, values, strict=True)}
+        return pending
+
     def _close(self, env: int, end: _End, state: Any, failed: list[str]) -> None:
-        value = end.bootstrap
         try:
-            if callable(value):
-                value = self._called(value, state[np.newaxis])[0]
             self._writers[env].close_episode(
-                bootstrap_value=None if end.terminated else value,
+                bootstrap_value=None if end.terminated else end.bootstrap,
                 final_state=state,
                 **self._updates,
             )
@@ -222,6 +230,10 @@ class Recorder:
             expected = "the last observations where an episode ended, or infos with 'final_obs'"
             raise ValueError(f"next_obs: expected {expected}, got None")
         shape = self._memory.state_buf.shape
+        if len(infos["final_obs"]) != self.num_envs:
+            expected = f"observations of {self.num_envs} environments"
+            got = len(infos["final_obs"])
+            raise ValueError(f"infos['final_obs']: expected {expected}, got {got}")
         return {
             env: self._state(f"infos['final_obs'][{env}]", infos["final_obs"][env], shape)
             for env in over
@@ -245,10 +257,18 @@ class Recorder:
 
     def _rewards(self, name: str, given: Any, count: int) -> npt.NDArray[Any]:
         template = self._memory.reward_buf
+        refuse_flags(name, given)
         made = convert(name, given, template.dtype, (count, *template.shape))
         if not np.isfinite(made).all():
             raise ValueError(f"{name}: expected finite numbers, got others")
         return made
+
+    def _weights(self, init_w: Any) -> npt.NDArray[np.float64]:
+        given = numbers("init_w", init_w)
+        if given.ndim == 1 and given.shape != (self.num_envs,):
+            expected = f"shape ({self.num_envs},) or one number"
+            raise ValueError(f"init_w: expected {expected}, got shape {given.shape}")
+        return np.broadcast_to(given, self.num_envs)
 
     def _named(self, fields: dict[str, Any]) -> list[npt.NDArray[Any]]:
         given = {_SHORT.get(name, name): value for name, value in fields.items()}
@@ -293,14 +313,35 @@ class Recorder:
 
     def _check(self, reward: Any, value: Any, weights: Any) -> None:
         for name, given in (("reward", reward), ("value", value), ("init_w", weights)):
-            wrong = ~np.isfinite(given)
+            with np.errstate(over="ignore"):
+                wrong = ~np.isfinite(given.astype(np.float32))
             if name == "init_w":
                 wrong |= given < 0
             if wrong.any():
                 env = int(np.argwhere(wrong)[0][0])
-                what = "finite numbers >= 0" if name == "init_w" else "finite numbers"
+                what = "numbers >= 0, finite in float32" if name == "init_w" else "finite numbers"
                 got = f"{given[wrong].flat[0]} of environment {env}"
                 raise ValueError(f"{name}: expected {what}, got {got}")
+
+
+def _updates(memory: ReplayMemory, value: Any, weight: Any) -> dict[str, bool]:
+    """Return the flags with which episodes are closed, checked."""
+    has_values = memory.value_buf.size == memory.qvest_buf.size == memory.reward_buf.size
+    updates_value = has_values if value is None else _flag("do_update_value", value)
+    updates_weight = updates_value if weight is None else _flag("do_update_weight", weight)
+    if updates_value and not has_values:
+        expected = "False where value_buf or qvest_buf has size 0"
+        raise ValueError(f"do_update_value: expected {expected}, got {value!r}")
+    if updates_weight and not updates_value:
+        expected = "False where do_update_value is False"
+        raise ValueError(f"do_update_weight: expected {expected}, got {weight!r}")
+    return {"do_update_value": updates_value, "do_update_weight": updates_weight}
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 def _fill(name: str, target: npt.NDArray[Any], value: Any) -> None:

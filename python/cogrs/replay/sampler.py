@@ -230,7 +230,8 @@ class ReplaySampler(Generic[BatchT]):
                 self._pause(deadline)
             if waiting and not (self._skip_down and len(waiting) < len(self._sources)):
                 where = ", ".join(source.endpoint for source in waiting)
-                unsent = not publishing.asked(*waiting)
+                answered = any(source.answered for source in waiting)
+                unsent = not answered and not publishing.asked(*waiting)
                 raise self._timed_out(
                     f"no answer from {where}", self._timeout, unsent=unsent, call="pub_bytes"
                 )
@@ -285,7 +286,8 @@ class ReplaySampler(Generic[BatchT]):
                 )
         if all(source.down for source in self._sources):
             where = ", ".join(source.endpoint for source in self._sources)
-            raise self._timed_out(f"no answer from {where}", self._timeout, unsent=True)
+            unsent = not any(source.answered for source in self._sources)
+            raise self._timed_out(f"no answer from {where}", self._timeout, unsent=unsent)
 
     def _ask(self, rows: int) -> list[int] | None:
         """Ask those who are not being asked already for what is not known, or not here.

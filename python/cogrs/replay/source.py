@@ -88,6 +88,7 @@ class Source:
         shortage: Why it gave nothing when it was last asked; empty if it did.
         samples: Samples that it gave.
         timeouts: Requests that were given up.
+        answered: Whether it ever answered.
         down: Whether others are drawn from without it.
         told: Whether it told a sum in the present call.
         published: The largest number of a message that it has published.
@@ -105,6 +106,7 @@ class Source:
         self.samples = 0
         self.timeouts = 0
         self.published = 0
+        self.answered = False
         self.down = False
         self.agreed = False
         self.told = False
@@ -123,8 +125,8 @@ class Source:
 
     @property
     def unsent(self) -> bool:
-        """Whether the request under way waits for a connection."""
-        return self._unsent is not None
+        """Whether the request under way waits for a connection, and there never was an answer."""
+        return self._unsent is not None and not self.answered
 
     @property
     def rests(self) -> bool:
@@ -314,6 +316,7 @@ class Source:
         if len(frames) < 2 or len(frames[0]) > 0:
             raise WireError("something that is not an answer of cogrs")
         header = decode(frames[1])
+        self.answered = True
         kind = header.WhichOneof("body")
         if kind == "refusal":
             self.reset()

@@ -31,8 +31,8 @@ fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
     if value.is_instance_of::<PyBool>() {
         return Err(mistyped("new_priority", EXPECTED, value));
     }
-    if let Ok(number) = value.extract::<f64>() {
-        return Ok(NewPriority::Number(number));
+    if !value.is_instance_of::<PyString>() && value.hasattr("__float__")? {
+        return Ok(NewPriority::Number(number("new_priority", value)?));
     }
     let text = text("new_priority", EXPECTED, value)?;
     match text.as_str() {

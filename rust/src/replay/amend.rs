@@ -82,13 +82,14 @@ impl Memory {
         };
         if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
             let expected = "one whose weight is finite in float32";
-            return Err(Error::value("priority", expected, targets[at].priority));
+            return Err(Error::value("priority", expected, short(targets[at].priority)));
         }
+        for (target, weight) in targets.iter().zip(&made) {
+            self.worths[target.slot as usize].weight = *weight;
+        }
+        // Of an id given twice the last weight is the one that counts, everywhere.
         for (target, drawn) in targets.iter().zip(&mut made) {
-            self.worths[target.slot as usize].weight = *drawn;
-            if !target.inside {
-                *drawn = 0.0;
-            }
+            *drawn = if target.inside { self.worths[target.slot as usize].weight } else { 0.0 };
         }
         self.note_largest(base.iter().zip(&made));
         self.tree.set_many(&slots, &made);

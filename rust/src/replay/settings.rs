@@ -143,7 +143,7 @@ impl Settings {
             && !(number >= 0.0 && (number as f32).is_finite())
         {
             let expected = "'returns', 'max' or a number >= 0 and finite in float32";
-            return Err(Error::value("new_priority", expected, number));
+            return Err(Error::value("new_priority", expected, short(number)));
         }
         self.new_priority = value;
         Ok(())
