@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 
 def is_failure(error: BaseException) -> bool:
@@ -10,11 +11,14 @@ def is_failure(error: BaseException) -> bool:
 
     Code may call `sys.exit`, await something that was cancelled, or panic in Rust, and a loop that
     let that through would end, or leave who waits for an answer without one. What is none: Ctrl-C,
-    the cancellation of the task that runs, and the end of a coroutine that nobody waits for.
+    which comes to the main thread alone, the cancellation of the task that runs, and the end of a
+    coroutine that nobody waits for.
     """
     if isinstance(error, asyncio.CancelledError):
         return not is_cancelled()
-    return not isinstance(error, KeyboardInterrupt | GeneratorExit)
+    if isinstance(error, KeyboardInterrupt):
+        return threading.current_thread() is not threading.main_thread()
+    return not isinstance(error, GeneratorExit)
 
 
 def is_cancelled() -> bool:

@@ -82,6 +82,12 @@ async def run_limited(
     try:
         if not (await asyncio.wait({task}, timeout=seconds))[0]:
             raise TimeLimitError
+    except asyncio.CancelledError:
+        # SystemExit passes the task by and ends its loop: nobody else asks the task for it.
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None and not isinstance(error, SystemExit):
+            _logger.error("%s failed when it was cancelled", name, exc_info=error)
+        raise
     finally:
         if not task.done():
             task.cancel()

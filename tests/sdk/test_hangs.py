@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
@@ -260,3 +261,29 @@ def test_a_player_that_ignores_its_cancellation_is_left_behind(
         server.stop(GRACE)
     (told,) = warned(caplog)
     assert told.startswith(f"ignores at {where} does not return")
+
+
+def test_player_that_exits_the_program_leaves_nothing_to_complain_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def leave(observation: sdk.Observation) -> int:
+        raise SystemExit(observation.tick + 3)
+
+    client = {"name": "ada", "actor_class": "p", "endpoint": "client"}
+    params = {"environment": {"endpoint": "local://env"}, "actors": [client]}
+    local = {"env": sdk.local_environments({"": lambda: Counting(calls())})}
+    with cogrs.serve_orchestrator({"trial_params": params}, port=0, local=local) as server:
+        where = f"127.0.0.1:{server.port}"
+
+        async def begin() -> None:
+            async with sdk.TrialController(where) as controller:
+                await controller.start_trial()
+
+        asyncio.run(begin())
+        with pytest.raises(SystemExit) as left:
+            sdk.play(where, leave, name="ada", timeout=LIMIT)
+        assert left.value.code == 3
+        server.stop(GRACE)
+    del left
+    gc.collect()
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []

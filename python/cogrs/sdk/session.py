@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from grpc import StatusCode
 
-from cogrs.failure import is_failure
+from cogrs.failure import as_exception, is_failure
 from cogrs.sdk.agent import Agent
 from cogrs.sdk.call import CallError
 from cogrs.sdk.datalog import DatalogSink
@@ -154,7 +154,10 @@ class Session(Generic[User]):
         if self._inline or _runs_on_loop(method):
             if self._given_up:
                 await self._catch_up()
-            value = method(*args)
+            try:
+                value = method(*args)
+            except GeneratorExit as error:  # of a generator of the user's: this coroutine goes on
+                raise as_exception(error) from error
         else:
             value = await self._on_thread(method, *args)
         return await self._settled(method, value) if inspect.isawaitable(value) else value
