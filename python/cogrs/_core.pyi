@@ -445,8 +445,8 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
-            ValueError: `num_envs` is below 1, there is no such mode, or no episode could be closed
-                with these flags.
+            ValueError: `num_envs` is below 1 or above `max_step`, there is no such mode, or no
+                episode could be closed with these flags.
         """
     def clear(self) -> None:
         """Drop all entries, open episodes included; ids go on from where they were."""

@@ -295,7 +295,14 @@ def test_no_room_is_told_with_the_environment() -> None:
 @pytest.mark.parametrize(
     ("number", "mode", "error", "match"),
     [
-        (0, None, ValueError, "num_envs: expected an integer >= 1, got 0"),
+        (
+            0,
+            None,
+            ValueError,
+            "num_envs: expected an integer >= 1 and at most max_step = .*, got 0",
+        ),
+        (10**6, None, ValueError, "at most max_step = .*, got 1000000"),
+        (10**300, None, ValueError, "at most max_step = .*, got an integer of 997 bits"),
         (True, None, TypeError, "num_envs: expected an integer >= 1, got bool"),
         (2.0, None, TypeError, "num_envs: expected an integer >= 1, got float"),
         (2, "disabled", ValueError, "autoreset_mode: expected 'next_step' or 'same_step'"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cogrs.casting import shown
 from cogrs.replay.convert import convert, numbers, refuse_flags
 
 if TYPE_CHECKING:
@@ -63,14 +64,16 @@ class Recorder:
 
         Raises:
             TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
-            ValueError: `num_envs` is below 1, there is no such mode, or no episode could be closed
-                with these flags.
+            ValueError: `num_envs` is below 1 or above `max_step`, there is no such mode, or no
+                episode could be closed with these flags.
         """
         if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
             kind = type(num_envs).__name__
             raise TypeError(f"num_envs: expected an integer >= 1, got {kind}")
-        if num_envs < 1:
-            raise ValueError(f"num_envs: expected an integer >= 1, got {num_envs}")
+        if not 1 <= num_envs <= memory.max_step:
+            # Each environment has an episode open, which takes a slot at least.
+            expected = f"an integer >= 1 and at most max_step = {memory.max_step}"
+            raise ValueError(f"num_envs: expected {expected}, got {shown(num_envs)}")
         mode = "next_step" if autoreset_mode is None else autoreset_mode
         mode = getattr(mode, "name", mode)
         mode = mode.lower() if isinstance(mode, str) else mode
