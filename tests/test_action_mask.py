@@ -163,6 +163,21 @@ def test_wrong_masks_are_refused_with_the_space(
         MaskLayout.of(space).flatten(mask, "m")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "uint2"])
+def test_masks_of_extended_dtypes_are_taken(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    mask = np.array([1, 0, 1]).astype(getattr(ml_dtypes, dtype))
+    assert flat(spaces.Discrete(3), mask) == [1, 0, 1]
+
+
+def test_masks_of_tensors_are_taken_or_refused_by_name() -> None:
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.bool, torch.int64, torch.bfloat16, torch.float32):
+        assert flat(spaces.Discrete(3), torch.tensor([1, 0, 1]).to(dtype)) == [1, 0, 1]
+    with pytest.raises(TypeError, match=r"m: expected an array .*requires grad: call detach\(\)"):
+        MaskLayout.of(spaces.Discrete(2)).flatten(torch.ones(2, requires_grad=True), "m")
+
+
 def test_a_flat_mask_is_the_callers_own() -> None:
     given = eight(1, 0)
     found = MaskLayout.of(spaces.Discrete(2)).flatten(given)

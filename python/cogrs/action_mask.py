@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.casting import refuse_mask
+from cogrs.casting import array_of
+from cogrs.dtypes import kind_of
 from cogrs.optional import imported
 
 if TYPE_CHECKING:
@@ -232,15 +233,15 @@ def _joined(parts: Sequence[Entries]) -> Entries:
 
 
 def _numbers(mask: Any, name: str) -> npt.NDArray[Any]:
-    refuse_mask(name, mask)
     try:
-        array = np.asarray(mask)
+        array = array_of(name, mask)
     except ValueError as error:
         raise ValueError(f"{name}: expected an array of entries: {error}") from None
-    if array.dtype.kind not in "biuf" and array.size:
-        got = type(mask).__name__ if array.dtype.kind == "O" else array.dtype
+    kind = kind_of(array.dtype)
+    if kind not in "biuf" and array.size:
+        got = type(mask).__name__ if kind == "O" else array.dtype
         raise TypeError(f"{name}: expected numbers or booleans, got {got}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if kind == "f" and not np.isfinite(array).all():
         got = array[~np.isfinite(array)][0]
         raise ValueError(f"{name}: expected finite entries, got {got}")
     return array

@@ -74,7 +74,8 @@ class TrialEnd:
         failed: Whether it failed: it could not start, an environment or actor raised or was lost,
             nothing was received for `max_inactivity`, or the orchestrator has a fault. Not
             failures: the environment's final update, `terminate_trial`, `max_steps`, and the end
-            of the orchestrator.
+            of the orchestrator. The first reason counts: an environment that raises in `end` after
+            one of these is only logged.
     """
 
     reason: str = ""
