@@ -321,17 +321,19 @@ class NaiveMemory(NaiveWriter):
     def update_priority(
         self, ids: list[int], priority: list[float], *, absolute: bool = False
     ) -> int:
-        gone = 0
+        gone, changed = 0, []
         for id_, error in zip(ids, priority, strict=True):
             found = self.find(id_)
             if found is None:
                 gone += 1
                 continue
+            changed.append(found)
             entry = found[0].entries[found[1]]
             entry.error, entry.slop, entry.epsilon = error, 0.0, self.priority_epsilon
             entry.exponent = self.priority_exponent
             entry.given = error if absolute else None
-            self.note(found[0], range(found[1], found[1] + 1))
+        for episode, step in changed:  # of an id given twice the last weight is the one that counts
+            self.note(episode, range(step, step + 1))
         return gone
 
     def add_reward(self, id_: int, delta: np.ndarray) -> bool:

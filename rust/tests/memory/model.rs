@@ -395,10 +395,14 @@ impl Model {
             finite(&[weight])?;
             made.push((id, step, weight));
         }
-        for (id, step, weight) in made {
+        for &(id, step, weight) in &made {
             if let Some(episode) = self.find_mut(id) {
                 episode.entries[step].weight = weight;
-                let episode = episode.clone();
+            }
+        }
+        // Of an id given twice the last weight is the one that counts.
+        for &(id, step, _) in &made {
+            if let Some(episode) = self.find(id).map(|(episode, _)| episode.clone()) {
                 self.note(&episode, step..step + 1);
             }
         }
