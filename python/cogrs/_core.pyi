@@ -870,7 +870,7 @@ class CollectorContext:
     Args:
         game: Name of a built-in game; or, for games that Python moves, what they look like: `keys`,
             `action`, `num_action` and `players` as `cogrs.collector.description.Game` has them, and
-            `files`, for each driver None or descriptor and bytes of a file that its desk lies in.
+            `files`, for each driver None or the descriptor of a file that its desk lies in.
         collectors: Checked descriptions.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
         num_games: Games, >= 1.

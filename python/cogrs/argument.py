@@ -5,8 +5,24 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
+import reprlib
 from collections.abc import Mapping
 from typing import Any
+
+_SHOWN = 100
+"""Characters of a value in a message."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 2 * _SHOWN
+_SHORT.maxlong = _SHOWN
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: short, however large, deep or often repeated it is."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = _SHORT.repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def check_kind(name: str, value: object, kind: Any, expected: str) -> None:
@@ -37,7 +53,7 @@ def check_text(name: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name}: expected Unicode text, got {value!r}") from error
+        raise ValueError(f"{name}: expected Unicode text, got {shown(value)}") from error
 
 
 def check_header(name: str, value: str, *, secret: bool = False) -> None:
@@ -54,7 +70,7 @@ def check_header(name: str, value: str, *, secret: bool = False) -> None:
     """
     check_text(name, value)
     if not (value.isascii() and value.isprintable()):
-        got = "something else" if secret else repr(value)
+        got = "something else" if secret else shown(value)
         raise ValueError(f"{name}: expected printable ASCII, got {got}")
 
 
@@ -67,7 +83,7 @@ def check_named(name: str, value: object) -> None:
     check_kind(name, value, Mapping, "a mapping from names")
     assert isinstance(value, Mapping)
     for key in value:
-        check_text(f"{name}, key {key!r}", key)
+        check_text(f"{name}, key {shown(key)}", key)
 
 
 def check_port(name: str, value: object) -> int:

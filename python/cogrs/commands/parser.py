@@ -6,6 +6,9 @@ import argparse
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cogrs.files import read_bounded
+from cogrs.limits import MIB
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -75,14 +78,14 @@ def port(text: str) -> int:
     return integer(text, 0, 65535)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int = MIB) -> str:
     """Return what is in a file.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not text in UTF-8; names the file.
+        ValueError: It is not text in UTF-8, or has more than `most` bytes; names the file.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, most).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: expected text in UTF-8: {error.reason}") from error

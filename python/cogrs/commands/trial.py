@@ -168,12 +168,13 @@ async def _start(given: argparse.Namespace, controller: TrialController) -> None
 def _params(path: Path | None) -> Any:
     if path is None:
         return None
-    import yaml
+    from cogrs.limits import CONFIG_BYTES
+    from cogrs.yaml_document import parse_yaml
 
     try:
-        params = yaml.safe_load(read_text(path))
-    except (RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"--params: {path}: {' '.join(str(error).split())}") from error
+        params = parse_yaml(read_text(path, CONFIG_BYTES))
+    except ValueError as error:
+        raise ValueError(f"--params: {path}: {error}") from error
     if not isinstance(params, dict):
         raise ValueError(f"--params: {path}: expected a section, got {type(params).__name__}")
     return params

@@ -6,16 +6,17 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
-from cogrs.dtypes import dtype_of, dtype_text
+from cogrs.dtypes import dtype_text
+from cogrs.replay.convert import described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     import zmq
 
 VERSION = 2
@@ -60,6 +61,8 @@ ago (libzmq reports it in batches). So this is far more than a peer that reads i
 LARGEST_REPLY = 256 << 20
 """Sizes grow with the dimensions of the reward."""
 
+_LONGEST_SETTING = 1 << 17
+"""Numbers in a setting: as many as a reward may have dimensions."""
 
 REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
@@ -124,9 +127,8 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
     if len(sizes.templates) != len(FIELDS):
         raise WireError(f"{len(sizes.templates)} templates, an entry has {len(FIELDS)} fields")
     try:
-        # Only dtype and shape are looked at, so no memory is spent on what a peer claims.
         return [
-            np.broadcast_to(np.empty((), dtype_of(each.dtype, field)), tuple(each.shape))
+            described(field, each.dtype, each.shape)
             for field, each in zip(FIELDS, sizes.templates, strict=True)
         ]
     except ValueError as error:
@@ -136,8 +138,10 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
 def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     """Return the settings that sizes hold, by the names of the memory's properties."""
     values = {name: getattr(sizes.settings, name) for name in SETTINGS}
-    lists = ("discount_factor", "reward_coeff", "cache_flags")
-    values |= {name: list(values[name]) for name in lists}
+    for name in ("discount_factor", "reward_coeff", "cache_flags"):
+        if len(values[name]) > _LONGEST_SETTING:
+            raise WireError(f"{name} of {len(values[name])} numbers")
+        values[name] = list(values[name])
     # A peer that does not know these settings has their defaults.
     new = values["new_priority"] or "returns"
     values["new_priority"] = new if new in ("returns", "max") else float(new)

@@ -45,14 +45,9 @@ enum Part {
 /// Arrays before those of the game's keys.
 const PARTS: usize = Part::End as usize + 1;
 
-/// Memory for a desk that other processes have too: a file of so many bytes.
+/// Memory for a desk that other processes have too: the descriptor of a file that does not shrink.
 #[derive(Debug, Clone, Copy)]
-pub struct SharedFile {
-    /// Its descriptor.
-    pub descriptor: i32,
-    /// Its bytes.
-    pub size: usize,
-}
+pub struct SharedFile(pub i32);
 
 /// What one driver reads moves from and writes reports to.
 #[derive(Debug)]
@@ -99,7 +94,7 @@ impl Desk {
         let layout = Layout::new(games.clamp(1, MOST_ROWS), sizes)?;
         let memory = match file {
             None => Batch::several(layout, 1)?.remove(0),
-            Some(file) => Batch::in_file(layout, file.descriptor, file.size)?,
+            Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
         };
         let hand = Hand { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
         Ok(Self { memory, hand: Mutex::new(hand) })

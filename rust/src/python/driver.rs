@@ -22,7 +22,7 @@ pub struct GivenGame<'py> {
     action: (Bound<'py, PyAny>, Vec<usize>),
     num_action: usize,
     players: Vec<String>,
-    files: Vec<Option<(i32, usize)>>,
+    files: Vec<Option<i32>>,
 }
 
 /// dtypes and shapes of what lies on a desk beside the game's own books.
@@ -68,8 +68,7 @@ impl GivenGame<'_> {
         let (dtype, action) = field("a", &dtype, shape)?;
         let sizes = keys.iter().map(|(_, field)| field.nbytes()).collect();
         let moved = Moved { action: (dtype, action.shape.clone()), keys: seen, sizes };
-        let file = |(descriptor, size)| SharedFile { descriptor, size };
-        let files = self.files.into_iter().map(|given| given.map(file)).collect();
+        let files = self.files.into_iter().map(|given| given.map(SharedFile)).collect();
         let Self { num_action, players, .. } = self;
         let spec = GameSpec { keys, action, num_action, players, blocking: false };
         Ok((spec, files, moved))

@@ -1,6 +1,6 @@
 //! What has arrived from whom.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// Caches and what they held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub struct Ledger {
     most: usize,
     total: Tally,
     others: Tally,
-    senders: FxHashMap<u32, Account>,
+    /// Senders choose their names, so the hash is keyed.
+    senders: HashMap<u32, Account>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,12 +42,7 @@ struct Account {
 impl Ledger {
     /// An empty one.
     pub fn new(most: usize) -> Self {
-        Self {
-            most,
-            total: Tally::default(),
-            others: Tally::default(),
-            senders: FxHashMap::default(),
-        }
+        Self { most, total: Tally::default(), others: Tally::default(), senders: HashMap::new() }
     }
 
     /// Adds what one has sent.

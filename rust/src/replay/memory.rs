@@ -1,10 +1,9 @@
 //! The memory itself: episodes of entries in a ring of slots.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use crate::error::{Error, Result, short};
@@ -54,7 +53,8 @@ pub struct Memory {
     /// Closed episodes without entries.
     pub(super) empty: usize,
     open: Vec<u32>,
-    serials: FxHashMap<u64, u32>,
+    /// Files bring serial numbers, so the hash is keyed: nobody can choose numbers that collide.
+    serials: HashMap<u64, u32>,
     pub(super) next_serial: u64,
     /// What was ever closed.
     pub(super) totals: Totals,
@@ -108,7 +108,7 @@ impl Memory {
             closed: VecDeque::new(),
             empty: 0,
             open: Vec::new(),
-            serials: FxHashMap::default(),
+            serials: HashMap::new(),
             next_serial: 0,
             totals: Totals::default(),
             largest: 1.0,
