@@ -1,6 +1,6 @@
 //! What has arrived from whom.
 
-use std::collections::HashMap;
+use crate::replay::keyed_hash::KeyedMap;
 
 /// Caches and what they held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct Ledger {
     most: usize,
     total: Tally,
     others: Tally,
-    /// Senders choose their names, so the hash is keyed.
-    senders: HashMap<u32, Account>,
+    /// Senders choose their names.
+    senders: KeyedMap<u32, Account>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,12 @@ struct Account {
 impl Ledger {
     /// An empty one.
     pub fn new(most: usize) -> Self {
-        Self { most, total: Tally::default(), others: Tally::default(), senders: HashMap::new() }
+        Self {
+            most,
+            total: Tally::default(),
+            others: Tally::default(),
+            senders: KeyedMap::default(),
+        }
     }
 
     /// Adds what one has sent.
