@@ -17,7 +17,7 @@ from hypothesis import example, given
 
 import cogrs
 from cogrs import ReplayMemory, sdk
-from cogrs.api import orchestrator_pb2, replay_pb2
+from cogrs.api import orchestrator_pb2, payload_pb2, replay_pb2
 from cogrs.dtypes import dtype_of
 from cogrs.orchestrator.service.config import read_config
 from cogrs.replay.config import start_server
@@ -496,3 +496,29 @@ def test_trial_request_of_anything_is_refused_or_answered(channel: grpc.Channel,
     except grpc.RpcError as error:
         code = error.code()
     assert code not in INTERNAL
+
+
+def test_shape_of_a_million_dimensions_is_refused_at_once() -> None:
+    shape = [2**63] * 1_000_000
+    with pytest.raises(ValueError, match="dimensions, got 1000000"):
+        ArrayCodec().decode(payload_pb2.Array(dtype="<f4", shape=shape).SerializeToString())
+    plain = replay_pb2.Template(dtype="<f4")
+    odd = replay_pb2.Template(dtype="<f4", shape=shape)
+    with pytest.raises(RuntimeError, match="at most 30 dimensions"):
+        memory_like(replay_pb2.Sizes(templates=[odd, *[plain] * 6]), 4, 1, 1)
+
+
+def test_errors_about_large_payloads_are_short() -> None:
+    text = "x" * 1_000_000
+    entry = payload_pb2.Array.Entry(name=text, array=payload_pb2.Array(dtype=text))
+    for array in (
+        payload_pb2.Array(dtype=text),
+        payload_pb2.Array(entries=[entry]),
+        payload_pb2.Array(entries=[payload_pb2.Array.Entry(name=text, array=_EMPTY)] * 2),
+    ):
+        with pytest.raises(ValueError, match="expected") as caught:
+            ArrayCodec().decode(array.SerializeToString())
+        assert len(str(caught.value)) < 1000
+
+
+_EMPTY = payload_pb2.Array(dtype="<f4", shape=[0])

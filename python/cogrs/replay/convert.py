@@ -16,6 +16,9 @@ from cogrs.limits import ENTRY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DIMS = 30
+"""Dimensions of an entry: the 32 that every NumPy has, less those for rows and stacked frames."""
+
 _logger = logging.getLogger("cogrs.replay")
 
 
@@ -163,6 +166,10 @@ def template(name: str, value: object) -> tuple[np.dtype[Any], str, tuple[int, .
     return *native(name, given.dtype), given.shape
 
 
+def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
+    return dtype.itemsize * math.prod(max(each, 1) for each in shape)
+
+
 def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Return an array of a dtype and a shape that a file or a peer describes, without its memory.
 
@@ -175,9 +182,9 @@ def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
         ValueError: There is no such dtype, or a value of it would be too large.
     """
     dtype = dtype_of(text, f"{name}.dtype")
-    size = dtype.itemsize * math.prod(max(each, 1) for each in shape)
-    if size > ENTRY_BYTES or len(shape) > 30:
-        expected = f"at most 30 dimensions and {ENTRY_BYTES >> 30} GiB"
+    # First the dimensions: a product of a million numbers takes minutes.
+    if len(shape) > _DIMS or _size(dtype, shape) > ENTRY_BYTES:
+        expected = f"at most {_DIMS} dimensions and {ENTRY_BYTES >> 30} GiB"
         raise ValueError(
             f"{name}.shape: expected {expected}, got {shown(text)} {shown(list(shape))}"
         )

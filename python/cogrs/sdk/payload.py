@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api import payload_pb2 as pb
 from cogrs.api.any import unpack
+from cogrs.argument import shown
 from cogrs.casting import array_of
 from cogrs.dtypes import dtype_of, dtype_text, holds_numbers, kind_of, portable
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from cogrs.sdk.trial import Actor
+
+_DIMS = 64
+"""Dimensions of an array, as NumPy 2 has them at most."""
+
+_NAME = 100
+"""Characters of a part's name in a message."""
 
 
 class Decoded(NamedTuple):
@@ -139,17 +146,20 @@ def _value(message: pb.Array) -> Any:
     values = {}
     for entry in message.entries:
         if entry.name in values:
-            raise ValueError(f"expected different names, got {entry.name!r} twice")
+            raise ValueError(f"expected different names, got {shown(entry.name)} twice")
         try:
             values[entry.name] = _value(entry.array)
         except ValueError as error:
-            raise ValueError(f"{entry.name}: {error}") from None
+            raise ValueError(f"{entry.name[:_NAME]}: {error}") from None
     return values
 
 
 def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
     if not holds_numbers(message.dtype):
-        raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
+        raise ValueError(f"expected numbers or booleans, got dtype {shown(message.dtype)}")
+    if len(message.shape) > _DIMS:
+        expected = f"expected {message.dtype} of at most {_DIMS} dimensions"
+        raise ValueError(f"{expected}, got {len(message.shape)}")
     shape, data = tuple(message.shape), message.data
     dtype = dtype_of(message.dtype)
     try:
@@ -178,7 +188,7 @@ def read_array_message(payload: Any) -> Any:
     """
     message = pb.Array()
     if not unpack(payload, message):
-        kind = payload.type_url.rpartition("/")[2] or "nothing"
+        kind = payload.type_url.rpartition("/")[2][:_NAME] or "nothing"
         raise ValueError(f"payload: expected an array message, got {kind}")
     return _value(message)
 
