@@ -343,3 +343,18 @@ def test_large_samples_are_written_in_row_groups_of_bounded_size(
     sink.end()
     with pq.ParquetFile(tmp_path / "t.parquet") as file:
         assert file.metadata.num_row_groups == 4
+
+
+def test_parquet_row_of_many_messages_that_share_a_value_is_refused_before_it_is_spread(
+    tmp_path: Path,
+) -> None:
+    message = {"sender": "e", "tick": 0, "type": "t", "data": bytes(1 << 20)}
+    pa = pytest.importorskip("pyarrow")
+    row = structs()
+    row["messages"] = [message] * 1000
+    path = parquet(tmp_path, [row], dictionary_pagesize_limit=1 << 30)
+    assert path.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(ValueError, match=r"t\.parquet: expected samples of at most"):
+        read(path)
+    assert pa.total_allocated_bytes() - before < 100 << 20

@@ -25,7 +25,15 @@ from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.limits import LOG_CONTAINERS, LOG_GROUP_BYTES, LOG_GROUP_VALUES, LOG_LINE_BYTES
 from cogrs.optional import imported
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
-from cogrs.sdk.datalog_row import Packed, check_size, checked_row, rows_of, samples_of, size_of
+from cogrs.sdk.datalog_row import (
+    Packed,
+    check_size,
+    checked_row,
+    rows_of,
+    samples_of,
+    size_of,
+    spread_size,
+)
 from cogrs.sdk.trial import Actor
 
 if TYPE_CHECKING:
@@ -37,6 +45,9 @@ if TYPE_CHECKING:
 
 _ROW_GROUP, _ROW_GROUP_BYTES = 4096, 64 << 20
 """Rows, or bytes, that a Parquet file is written by."""
+
+_ROWS, _ROWS_BYTES = 256, 16 << 20
+"""Rows that are read out of a Parquet file together, unless they have more bytes."""
 
 _COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
 """Of Parquet files that are read: those of others make gigabytes out of kilobytes."""
@@ -331,8 +342,24 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         closing(parquet.ParquetFile(path, read_dictionary=shared)) as file,
     ):
         for batch in file.iter_batches(_ROW_GROUP, use_threads=False):
-            for at in range(batch.num_rows):
-                yield checked_row(_from_structs(batch.slice(at, 1).to_pylist()[0]))
+            for at in range(0, batch.num_rows, _ROWS):
+                for rows in _small(batch.slice(at, _ROWS)):
+                    yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+
+
+def _small(rows: Any) -> Iterator[Any]:
+    """Yield rows together while they are small, and otherwise one by one.
+
+    Raises:
+        ValueError: One is larger than a sample may be.
+    """
+    if spread_size(rows.to_struct_array()) <= _ROWS_BYTES:
+        yield rows
+        return
+    for at in range(rows.num_rows):
+        row = rows.slice(at, 1)
+        check_size(spread_size(row.to_struct_array()))
+        yield row
 
 
 @contextmanager
@@ -405,7 +432,7 @@ def _bytes_of(kind: Any, values: Any) -> bytes:
     """
     if not isinstance(kind, str) or not holds_numbers(kind):
         raise ValueError(f"expected a dtype of numbers, got {shown(kind)}")
-    if not isinstance(values, list) or any(isinstance(each, list | str) for each in values):
+    if not isinstance(values, list) or not {*map(type, values)} <= {bool, int, float}:
         raise ValueError(f"expected a list of numbers, got {shown(values)}")
     dtype = dtype_of(kind, "kind")
     check_size(dtype.itemsize * len(values))

@@ -18,6 +18,7 @@ from cogrs.argument import shown
 from cogrs.casting import array_of
 from cogrs.dtypes import dtype_of, dtype_text, portable
 from cogrs.limits import LOG_SAMPLE_BYTES
+from cogrs.optional import imported
 from cogrs.sdk.datalog import Sample
 from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
@@ -138,6 +139,22 @@ def size_of(row: Row) -> int:
     for message in row["messages"]:
         size += _ITEM + len(message["sender"]) + len(message["type"]) + len(message["data"])
     return size
+
+
+def spread_size(array: Any) -> int:
+    """Return how many bytes an array of Arrow has once each row has a copy of what rows share."""
+    pyarrow = imported("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
+    kind = array.type
+    if pyarrow.types.is_struct(kind):
+        return sum(map(spread_size, array.flatten()))
+    if pyarrow.types.is_list(kind):
+        items = array.flatten()
+        return _ITEM * len(items) + spread_size(items)
+    if pyarrow.types.is_dictionary(kind):
+        compute = imported("pyarrow.compute", "Parquet files need pyarrow", "'cogrs[parquet]'")
+        lengths = compute.take(compute.binary_length(array.dictionary), array.indices)
+        return int(compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0)
+    return int(array.nbytes)
 
 
 def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterator[Sample]:
