@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cogrs import cli, sdk
-from cogrs.argument import shown
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_NODES
 from cogrs.orchestrator.service.config import read_config
+from cogrs.shown import shown
 from cogrs.yaml_document import check_document, parse_yaml
 
 if TYPE_CHECKING:

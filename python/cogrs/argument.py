@@ -5,24 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
-import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-_SHOWN = 100
-"""Characters of a value in a message."""
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 2 * _SHOWN
-_SHORT.maxlong = _SHOWN
-
-
-def shown(value: object) -> str:
-    """Return a value as messages show it: short, however large, deep or often repeated it is."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    text = _SHORT.repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+from cogrs.shown import shown
 
 
 def check_kind(name: str, value: object, kind: Any, expected: str) -> None:

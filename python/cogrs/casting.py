@@ -10,8 +10,8 @@ import numpy as np
 import numpy.ma as ma
 import numpy.typing as npt
 
-from cogrs.argument import shown as shown
 from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
+from cogrs.shown import shown as shown
 
 if TYPE_CHECKING:
     import os

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from cogrs.argument import shown
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_DIGITS, CONFIG_NODES
+from cogrs.shown import shown
 
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MERGE = "<<"

@@ -20,7 +20,6 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
-from cogrs.argument import shown
 from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.limits import LOG_CONTAINERS, LOG_GROUP_BYTES, LOG_GROUP_VALUES, LOG_LINE_BYTES
 from cogrs.optional import imported
@@ -35,6 +34,7 @@ from cogrs.sdk.datalog_row import (
     spread_size,
 )
 from cogrs.sdk.trial import Actor
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,6 @@ from cogrs.api.any import pack
 from cogrs.api.common_pb2 import Message as TrialMessage
 from cogrs.api.common_pb2 import RewardSource
 from cogrs.api.payload_pb2 import Array
-from cogrs.argument import shown
 from cogrs.casting import array_of
 from cogrs.dtypes import dtype_of, dtype_text, portable
 from cogrs.limits import LOG_SAMPLE_BYTES
@@ -22,6 +21,7 @@ from cogrs.optional import imported
 from cogrs.sdk.datalog import Sample
 from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from cogrs.sdk.datalog import LoggedTrial

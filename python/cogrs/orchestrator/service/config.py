@@ -13,7 +13,7 @@ from typing import Any
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
-from cogrs.argument import check_kind, check_named, check_text, shown
+from cogrs.argument import check_kind, check_named, check_text
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
@@ -22,6 +22,7 @@ from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.service.options import read_options
 from cogrs.orchestrator.service.user_types import UserTypes
+from cogrs.shown import shown
 from cogrs.yaml_document import check_document, parse_yaml
 
 _KNOWN = {

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from cogrs.argument import shown
 from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from cogrs.api.common_pb2 import TrialParams

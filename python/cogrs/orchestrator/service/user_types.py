@@ -15,9 +15,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from cogrs.api.json_message import fill_message
-from cogrs.argument import shown
 from cogrs.files import read_regular
 from cogrs.limits import DESCRIPTOR_BYTES, PROTO_BYTES, PROTO_FILES, PROTO_SECONDS
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
