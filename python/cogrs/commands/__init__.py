@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cogrs.commands.orchestrator import add_orchestrator
 from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, number, seconds
 from cogrs.commands.trial import add_trial
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,7 +215,7 @@ def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
         pair = KeyPair.new()
         public, secret = pair.save(given.name, given.out)
     except (OSError, RuntimeError, ValueError) as error:
-        print(f"cogrs keys: {error}", file=sys.stderr)
+        print(escaped(f"cogrs keys: {error}"), file=sys.stderr)
         return _REFUSED
     print(f"public key  {pair.public}")
     print(f"for peers   {public}")
@@ -257,11 +258,11 @@ def _until_ended(
             while not interruption.is_set():
                 time.sleep(LOOK)
     except (MemoryError, OSError, RuntimeError, ValueError) as error:
-        print(f"cogrs {command}: {error}", file=sys.stderr)
+        print(escaped(f"cogrs {command}: {error}"), file=sys.stderr)
         return _REFUSED
     return _REACHED
 
 
 def _say(code: int, reason: str) -> int:
-    print(f"cogrs demo: {reason}", file=sys.stderr)
+    print(escaped(f"cogrs demo: {reason}"), file=sys.stderr)
     return code

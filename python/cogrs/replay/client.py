@@ -254,7 +254,8 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1,000,000 bytes in UTF-8; a newline in it is escaped.
+            log_message: At most 1,000,000 bytes in UTF-8; newlines and all else that does not print
+                are escaped.
 
         Raises:
             TimeoutError: As `push_cache`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.escape import escaped
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import Channel
@@ -81,7 +82,7 @@ class Requests:
         except WireError as error:
             raise RuntimeError(f"{self._endpoint} answered with {error}") from None
         if header.WhichOneof("body") == "refusal":
-            raise RuntimeError(f"{self._endpoint} refused: {header.refusal.reason}")
+            raise RuntimeError(f"{self._endpoint} refused: {escaped(header.refusal.reason)}")
         if header.WhichOneof("body") != expected:
             raise RuntimeError(f"{self._endpoint} answered with something else than {expected}")
         return header

@@ -306,8 +306,9 @@ class ReplayMemoryServer(Generic[BatchT]):
     def set_logfile(self, logfile_path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write the lines of clients' `write_log` to a file, as `timestamp,uuid,message`.
 
-        The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, a newline in the message is
-        escaped. Lines of one client are in order. Flushed each second and at close.
+        The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, newlines and all else in the
+        message that does not print are escaped. Lines of one client are in order. Flushed each
+        second and at close.
 
         Args:
             logfile_path: Path of the file.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import zmq
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.escape import escaped
 from cogrs.replay.endpoint import Conn
 from cogrs.replay.transport import receive
 from cogrs.replay.wire import (
@@ -320,7 +321,7 @@ class Source:
         kind = header.WhichOneof("body")
         if kind == "refusal":
             self.reset()
-            raise RuntimeError(f"{self.endpoint} refused: {header.refusal.reason}")
+            raise RuntimeError(f"{self.endpoint} refused: {escaped(header.refusal.reason)}")
         if kind == "priorities_reply":
             return None
         if kind == "publish_reply":
@@ -343,7 +344,7 @@ class Source:
             raise WireError("a sum of weights that cannot be")
         self._since, self.told = None, True
         self.weight_sum, self.unused = samples.weight_sum, samples.unused
-        self.shortage = samples.shortage if self._rows > 0 else ""
+        self.shortage = escaped(samples.shortage) if self._rows > 0 else ""
         if self.shortage or samples.weight_sum == 0:
             self._again = time.monotonic() + PAUSE
         return samples

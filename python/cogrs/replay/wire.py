@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
 from cogrs.dtypes import dtype_of, dtype_text
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +74,7 @@ class WireError(ValueError):
 
     def __init__(self, text: str, reason: str = "foreign") -> None:
         """Say what is wrong; `reason` is one of `REASONS`."""
-        super().__init__(text)
+        super().__init__(escaped(text))  # which may quote the message
         self.reason = reason
 
 
