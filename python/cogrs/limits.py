@@ -12,6 +12,21 @@ MIB: Final = 1 << 20
 
 # -- trials ------------------------------------------------------------------------------------
 
+SHORTEST_TOKEN: Final = 16
+"""Characters of a token, at least."""
+LONGEST_TOKEN: Final = 1024
+"""Characters of a token, at most: it travels in a header with every call."""
+
+MOST_PLACES: Final = 4096
+"""Places in trials whose secrets a client remembers for a return; the oldest is forgotten."""
+
+METRICS_CONNECTIONS: Final = 16
+"""Connections that a metrics listener serves at the same time; more are closed at once."""
+METRICS_REQUEST_BYTES: Final = 16 << 10
+"""Bytes of a request for metrics, headers included."""
+METRICS_SECONDS: Final = 10.0
+"""Seconds for a request for metrics to come, be answered and be read."""
+
 # -- replay ------------------------------------------------------------------------------------
 
 # -- files -------------------------------------------------------------------------------------
