@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 
 from cogrs.argument import check_kind, check_port, check_text
+from cogrs.secret_file import warn_if_readable
 
 if TYPE_CHECKING:
     import os
@@ -96,6 +97,7 @@ def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> t
     except (ssl.SSLError, ValueError) as error:
         what = f"expected a PEM certificate and its PEM key without a password, got {certificate}"
         raise ValueError(f"certificate, key: {what} and {key}: {_reason(error)}") from error
+    warn_if_readable(key)
     return content
 
 

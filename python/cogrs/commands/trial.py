@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     import argparse
@@ -142,9 +143,18 @@ def _controller(given: argparse.Namespace) -> TrialController:
     if given.tls or any(files):
         ca, certificate, key, name = files
         tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
-    token = None if given.token is None else read_text(given.token).strip()
+    token = None if given.token is None else _token(given.token)
     user_id = getattr(given, "user_id", "")
     return TrialController(given.endpoint, user_id=user_id, tls=tls, token=token)
+
+
+def _token(path: Path) -> str:
+    from cogrs.tokens import read_tokens
+
+    first, *others = read_tokens("--token", path)
+    if others:
+        raise ValueError(f"--token: {path}: expected one token, got {1 + len(others)}")
+    return first
 
 
 async def _start(given: argparse.Namespace, controller: TrialController) -> None:
@@ -157,7 +167,7 @@ async def _start(given: argparse.Namespace, controller: TrialController) -> None
     if given.json:
         _print_json({"trial_id": trial.id, "actors": actors})
     else:
-        print(trial.id, flush=True)
+        print(escaped(trial.id), flush=True)
     if given.wait:
         end = await controller.wait_ended(trial.id)
         _print_state(given, trial.id, "ENDED", end)
@@ -231,7 +241,7 @@ def _print_state(
         told = {} if end is None else {"end_reason": end.reason, "failed": end.failed}
         _print_json({"trial_id": trial_id, "state": state, **told})
     else:
-        print(f"{trial_id} {state}", flush=True)
+        print(f"{escaped(trial_id)} {state}", flush=True)
 
 
 def _print_json(value: Any) -> None:
@@ -239,5 +249,5 @@ def _print_json(value: Any) -> None:
 
 
 def _say(code: int, line: str) -> int:
-    print(line, file=sys.stderr)
+    print(escaped(line), file=sys.stderr)
     return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import grpc.aio
 
@@ -13,12 +13,14 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.argument import (
+    check_header,
     check_no_loop,
     check_own_loop,
     check_seconds,
     check_text,
     check_timeout,
 )
+from cogrs.limits import MOST_PLACES
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
@@ -35,6 +37,7 @@ from cogrs.sdk.wire import (
     received_observation,
     rewards_of,
 )
+from cogrs.tokens import cannot_be_pickled
 from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
     from cogrs.sdk.actor_session import ActorEvent
+    from cogrs.sdk.connection import Metadata
     from cogrs.sdk.payload import AnyCodec, Codecs
     from cogrs.sdk.player import Player
     from cogrs.sdk.trial import Message, Reward
@@ -55,6 +59,12 @@ _SILENCE = 20.0
 
 _RETRY = 0.2
 """Seconds between two attempts to return."""
+
+_SLOT_SECRET = "slot-secret"
+"""The metadata in which the secret of a place is given and shown."""
+
+_ASK = "new"
+"""What is shown there at first."""
 
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
 """How a return is refused while nobody answers, or the old stream is still taken for alive."""
@@ -114,19 +124,26 @@ class ClientActor:
         self.endpoint = endpoint
         self.heartbeat = heartbeat
         self.reconnect = reconnect
+        self._secrets: dict[tuple[str, str], str] = {}
 
     async def join(
-        self, trial_id: str = "", *, name: str = "", actor_class: str = ""
+        self, trial_id: str = "", *, name: str = "", actor_class: str = "", secret: str = ""
     ) -> ClientSession:
         """Take a place in a trial: that of a name, or the first free one of a class.
 
         An actor that has left may join again for as long as the orchestrator keeps the place: by
         its name and the trial's id, also if it joined by its class at first.
 
+        The place is bound to a secret, without which nobody else acts as this actor. This client
+        remembers it for a return; another process is to be told `ClientSession.secret`, unless it
+        has the rights of a controller.
+
         Args:
             trial_id: Which trial; "" for the oldest one that waits for such an actor.
             name: The actor's name.
             actor_class: The actor's class.
+            secret: `ClientSession.secret` of the session in which the actor left, where another
+                client had that.
 
         Returns:
             The actor's session. Close it, or use it as an async context manager.
@@ -134,6 +151,7 @@ class ClientActor:
         Raises:
             ValueError: Both a name and a class, or neither.
         """
+        check_header("secret", secret, secret=True)
         for what, text in (("trial_id", trial_id), ("name", name), ("actor_class", actor_class)):
             check_text(what, text)
         if bool(name) == bool(actor_class):
@@ -146,15 +164,35 @@ class ClientActor:
             request.actor_name = name
         else:
             request.actor_class = actor_class
+        secret = secret or self._secrets.get((trial_id, name), "")
         with calling(self.endpoint):
-            reply = await self.stub.JoinTrial(request, metadata=self.connection.metadata)
+            reply, secret = await self.ask(request, secret)
         trial = Trial(
             reply.trial_id,
             actors_of(reply.actors_in_trial),
             reply.actor_name,
             config=reply.config.content if reply.HasField("config") else None,
         )
-        return ClientSession(self, trial)
+        return ClientSession(self, trial, secret)
+
+    async def ask(
+        self, request: pb.TrialJoinRequest, secret: str, **options: Any
+    ) -> tuple[pb.TrialJoinReply, str]:
+        """Call JoinTrial; return its answer, and the secret of the place, "" if it has none."""
+        shown = (_SLOT_SECRET, secret or _ASK)
+        metadata = (*self.connection.metadata, shown)
+        call = self.stub.JoinTrial(request, metadata=metadata, **options)
+        reply = await call
+        given = str(dict(await call.initial_metadata() or ()).get(_SLOT_SECRET, secret))
+        if given:
+            self._secrets[reply.trial_id, reply.actor_name] = given
+            while len(self._secrets) > MOST_PLACES:
+                del self._secrets[next(iter(self._secrets))]
+        return reply, given
+
+    def forget(self, trial: Trial) -> None:
+        """Remember the secret of a place no longer: its trial is over."""
+        self._secrets.pop((trial.id, trial.name), None)
 
     async def play(
         self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
@@ -198,15 +236,14 @@ class ClientActor:
 class ClientSession(ActorSession):
     """A client in its place in a trial. It returns by itself when its connection is lost."""
 
-    def __init__(self, client: ClientActor, trial: Trial) -> None:
+    def __init__(self, client: ClientActor, trial: Trial, secret: str) -> None:
         """Open the stream, and show signs of life."""
         self.trial = trial
         self.final: Final | None = None
         """What came last, once it has been told."""
         self._client = client
         self._codecs: Codecs = client.codecs.of(trial.actor)
-        whom = (("trial-id", trial.id), ("actor-name", trial.name))
-        self._metadata = (*client.connection.metadata, *whom)
+        self._secret = secret
         self._events: deque[ActorEvent] = deque()
         self._owes = False
         self._over = False
@@ -215,6 +252,20 @@ class ClientSession(ActorSession):
         self._loop = asyncio.get_running_loop()
         self._stream = self._open()
         self._beating = asyncio.ensure_future(self._beat())
+
+    @property
+    def secret(self) -> str:
+        """What binds the place to this client, for a return from another process.
+
+        "" where the orchestrator gives none. Whoever has it can act as this actor.
+        """
+        return self._secret
+
+    @property
+    def _metadata(self) -> Metadata:
+        shown = ((_SLOT_SECRET, self._secret),) if self._secret else ()
+        whom = (("trial-id", self.trial.id), ("actor-name", self.trial.name))
+        return (*self._client.connection.metadata, *whom, *shown)
 
     async def __anext__(self) -> ActorEvent:
         """Return the next event.
@@ -234,6 +285,7 @@ class ClientSession(ActorSession):
             self._owes = True
         elif isinstance(event, Final):
             self.final = event
+            self._client.forget(self.trial)
             await self.leave()
         return event
 
@@ -295,6 +347,14 @@ class ClientSession(ActorSession):
         """Leave."""
         await self.leave()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise cannot_be_pickled("the session of an actor")
+
     def _check_loop(self) -> None:
         check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
 
@@ -324,8 +384,7 @@ class ClientSession(ActorSession):
         while True:
             try:
                 left = max(until - loop.time(), _RETRY)
-                metadata = self._client.connection.metadata
-                await self._client.stub.JoinTrial(request, timeout=left, metadata=metadata)
+                _, self._secret = await self._client.ask(request, self._secret, timeout=left)
                 break
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _NOT_YET or loop.time() >= until:

@@ -8,6 +8,7 @@ from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess
+from cogrs.orchestrator.engine.caller import SlotLock
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.errors import (
     AlreadyExistsError,
@@ -66,6 +67,8 @@ class ClientActor(Actor):
         super().__init__(index, params, options, stage, settings, clock)
         connect = options.initial_connection_timeout
         self._timeout = settings.join_timeout if connect is None else connect
+        self.lock = SlotLock(f"actor {params.name!r}")
+        """Who may call as this actor."""
         self._outbox: Backlog[TrialActionReply] = Backlog()
         self._line: Line | None = None
         self._joined = False

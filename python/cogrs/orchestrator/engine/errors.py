@@ -25,7 +25,7 @@ class InvalidError(OrchestratorError):
 
 
 class DeniedError(OrchestratorError):
-    """The request asks for something that this orchestrator is not configured to do."""
+    """The caller lacks the right, or the orchestrator is not configured to do such a thing."""
 
     status = "PERMISSION_DENIED"
 

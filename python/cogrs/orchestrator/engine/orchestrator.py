@@ -13,6 +13,8 @@ from cogrs.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialState,
 )
+from cogrs.orchestrator.engine.caller import Caller
+from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
     DeniedError,
@@ -24,6 +26,7 @@ from cogrs.orchestrator.engine.errors import (
 )
 from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import actors_in_trial, check_params, merge_params
+from cogrs.orchestrator.engine.reason import Reason
 from cogrs.orchestrator.engine.registry import Registry
 from cogrs.orchestrator.engine.slots import (
     actor_named,
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
     from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
-    from cogrs.orchestrator.engine.client import ClientActor
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links, ReaderPort
@@ -82,6 +84,8 @@ class Orchestrator:
         exclude: Collection[str] = (),
         options: OptionBook | None = None,
         accept_params: bool = False,
+        require_secrets: bool = False,
+        brief: bool = False,
     ) -> None:
         """Have no trials.
 
@@ -95,7 +99,10 @@ class Orchestrator:
             exclude: Fields of samples that the data log is not told.
             options: Of actors.
             accept_params: Whether StartTrial may give parameters.
+            require_secrets: Whether clients that do not ask for a secret are refused.
+            brief: Whether clients are not told what failures say.
         """
+        self._require_secrets = require_secrets
         self._accept_params = accept_params
         self._defaults = defaults
         self._links = links
@@ -106,7 +113,7 @@ class Orchestrator:
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._trials = Registry(settings, clock, self._check_idle)
+        self._trials = Registry(settings, clock, self._check_idle, brief=brief)
 
     # What controllers ask for.
 
@@ -130,7 +137,7 @@ class Orchestrator:
             params = await self._prepare(trial, merge_params(self._defaults, request))
             trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
-            trial.end(f"StartTrial: {error}", failed=True)
+            trial.end(Reason(f"StartTrial: {error}", "StartTrial was refused"), failed=True)
             raise
         except BaseException as error:
             trial.end(f"StartTrial: {type(error).__name__}", failed=True)
@@ -189,13 +196,14 @@ class Orchestrator:
 
     # What client actors ask for.
 
-    def join(self, request: TrialJoinRequest) -> TrialJoinReply:
-        """Give a client a slot.
+    def join(self, request: TrialJoinRequest, caller: Caller | None = None) -> TrialJoinReply:
+        """Give a client a slot; the caller is given the secret that it asks for.
 
         Raises:
-            OrchestratorError: As the functions of `slots`.
+            OrchestratorError: As the functions of `slots`, or `SlotLock.join`.
         """
         trial, actor = self._slot(request)
+        actor.lock.join(caller or Caller(), required=self._require_secrets)
         actor.join()
         reply = TrialJoinReply(
             actor_name=actor.name,
@@ -221,21 +229,23 @@ class Orchestrator:
             raise InvalidError(f"actor_class: no class {actor_class!r} is declared")
         return slot_anywhere(self._trials, actor_class=actor_class)
 
-    def client(self, trial_id: str, name: str) -> ClientActor:
+    def client(self, trial_id: str, name: str, caller: Caller | None = None) -> ClientActor:
         """Return the slot of a client.
 
         Raises:
-            OrchestratorError: As `client_named`, or no such trial.
+            OrchestratorError: As `client_named`, or no such trial, or the slot is another's.
         """
-        return client_named(self._trials.get(trial_id), name)
+        actor = client_named(self._trials.get(trial_id), name)
+        actor.lock.check(caller or Caller())
+        return actor
 
-    def heartbeat(self, trial_id: str, name: str) -> None:
+    def heartbeat(self, trial_id: str, name: str, caller: Caller | None = None) -> None:
         """Take a sign of life.
 
         Raises:
             OrchestratorError: As `client`, or nobody joined as this actor.
         """
-        actor = self.client(trial_id, name)
+        actor = self.client(trial_id, name, caller)
         if not actor.ready:
             raise PreconditionError(f"actor {name!r} did not join")
         actor.heard()
@@ -246,17 +256,20 @@ class Orchestrator:
         name: str,
         rewards: Collection[Reward] = (),
         messages: Collection[Message] = (),
+        caller: Caller | None = None,
     ) -> None:
         """Take rewards and messages of an actor.
 
         Raises:
-            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or too much of
-                this actor waits already; then nothing is taken.
+            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or the caller
+                may not speak for this actor, or too much of this actor waits already; then nothing
+                is taken.
         """
         trial = self._trials.get(trial_id)
         if trial.over:
             raise PreconditionError(f"trial {trial_id!r} is over")
         actor: Actor = actor_named(trial, name)
+        _check_sender(actor, caller or Caller())
         actor.heard()
         if excess := trial.find_excess(actor):
             raise ExhaustedError(f"trial {trial_id!r}: {excess}")
@@ -286,6 +299,17 @@ class Orchestrator:
     def _check_idle(self) -> None:
         if not self._trials.running():
             self._idle.set()
+
+
+def _check_sender(actor: Actor, caller: Caller) -> None:
+    if isinstance(actor, ClientActor):
+        actor.lock.check(caller)
+    if caller.has_all_rights:
+        return
+    if not isinstance(actor, ClientActor):
+        raise DeniedError(f"actor {actor.name!r} is no client: only controllers speak for it")
+    if not actor.ready:
+        raise PreconditionError(f"actor {actor.name!r} did not join")
 
 
 def _info(trial: Trial, *, observation: bool) -> TrialInfo:

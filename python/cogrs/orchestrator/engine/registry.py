@@ -63,14 +63,18 @@ class Watcher:
 class Registry:
     """Trials in the order in which they were started."""
 
-    def __init__(self, settings: Settings, clock: Clock, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, ended: Callable[[], None], *, brief: bool = False
+    ) -> None:
         """Know none.
 
         Args:
             settings: For all trials.
             clock: For all trials.
             ended: Called whenever a trial has ended.
+            brief: Whether clients are not told what failures say.
         """
+        self._brief = brief
         self._settings = settings
         self._clock = clock
         self._ended = ended
@@ -81,7 +85,8 @@ class Registry:
 
     def open(self, trial_id: str, user_id: str) -> Trial:
         """Make a trial known."""
-        trial = Trial(trial_id, user_id, self._settings, self._clock, self._report, self.figures)
+        common = (self._settings, self._clock, self._report, self.figures)
+        trial = Trial(trial_id, user_id, *common, brief=self._brief)
         self._trials[trial_id] = trial
         self.figures.started += 1
         self._report(trial)

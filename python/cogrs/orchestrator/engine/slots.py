@@ -45,7 +45,7 @@ def client_named(trial: Trial, name: str) -> ClientActor:
     """
     actor = actor_named(trial, name)
     if not isinstance(actor, ClientActor):
-        raise InvalidError(f"actor {name!r} is no client: it is served at {actor.params.endpoint}")
+        raise InvalidError(f"actor {name!r} is no client: an endpoint serves it")
     return actor
 
 
@@ -115,4 +115,4 @@ def _check_joinable(trial: Trial) -> None:
 
 
 def _why(trial: Trial) -> str:
-    return f"; reason: {trial.end_reason[:_LONGEST]}" if trial.end_reason else ""
+    return f"; reason: {trial.told_reason[:_LONGEST]}" if trial.told_reason else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
 from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
+from cogrs.escape import escaped
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
 from cogrs.orchestrator.engine.client import ClientActor
@@ -20,6 +21,7 @@ from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
+from cogrs.orchestrator.engine.reason import Reason, brief_of
 from cogrs.orchestrator.engine.state import State, check_step
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class Trial:
         clock: Clock,
         report: Callable[[Trial], None],
         figures: Figures,
+        *,
+        brief: bool = False,
     ) -> None:
         """Be known, before there are parameters.
 
@@ -57,7 +61,9 @@ class Trial:
             clock: Time.
             report: Told of each change of state.
             figures: Counts what happens.
+            brief: Whether clients are not told what failures say.
         """
+        self._brief = brief
         self.id = trial_id
         self.user_id = user_id
         self._log = trial_logger(trial_id)
@@ -65,6 +71,8 @@ class Trial:
         self.actors: tuple[Actor, ...] = ()
         self.latest: ObservationSet | None = None
         self.end_reason = ""
+        self.told_reason = ""
+        """What clients are told of it."""
         self.failed = False
         """Whether it ended because something failed or was lost."""
         self.counts: Counter[str] = Counter()
@@ -333,9 +341,11 @@ class Trial:
             self.end(reason, failed=True)
         elif not actor.gone:
             actor.leave(reason)
-            self._log.warning("trial %s goes on without an actor: %s", self.id, reason)
+            what = "trial %s goes on without an actor: %s"
+            self._log.warning(what, self.id, escaped(reason))
             if all(actor.gone for actor in self.actors):
-                self.end(f"no actor is left: {reason}", failed=True)
+                why = f"no actor is left: {reason}"
+                self.end(Reason(why, f"no actor is left: {brief_of(reason)}"), failed=True)
             else:
                 self._run()
                 self._stand_in()
@@ -348,7 +358,7 @@ class Trial:
 
     def crash(self, what: str) -> None:
         """Something of ours failed."""
-        self.end(f"internal error: {what}", forced=True, failed=True)
+        self.end(Reason(f"internal error: {what}", "internal error"), forced=True, failed=True)
 
     def end(
         self, reason: str, *, ask: bool = True, forced: bool = False, failed: bool = False
@@ -363,9 +373,12 @@ class Trial:
             failed: Something failed or was lost, which is logged as a warning.
         """
         if self.state < State.TERMINATING:
-            self.end_reason, self.failed = reason, failed
+            self.end_reason, self.failed = escaped(reason), failed
+            if self._brief:
+                reason = brief_of(reason)
+            self.told_reason = escaped(reason)
             level = logging.WARNING if failed else logging.INFO
-            self._log.log(level, "trial %s ends: %s", self.id, reason)
+            self._log.log(level, "trial %s ends: %s", self.id, self.end_reason)
             initializing = self.state is State.INITIALIZING
             self._idle.stop()
             self._enter(State.TERMINATING)
@@ -426,7 +439,8 @@ class Trial:
         if observations is not None:
             observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
-            period.end_reason = self.end_reason
+            client = isinstance(actor, ClientActor)
+            period.end_reason = self.told_reason if client else self.end_reason
             actor.finish(period)
         self.actor_done()
 

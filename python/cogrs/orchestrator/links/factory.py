@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.channels import Route
+    from cogrs.orchestrator.links.channels import Metadata, Route
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class LinkFactory:
         *,
         tls: ClientTls | None = None,
         find_fault: Callable[[str], str | None] = _no_fault,
+        metadata_for: Callable[[str], Metadata] = lambda _target: (),
     ) -> None:
         """Reach components.
 
@@ -62,6 +63,7 @@ class LinkFactory:
             log: Where the data log is, if there is one.
             tls: Certificates for all channels; None opens them without.
             find_fault: Tells why `host:port` is not to be connected to, if it is not.
+            metadata_for: Returns what calls to `host:port` show, besides the trial.
         """
         self._settings = settings
         self._local = local
@@ -70,7 +72,7 @@ class LinkFactory:
         self.logs = LogTally()
         """What all data logs have, and have lost."""
         self._tasks = Tasks()
-        self._channels = Channels(settings.max_message, self._tasks, tls)
+        self._channels = Channels(settings.max_message, self._tasks, tls, metadata_for)
 
     def check(self, what: str, endpoint: Endpoint) -> None:
         """Refuse `local://` endpoints of unknown names, and machines that are not to be used.

@@ -12,6 +12,7 @@ from cogrs.api.agent_pb2_grpc import AgentEndpointStub
 from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
+from cogrs.escape import escaped
 from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         EnvStartRequest,
     )
     from cogrs.api.hooks_pb2 import PreTrialContext
-    from cogrs.orchestrator.links.channels import Route
+    from cogrs.orchestrator.links.channels import Metadata, Route
     from cogrs.orchestrator.links.entrance import Entrance
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class RemoteError(Exception):
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
         """Tell status and details."""
         self.status = error.code().name
-        self.details = error.details() or ""
+        self.details = escaped(error.details() or "")
         if "execute_batch" in (error.debug_error_string() or ""):
             # What gRPC for asyncio says when the other side ends a stream that is written to.
             self.details = "the stream ended, for a reason that was lost"
@@ -83,6 +84,12 @@ class _Calls:
 
     def __init__(self, route: Route) -> None:
         self._entrance = route.entrance
+        self._shown = route.metadata
+
+    def metadata(self, trial_id: str, actor_name: str | None = None) -> Metadata:
+        """Return the metadata of a call."""
+        trial = (*self._shown, ("trial-id", trial_id))
+        return trial if actor_name is None else (*trial, ("actor-name", actor_name))
 
     async def answer(self, call: Callable[[], Awaitable[T]], taken: float = TAKEN) -> T:
         """Make a call with one answer."""
@@ -127,11 +134,6 @@ class _Answers(Generic[T]):
             place.leave()
 
 
-def _metadata(trial_id: str, actor_name: str | None = None) -> tuple[tuple[str, str], ...]:
-    trial = ("trial-id", trial_id)
-    return (trial,) if actor_name is None else (trial, ("actor-name", actor_name))
-
-
 class RemoteEnvironment:
     """An `EnvironmentComponent` by gRPC."""
 
@@ -143,7 +145,7 @@ class RemoteEnvironment:
     async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
         """Call OnStart."""
         return await self._calls.answer(
-            partial(self._stub.OnStart, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnStart, request, metadata=self._calls.metadata(trial_id))
         )
 
     def on_action(
@@ -151,19 +153,19 @@ class RemoteEnvironment:
     ) -> AsyncIterator[EnvActionReply]:
         """Open the stream of OnAction."""
         return self._calls.answers(
-            partial(self._stub.OnAction, requests, metadata=_metadata(trial_id))
+            partial(self._stub.OnAction, requests, metadata=self._calls.metadata(trial_id))
         )
 
     async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
         """Call OnMessage."""
         return await self._calls.answer(
-            partial(self._stub.OnMessage, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnMessage, request, metadata=self._calls.metadata(trial_id))
         )
 
     async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
         """Call OnEnd."""
         return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id))
         )
 
 
@@ -180,14 +182,16 @@ class RemoteAgent:
     ) -> AgentStartReply:
         """Call OnStart."""
         return await self._calls.answer(
-            partial(self._stub.OnStart, request, metadata=_metadata(trial_id, actor_name))
+            partial(
+                self._stub.OnStart, request, metadata=self._calls.metadata(trial_id, actor_name)
+            )
         )
 
     def on_observation(
         self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
     ) -> AsyncIterator[AgentActionReply]:
         """Open the stream of OnObservation."""
-        metadata = _metadata(trial_id, actor_name)
+        metadata = self._calls.metadata(trial_id, actor_name)
         return self._calls.answers(partial(self._stub.OnObservation, requests, metadata=metadata))
 
     async def on_reward(
@@ -195,14 +199,16 @@ class RemoteAgent:
     ) -> AgentRewardReply:
         """Call OnReward."""
         return await self._calls.answer(
-            partial(self._stub.OnReward, request, metadata=_metadata(trial_id, actor_name))
+            partial(
+                self._stub.OnReward, request, metadata=self._calls.metadata(trial_id, actor_name)
+            )
         )
 
     async def on_message(
         self, trial_id: str, actor_name: str, request: AgentMessageRequest
     ) -> AgentMessageReply:
         """Call OnMessage."""
-        metadata = _metadata(trial_id, actor_name)
+        metadata = self._calls.metadata(trial_id, actor_name)
         return await self._calls.answer(partial(self._stub.OnMessage, request, metadata=metadata))
 
     async def on_end(
@@ -210,7 +216,7 @@ class RemoteAgent:
     ) -> AgentEndReply:
         """Call OnEnd."""
         return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id, actor_name))
+            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id, actor_name))
         )
 
 
@@ -225,7 +231,7 @@ class RemoteHook:
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Call OnPreTrial."""
         return await self._calls.answer(
-            partial(self._stub.OnPreTrial, context, metadata=_metadata(trial_id))
+            partial(self._stub.OnPreTrial, context, metadata=self._calls.metadata(trial_id))
         )
 
 
@@ -241,5 +247,5 @@ class RemoteLog:
         self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
     ) -> LogExporterSampleReply:
         """Call OnLogSample."""
-        call = partial(self._stub.OnLogSample, requests, metadata=_metadata(trial_id))
+        call = partial(self._stub.OnLogSample, requests, metadata=self._calls.metadata(trial_id))
         return await self._calls.answer(call, LOG_TAKEN)

@@ -10,6 +10,7 @@ import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +44,7 @@ def metadata(context: Context, key: str) -> str | None:
     """Return the metadata of a call under a key, if there is any."""
     for name, value in context.invocation_metadata() or ():
         if name == key:
-            return value if isinstance(value, str) else value.decode()
+            return value if isinstance(value, str) else value.decode(errors="backslashreplace")
     return None
 
 
@@ -67,7 +68,7 @@ async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
 def answering(
     method: Callable[[Service, Request, Context], Awaitable[Reply]],
 ) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
-    """Refuse a call when the engine does."""
+    """Refuse a call when the engine does, and end it when something fails."""
 
     @functools.wraps(method)
     async def answer(service: Service, request: Request, context: Context) -> Reply:
@@ -75,6 +76,13 @@ def answering(
             return await method(service, request, context)
         except OrchestratorError as error:
             await refuse(context, error)
+        except grpc.aio.BaseError:
+            raise
+        except Exception as error:
+            # gRPC would tell its text, which may have paths, to whoever called.
+            logger.exception("a call failed")
+            text = f"internal error: {type(error).__name__}; see the orchestrator's log"
+            await context.abort(grpc.StatusCode.UNKNOWN, text)
 
     return answer
 

@@ -11,14 +11,13 @@ from cogrs.api.orchestrator_pb2 import (
     TrialState,
 )
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleServicer
-from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.service.context import (
     Bell,
     answering,
     metadata,
     needed,
-    refuse,
     versions,
 )
 
@@ -69,6 +68,7 @@ class LifecycleService(TrialLifecycleServicer):
         wanted = request.get_latest_observation
         return TrialInfoReply(trial=self._orchestrator.info(trial_id, observation=wanted))
 
+    @answering
     async def WatchTrials(  # type: ignore[override]  # noqa: N802
         self, request: TrialListRequest, context: Context
     ) -> None:
@@ -80,8 +80,6 @@ class LifecycleService(TrialLifecycleServicer):
             # Whoever has it knows that no change will be missed.
             await context.send_initial_metadata(())
             await _tell(watcher, bell, context)
-        except OrchestratorError as error:
-            await refuse(context, error)
         finally:
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)

@@ -92,8 +92,14 @@ class Server:
         log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
         self._settings = settings
         self._security = security
+        self._access = security.access()
         self._links = LinkFactory(
-            settings, local, log, tls=security.link_tls, find_fault=security.find_fault
+            settings,
+            local,
+            log,
+            tls=security.link_tls,
+            find_fault=security.find_fault,
+            metadata_for=security.link_metadata,
         )
         if log is not None:
             self._links.check("datalog.url", log)
@@ -106,6 +112,8 @@ class Server:
             classes=config.classes,
             exclude=config.log_exclude,
             accept_params=config.accept_params,
+            brief=bool(security.client_tokens),
+            require_secrets=security.slot_secrets == "required",
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
@@ -130,7 +138,8 @@ class Server:
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
             add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
-            add_ClientActorServicer_to_server(ClientActorService(self._orchestrator), other)
+            actors = ClientActorService(self._orchestrator, self._access)
+            add_ClientActorServicer_to_server(actors, other)
             tls = self._security.tls
             self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
@@ -207,7 +216,7 @@ class Server:
 
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=[*self._security.interceptors(), DecodingInterceptor()],
+            interceptors=[*self._access.interceptors(), DecodingInterceptor()],
             options=server_options(self._settings.max_message),
         )
         await self._health.add(server, services)
@@ -272,7 +281,8 @@ async def serve(
         actor_port: Serve client actors at this port, apart; None serves all at one port.
         settings: Durations and limits.
         local: Components in this process, by the names that `local://name` endpoints have.
-        security: Certificates and tokens; needed to reach beyond this machine.
+        security: Certificates and tokens, in place of those of the configuration; needed to reach
+            beyond this machine.
 
     Returns:
         The server. Stop it, or use it as an asynchronous context manager.
@@ -284,17 +294,19 @@ async def serve(
             do what they like.
     """
     settings = Settings() if settings is None else settings
-    security = Security() if security is None else security
     local = {} if local is None else local
     check_kind("settings", settings, Settings, "Settings or None")
-    check_kind("security", security, Security, "Security or None")
+    check_kind("security", security, Security | None, "Security or None")
     check_named("local", local)
     check_text("host", host)
     port = check_port("port", port)
     actor_port = None if actor_port is None else check_port("actor_port", actor_port)
+    config = read_config(config)
+    if security is None:
+        security = config.security or Security()
     security.check_listen(host)
     try:
-        server = Server(read_config(config), settings, local, security)
+        server = Server(config, settings, local, security)
     except InvalidError as error:
         raise ValueError(str(error)) from error
     await server.start(host, port, actor_port)
