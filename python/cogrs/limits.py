@@ -14,7 +14,7 @@ MIB: Final = 1 << 20
 
 SHORTEST_TOKEN: Final = 16
 """Characters of a token, at least."""
-LONGEST_TOKEN: Final = 1024
+LONGEST_TOKEN: Final = 4096
 """Characters of a token, at most: it travels in a header with every call."""
 
 MOST_PLACES: Final = 4096

@@ -107,6 +107,19 @@ def read_tokens(name: str, path: str | Path, root: Path = _HERE) -> tuple[str, .
     return check_tokens(f"{name}: {path}: tokens", _lines(name, path, root))
 
 
+def read_token(name: str, path: str | Path) -> str:
+    """Return the token of a file that has one, to be shown to others, whatever they take.
+
+    Raises:
+        OSError: As `read_tokens`.
+        ValueError: It holds none, or several.
+    """
+    first, *others = _lines(name, path, _HERE)
+    if others:
+        raise ValueError(f"{name}: {path}: expected one token, got {1 + len(others)} lines")
+    return first
+
+
 def read_tokens_by_target(name: str, path: str | Path, root: Path = _HERE) -> dict[str, str]:
     """Return the tokens of a file whose lines are `HOST:PORT TOKEN` or `HOST TOKEN`.
 

@@ -137,24 +137,16 @@ def _timeout(given: argparse.Namespace) -> asyncio.Timeout:
 def _controller(given: argparse.Namespace) -> TrialController:
     from cogrs.sdk import TrialController
     from cogrs.tls import ClientTls
+    from cogrs.tokens import read_token
 
     tls = None
     files = (given.ca, given.certificate, given.key, given.server_name)
     if given.tls or any(files):
         ca, certificate, key, name = files
         tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
-    token = None if given.token is None else _token(given.token)
+    token = None if given.token is None else read_token("--token", given.token)
     user_id = getattr(given, "user_id", "")
     return TrialController(given.endpoint, user_id=user_id, tls=tls, token=token)
-
-
-def _token(path: Path) -> str:
-    from cogrs.tokens import read_tokens
-
-    first, *others = read_tokens("--token", path)
-    if others:
-        raise ValueError(f"--token: {path}: expected one token, got {1 + len(others)}")
-    return first
 
 
 async def _start(given: argparse.Namespace, controller: TrialController) -> None:
