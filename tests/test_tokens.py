@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cogrs.tls import ServerTls
+from cogrs.tls import ClientTls, ServerTls
 from cogrs.tokens import TokenSet, bearer, read_tokens, read_tokens_by_target
 from tests.orchestrator.test_security import TOKEN, Authority
 
@@ -83,3 +83,19 @@ def test_tokens_are_told_by_the_whole_header() -> None:
     assert not known.shown_in([("authorization", b"\xff\xfe")])
     assert not TokenSet([]).shown_in([bearer("")])
     assert TOKEN not in repr(known) + repr(vars(known))
+
+
+@pytest.mark.parametrize("make", [ServerTls, ClientTls])
+@pytest.mark.parametrize("name", ["certificate", "key", "ca"])
+def test_text_of_a_key_in_place_of_its_path_is_not_repeated(make: Any, name: str) -> None:
+    pem = f"-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----\n"
+    name = "client_ca" if name == "ca" and make is ServerTls else name
+    for text, error in (
+        (pem, ValueError),
+        (pem.replace("\n", ""), ValueError),
+        (f"{TOKEN}\n", ValueError),
+        (pem.encode(), TypeError),
+    ):
+        with pytest.raises(error, match=f"^{name}: expected") as caught:
+            make(**{"certificate": "c", "key": "k", name: text})
+        assert TOKEN not in repr(caught.value)
