@@ -20,7 +20,6 @@ from cogrs.argument import (
     check_text,
     check_timeout,
 )
-from cogrs.limits import MOST_PLACES
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
@@ -29,6 +28,7 @@ from cogrs.sdk.player import check_player, play_session
 from cogrs.sdk.remote_call import calling
 from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
+from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import (
     actors_of,
@@ -59,12 +59,6 @@ _SILENCE = 20.0
 
 _RETRY = 0.2
 """Seconds between two attempts to return."""
-
-_SLOT_SECRET = "slot-secret"
-"""The metadata in which the secret of a place is given and shown."""
-
-_ASK = "new"
-"""What is shown there at first."""
 
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
 """How a return is refused while nobody answers, or the old stream is still taken for alive."""
@@ -124,7 +118,7 @@ class ClientActor:
         self.endpoint = endpoint
         self.heartbeat = heartbeat
         self.reconnect = reconnect
-        self._secrets: dict[tuple[str, str], str] = {}
+        self.secrets = SlotSecrets()
 
     async def join(
         self, trial_id: str = "", *, name: str = "", actor_class: str = "", secret: str = ""
@@ -164,9 +158,11 @@ class ClientActor:
             request.actor_name = name
         else:
             request.actor_class = actor_class
-        secret = secret or self._secrets.get((trial_id, name), "")
+        secret = secret or self.secrets.of(trial_id, name)
         with calling(self.endpoint):
-            reply, secret = await self.ask(request, secret)
+            reply, secret = await self.secrets.join(
+                self.stub, request, secret, self.connection.metadata
+            )
         trial = Trial(
             reply.trial_id,
             actors_of(reply.actors_in_trial),
@@ -174,25 +170,6 @@ class ClientActor:
             config=reply.config.content if reply.HasField("config") else None,
         )
         return ClientSession(self, trial, secret)
-
-    async def ask(
-        self, request: pb.TrialJoinRequest, secret: str, **options: Any
-    ) -> tuple[pb.TrialJoinReply, str]:
-        """Call JoinTrial; return its answer, and the secret of the place, "" if it has none."""
-        shown = (_SLOT_SECRET, secret or _ASK)
-        metadata = (*self.connection.metadata, shown)
-        call = self.stub.JoinTrial(request, metadata=metadata, **options)
-        reply = await call
-        given = str(dict(await call.initial_metadata() or ()).get(_SLOT_SECRET, secret))
-        if given:
-            self._secrets[reply.trial_id, reply.actor_name] = given
-            while len(self._secrets) > MOST_PLACES:
-                del self._secrets[next(iter(self._secrets))]
-        return reply, given
-
-    def forget(self, trial: Trial) -> None:
-        """Remember the secret of a place no longer: its trial is over."""
-        self._secrets.pop((trial.id, trial.name), None)
 
     async def play(
         self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
@@ -263,9 +240,8 @@ class ClientSession(ActorSession):
 
     @property
     def _metadata(self) -> Metadata:
-        shown = ((_SLOT_SECRET, self._secret),) if self._secret else ()
         whom = (("trial-id", self.trial.id), ("actor-name", self.trial.name))
-        return (*self._client.connection.metadata, *whom, *shown)
+        return (*self._client.connection.metadata, *whom, *shown(self._secret))
 
     async def __anext__(self) -> ActorEvent:
         """Return the next event.
@@ -285,7 +261,7 @@ class ClientSession(ActorSession):
             self._owes = True
         elif isinstance(event, Final):
             self.final = event
-            self._client.forget(self.trial)
+            self._client.secrets.forget(self.trial)
             await self.leave()
         return event
 
@@ -384,7 +360,10 @@ class ClientSession(ActorSession):
         while True:
             try:
                 left = max(until - loop.time(), _RETRY)
-                _, self._secret = await self._client.ask(request, self._secret, timeout=left)
+                client, metadata = self._client, self._client.connection.metadata
+                _, self._secret = await client.secrets.join(
+                    client.stub, request, self._secret, metadata, timeout=left
+                )
                 break
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _NOT_YET or loop.time() >= until:
