@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
 from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
@@ -63,6 +64,12 @@ class Trial:
         self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
+        self.by_name: dict[str, Actor] = {}
+        self.everybody = AgentStartRequest()
+        """Names all actors; not to be changed."""
+        self.params_bytes = 0
+        """Of the parameters, or of the request that asks for them."""
+        self._vacant: dict[str, deque[ClientActor]] = {}
         self.latest: ObservationSet | None = None
         self.end_reason = ""
         self.failed = False
@@ -81,7 +88,7 @@ class Trial:
         self._dispatched = 0.0
         self._exchanges = 0
         self._snapshot = False
-        self._early: list[EnvActionReply] = []
+        self._early: Backlog[EnvActionReply] = Backlog()
 
     # The start.
 
@@ -104,17 +111,21 @@ class Trial:
         self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
-        names = [actor.name for actor in self.actors]
-        self._post = Post(self.id, names, self.counts, self._settings.post_backlog_bytes)
+        self.by_name = {actor.name: actor for actor in self.actors}
+        for actor in self.actors:
+            if isinstance(actor, ClientActor):
+                self._vacant.setdefault(actor.actor_class, deque()).append(actor)
+        names = [*self.by_name]
+        self._post = Post(self.id, names, self.counts, self._settings)
         self._gathering = Gathering(len(names))
         self._journal = Journal(links.log(self.id), self.user_id, exclude)
         self._enter(State.PENDING)
         self.heard()
         self._environment.start(self._settings)
         # Made once: to copy a message takes a twentieth of what it takes to make it.
-        everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
+        self.everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
         for actor in self.actors:
-            actor.start(everybody)
+            actor.start(self.everybody)
 
     def _make_actor(self, index: int, links: Links) -> Actor:
         params = self.params.actors[index]
@@ -122,6 +133,18 @@ class Trial:
         if params.endpoint == "client":
             return ClientActor(*common)
         return ServiceActor(*common, self.id, links)
+
+    def vacant(self, actor_class: str) -> ClientActor | None:
+        """Return the first client slot of a class that nobody has had."""
+        slots = self._vacant.get(actor_class, ())
+        while slots and slots[0].ready:
+            slots.popleft()
+        return slots[0] if slots else None
+
+    @property
+    def waits_for_clients(self) -> bool:
+        """Whether it cannot run before clients join."""
+        return self.state is State.PENDING and any(map(self.vacant, self._vacant))
 
     def environment_started(self, reply: EnvStartReply) -> None:
         """OnStart was answered."""
@@ -151,7 +174,7 @@ class Trial:
         self.heard()
         self._journal.open(self.params)
         self._dispatch(self.latest)
-        early, self._early = self._early, []
+        early, self._early = self._early, Backlog()
         for reply in early:
             self._environment.replied(reply)
 
@@ -170,7 +193,7 @@ class Trial:
             # Its observations are overtaken by those that OnEnd will bring.
             self._register(reply)
         elif self._phase is Phase.STARTING:
-            self._early.append(reply)
+            self._keep_early(reply)
         elif fault := observation.find_fault_of_step(reply, len(self.actors)):
             self._fail(f"environment: reply: {fault}")
         else:
@@ -179,6 +202,15 @@ class Trial:
             # A client that does not read may have been lost by this, and the end asked for.
             if self.state is State.TERMINATING and self._phase is Phase.ACTORS:
                 self._ask_end()
+
+    def _keep_early(self, reply: EnvActionReply) -> None:
+        """Keep a reply until the trial runs."""
+        early, settings = self._early, self._settings
+        early.append(reply)
+        most, most_bytes = settings.client_backlog, settings.client_backlog_bytes
+        if excess := find_excess(len(early), early.bytes, most, most_bytes):
+            early.clear()
+            self.end(f"environment: before the trial runs, {excess}", failed=True)
 
     def _fail(self, reason: str) -> None:
         # What the environment was to answer has been answered, if not well.
@@ -191,8 +223,7 @@ class Trial:
     def _register(self, reply: EnvActionReply) -> None:
         rewards, messages = reply.rewards, reply.messages
         if rewards or messages:
-            self._post.add_rewards(ENVIRONMENT, rewards)
-            self._post.add_messages(ENVIRONMENT, messages)
+            self._post.add(ENVIRONMENT, rewards, messages)
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
@@ -288,16 +319,22 @@ class Trial:
         if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
-    def find_excess(self, actor: Actor) -> str:
-        """Return why nothing more is taken of what an actor sends others; empty if it is."""
-        return self._post.find_excess(actor.name)
+    def take_sent(
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
+    ) -> None:
+        """Take rewards and messages of a request of an actor, or refuse all.
+
+        Raises:
+            InvalidError, ExhaustedError: As `Post.check`.
+        """
+        self._post.check(actor.name, rewards, messages)
+        self._post.keep(actor.name, rewards, messages)
 
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An actor sent rewards and messages, which wait for the next dispatch."""
-        self._post.add_rewards(actor.name, rewards)
-        self._post.add_messages(actor.name, messages)
+        """An agent sent rewards and messages with an action, which wait for the next dispatch."""
+        self._post.add(actor.name, rewards, messages)
 
     def actor_away(self) -> None:
         """An actor may have missed observations."""

@@ -10,6 +10,7 @@ import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.params import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,10 +41,16 @@ def versions() -> VersionInfo:
 
 
 def metadata(context: Context, key: str) -> str | None:
-    """Return the metadata of a call under a key, if there is any."""
+    """Return the metadata of a call under a key, if there is any.
+
+    Raises:
+        InvalidError: It is too long.
+    """
     for name, value in context.invocation_metadata() or ():
         if name == key:
-            return value if isinstance(value, str) else value.decode()
+            text = value if isinstance(value, str) else value.decode()
+            check_name(f"metadata: {key}", text)
+            return text
     return None
 
 
@@ -51,7 +58,7 @@ def needed(context: Context, key: str) -> str:
     """Return the metadata of a call under a key.
 
     Raises:
-        InvalidError: There is none.
+        InvalidError: There is none, or it is too long.
     """
     value = metadata(context, key)
     if value is None:
