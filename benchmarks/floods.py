@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import multiprocessing
 import os
 import time
@@ -105,6 +106,7 @@ def components(pipe: Any) -> None:
 
 def orchestrator(pipe: Any) -> None:
     """Serve an orchestrator until the process is ended."""
+    logging.disable()  # a line for each trial that ends is not what this is about
     config = Config(params=pipe.recv(), accept_params=True)
     with serve_orchestrator(config, port=0, uvloop=True) as running:
         pipe.send((running.port, os.getpid()))
@@ -310,7 +312,12 @@ async def report(given: argparse.Namespace, parts: Any, port: int, served: Any) 
     lines = [["flood", "calls/s", "ticks", "median ms", "99 % ms", "most ms", "memory MB"]]
     async with grpc.aio.insecure_channel(target, options=options) as channel:
         await TrialLifecycleStub(channel).StartTrial(TrialStartRequest())
-        floods = Floods(target, channel, endpoint)
+        # What is flooded has an environment of its own: it is not to keep that of the others busy.
+        own = grpc.aio.server()
+        environment_pb2_grpc.add_EnvironmentEndpointServicer_to_server(WalkServicer(), own)
+        where = f"127.0.0.1:{own.add_insecure_port('127.0.0.1:0')}"
+        await own.start()
+        floods = Floods(target, channel, where)
         await floods.open()
         before = resident(pid)
         for name, once in floods.kinds().items():
@@ -331,6 +338,7 @@ async def report(given: argparse.Namespace, parts: Any, port: int, served: Any) 
             lines.append([name, f"{count / spent:.0f}", str(len(delays)), *cells, grown])
             if given.verbose:
                 print(*lines[-1], sep="\t", flush=True)
+        await own.stop(0)
     print(_grid(lines))
     print(f"goal: {MOST_MEDIAN:g} ms at the median, {MOST_99:g} ms at 99 %")
 

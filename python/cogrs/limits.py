@@ -21,6 +21,9 @@ MAX_TRIALS: Final = 4_096
 for each of them."""
 MAX_WAITING_TRIALS: Final = 1_024
 """Trials that wait for clients to join. They cost nobody anything but a StartTrial."""
+MAX_ACTORS: Final = 16_384
+"""Actors of all trials that have not ended: 4 in each of those, or 4 of the largest trials. Each
+has some 15 objects, which Python's collector of garbage looks at in one go."""
 MAX_PARAMS_BYTES: Final = 256 * MIB
 """Bytes of the parameters of all trials that have not ended."""
 MAX_WATCHERS: Final = 1_024
@@ -45,7 +48,7 @@ MOST_FILTERS: Final = 64
 """States in the filter of WatchTrials."""
 MOST_FIELDS: Final = 131_072
 """Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
-MOST_AT_ONCE: Final = 16
+MOST_AT_ONCE: Final = 4
 """Requests of one connection that are received and decoded at a time; the others wait."""
 MOST_HEALTH_WATCHERS: Final = 100
 """Health Watch calls at a time, for each port."""

@@ -36,6 +36,7 @@ _SETTINGS = {
     "max_request": "bytes of the largest message of a client or controller",
     "max_trials": "trials that have not ended",
     "max_waiting_trials": "trials that wait for clients to join",
+    "max_actors": "actors of all trials that have not ended",
     "max_params_bytes": "bytes of the parameters of all trials that have not ended",
     "max_watchers": "calls of WatchTrials at a time",
     "max_streams": "calls at a time on one connection",

@@ -108,10 +108,13 @@ def _find_flood(content: bytes, shape: _Shape) -> Iterator[str]:
     What is broken is for the decoder. One loop with few calls: some 0.4 us for each field.
     """
     left = pause = MOST_FIELDS
-    parts = [(0, len(content), shape)]
+    around = [
+        (0, len(content), shape)
+    ]  # the messages that this one is a part of, and where they go on
     try:
-        while parts:
-            at, end, (names, messages, packed) = parts.pop()
+        while around:
+            at, end, shape = around.pop()
+            names, messages, packed = shape
             while at < end:
                 left -= 1
                 tag, at = _read_varint(content, at)
@@ -119,8 +122,11 @@ def _find_flood(content: bytes, shape: _Shape) -> Iterator[str]:
                 if wire == 2:
                     size, at = _read_varint(content, at)
                     if size and number in messages:
-                        parts.append((at, at + size, messages[number]))
-                    elif number in packed:
+                        around.append((at + size, end, shape))
+                        end, shape = at + size, messages[number]
+                        names, messages, packed = shape
+                        continue
+                    if number in packed:
                         left -= size
                     at += size
                 elif wire:

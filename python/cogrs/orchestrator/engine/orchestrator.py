@@ -131,7 +131,7 @@ class Orchestrator:
         check_sizes(request.params)
         asked = merge_params(self._defaults, request)
         if not self._hooks:  # which may change who takes part
-            self._trials.check_waiting(asked)
+            self._trials.check(asked)
         trial = self._trials.open(str(uuid.uuid4()), request.user_id, asked.ByteSize())
         self._idle.clear()
         try:

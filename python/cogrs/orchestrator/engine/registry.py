@@ -80,7 +80,9 @@ class Registry:
         self._trials: dict[str, Trial] = {}
         self._watchers: set[Watcher] = set()
         self._waiting: set[Trial] = set()
-        self._over: deque[str] = deque()
+        self._over: deque[Trial] = deque()
+        self._over_actors = 0
+        self._actors = 0
         self._params_bytes = 0
         self.live = 0
         """Trials that have not ended."""
@@ -120,17 +122,25 @@ class Registry:
         """
         size = params.ByteSize()
         self._check_params_bytes(size - trial.params_bytes)
-        if self.check_waiting(params):
+        if self.check(params):
             self._waiting.add(trial)
+        self._actors += len(params.actors)
         self._params_bytes += size - trial.params_bytes
         trial.params_bytes = size
 
-    def check_waiting(self, params: TrialParams) -> bool:
+    def check(self, params: TrialParams) -> bool:
         """Return whether a trial of these parameters would wait for clients.
 
         Raises:
-            ExhaustedError: It would, and too many wait already.
+            ExhaustedError: It would, and too many wait already, or all trials would have too many
+                actors.
         """
+        actors, there, most = len(params.actors), self._actors, self._settings.max_actors
+        if there + actors > most:
+            raise ExhaustedError(
+                f"actors: the trials that have not ended have {there}, of at most {most}: "
+                f"expected at most {max(most - there, 0)}, got {actors}"
+            )
         if not any(actor.endpoint == "client" for actor in params.actors):
             return False
         most = self._settings.max_waiting_trials
@@ -200,17 +210,29 @@ class Registry:
             self.live -= 1
             self._params_bytes -= trial.params_bytes
             self._waiting.discard(trial)
-            self._over.append(trial.id)
-            if len(self._over) > self._settings.max_trials:
-                self._forget(self._over[0])
+            self._retain(trial)
             trial_id = trial.id  # the clock is not to keep what was forgotten before
             self._clock.call_later(self._settings.retention, lambda: self._forget(trial_id))
             self._ended()
 
+    def _retain(self, trial: Trial) -> None:
+        """Keep a trial listed for a while, and no more of them than of those that run."""
+        settings, actors = self._settings, len(trial.actors)
+        self._actors -= actors
+        self._over_actors += actors
+        self._over.append(trial)
+        while len(self._over) > settings.max_trials or self._over_actors > settings.max_actors:
+            self._forget_first()
+
     def _forget(self, trial_id: str) -> None:
         # They are forgotten in the order in which they ended, since all are kept as long.
         while trial_id in self._trials:
-            del self._trials[self._over.popleft()]
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        trial = self._over.popleft()
+        self._over_actors -= len(trial.actors)
+        del self._trials[trial.id]
 
 
 def _change(trial: Trial) -> Change:

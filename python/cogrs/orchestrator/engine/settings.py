@@ -43,6 +43,9 @@ class Settings:
     at most: the oldest are forgotten before their `retention` is over."""
     max_waiting_trials: int = limits.MAX_WAITING_TRIALS
     """Trials that wait for clients to join, before StartTrial of another is refused."""
+    max_actors: int = limits.MAX_ACTORS
+    """Actors of all trials that have not ended, before StartTrial is refused. Those that have are
+    forgotten as with `max_trials`."""
     max_params_bytes: int = limits.MAX_PARAMS_BYTES
     """Bytes of the parameters of all trials that have not ended, before StartTrial is refused."""
     max_watchers: int = limits.MAX_WATCHERS

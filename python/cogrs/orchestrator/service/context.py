@@ -81,7 +81,11 @@ def answering(
         try:
             return await method(service, request, context)
         except OrchestratorError as error:
-            await refuse(context, error)
+            refusal = error.with_traceback(None)
+        # What is in the frames of a call that was aborted stays until garbage is collected, for
+        # which it does not count by its size.
+        del request
+        await refuse(context, refusal)
 
     return answer
 

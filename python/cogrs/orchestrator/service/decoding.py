@@ -14,7 +14,7 @@ from cogrs.orchestrator.fields import FloodError, decode, decode_in_slices
 from cogrs.orchestrator.service.pace import LARGE, Places
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from cogrs.orchestrator.service.pace import Pace
 
@@ -67,10 +67,9 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
         answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
 
         # To gRPC it is a stream of requests, which is read when there is a place for one.
-        async def receive_and_answer(requests: AsyncIterator[bytes], context: Context) -> Any:
-            async with self._places.place(context.peer()):
-                request = await self._receive(kind, requests, context)
-            return await answer(request, context)
+        async def receive_and_answer(_requests: Any, context: Context) -> Any:
+            # No variable here holds the request: a call that is aborted keeps its frames for long.
+            return await answer(await self._take(kind, context), context)
 
         make: Any = (
             grpc.stream_stream_rpc_method_handler
@@ -80,21 +79,24 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
         guarded = make(receive_and_answer, None, handler.response_serializer)
         return guarded
 
-    async def _receive(
-        self, kind: type[Any], requests: AsyncIterator[bytes], context: Context
-    ) -> Any:
-        code, fault = grpc.StatusCode.INVALID_ARGUMENT, "expected a message, got none"
+    async def _take(self, kind: type[Any], context: Context) -> Any:
+        code = grpc.StatusCode.INVALID_ARGUMENT
         try:
-            async with asyncio.timeout(RECEIVE_TIMEOUT):
-                content = await anext(requests)
-            async with self._pace.turn(large=len(content) > LARGE):
-                return await decode_in_slices(kind, content)
+            async with self._places.place(context.peer()):
+                return await self._receive(kind, context)
         except TimeoutError:
             code = grpc.StatusCode.DEADLINE_EXCEEDED
             fault = f"expected a message within {RECEIVE_TIMEOUT:g} s, got none"
         except (DecodeError, FloodError) as error:
             fault = str(error)
-        except StopAsyncIteration:
-            pass
         await context.abort(code, f"request: {fault}")
         return None
+
+    async def _receive(self, kind: type[Any], context: Context) -> Any:
+        async with asyncio.timeout(RECEIVE_TIMEOUT):
+            # The iterator of requests would keep the last one.
+            content = await context.read()
+        if content is grpc.aio.EOF:
+            raise DecodeError("expected a message, got none")
+        async with self._pace.turn(large=len(content) > LARGE):
+            return await decode_in_slices(kind, content)

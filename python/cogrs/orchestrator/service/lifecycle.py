@@ -81,6 +81,7 @@ class LifecycleService(TrialLifecycleServicer):
         watcher = None
         try:
             watcher = self._orchestrator.watch(bell, _states(request))
+            del request  # it may be large, and a watch long
             # Whoever has it knows that no change will be missed.
             await context.send_initial_metadata(())
             await _tell(watcher, bell, context)
