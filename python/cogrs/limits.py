@@ -50,6 +50,10 @@ MOST_FIELDS: Final = 131_072
 """Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
 MOST_AT_ONCE: Final = 4
 """Requests of one connection that are received and decoded at a time; the others wait."""
+LARGE: Final = 16 * 1024
+"""Bytes above which requests take turns."""
+MANY: Final = 64
+"""Items above which they do: messages, sources of one reward, actors."""
 MOST_HEALTH_WATCHERS: Final = 100
 """Health Watch calls at a time, for each port."""
 

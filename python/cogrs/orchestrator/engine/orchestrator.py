@@ -13,6 +13,7 @@ from cogrs.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialState,
 )
+from cogrs.limits import LARGE, MANY
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
     DeniedError,
@@ -155,6 +156,11 @@ class Orchestrator:
                 raise AbortedError(f"trial {trial.id} was ended before it started")
         check_params(params, self._classes, self._links.check)
         return params
+
+    def is_large(self, request: TrialStartRequest) -> bool:
+        """Return whether to start a trial is much work, in which nothing is waited for."""
+        params = request.params if request.HasField("params") else self._defaults
+        return not self._hooks and (len(params.actors) > MANY or request.ByteSize() > LARGE)
 
     def terminate(self, trial_id: str) -> None:
         """Ask for the end of a trial; one that ends already is left alone.

@@ -60,8 +60,9 @@ def check_sizes(params: TrialParams) -> None:
     check_name("environment: implementation", params.environment.implementation)
     agents = size = 0
     for index, actor in enumerate(params.actors):
-        for what in ("name", "actor_class", "endpoint", "implementation"):
-            check_name(f"actors[{index}]: {what}", getattr(actor, what))
+        if actor.ByteSize() > MOST_NAME_BYTES:
+            for what in ("name", "actor_class", "endpoint", "implementation"):
+                check_name(f"actors[{index}]: {what}", getattr(actor, what))
         agents += actor.endpoint != "client"
         size += len(actor.name) + len(actor.actor_class) + _ENTRY
     if agents * size > MOST_ROSTER_BYTES:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.limits import MANY
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
-from cogrs.orchestrator.service.pace import MANY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,8 +10,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from cogrs.limits import LARGE
 from cogrs.orchestrator.fields import FloodError, decode, decode_in_slices
-from cogrs.orchestrator.service.pace import LARGE, Places
+from cogrs.orchestrator.service.pace import Places
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -52,7 +52,8 @@ class LifecycleService(TrialLifecycleServicer):
     ) -> TrialStartReply:
         """Start a trial."""
         del context
-        return await self._orchestrator.start(request)
+        async with self._pace.turn(large=self._orchestrator.is_large(request)):
+            return await self._orchestrator.start(request)
 
     @answering
     async def TerminateTrial(  # noqa: N802

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 REST = 3.0
 """Seconds for everything else, for each second of work for large requests."""
 
-LARGE = 16 * 1024
-"""Bytes from which a request is a large one."""
-
-MANY = 64
-"""Items from which it is."""
-
 
 class Pace:
     """Works on large requests one after the other, in order, with rests between them."""
