@@ -50,6 +50,10 @@ MOST_FIELDS: Final = 131_072
 """Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
 MOST_AT_ONCE: Final = 4
 """Requests of one connection that are received and decoded at a time; the others wait."""
+REST: Final = 3.0
+"""Seconds for everything else, for each second of work for large requests."""
+RECEIVE_TIMEOUT: Final = 60.0
+"""Seconds for a request to come in, once its call has and there is room for it."""
 LARGE: Final = 16 * 1024
 """Bytes above which requests take turns."""
 MANY: Final = 64

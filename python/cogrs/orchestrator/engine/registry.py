@@ -145,7 +145,7 @@ class Registry:
             return False
         most = self._settings.max_waiting_trials
         if len(self._waiting) >= most:
-            self._waiting = {each for each in self._waiting if each.waits_for_clients}
+            self._waiting = {each for each in self._waiting if _waits(each)}
         if len(self._waiting) >= most:
             raise ExhaustedError(f"{most} trials wait for clients to join, of at most {most}")
         return True
@@ -233,6 +233,11 @@ class Registry:
         trial = self._over.popleft()
         self._over_actors -= len(trial.actors)
         del self._trials[trial.id]
+
+
+def _waits(trial: Trial) -> bool:
+    """Return whether a trial cannot run before clients join."""
+    return trial.state is State.PENDING and trial.roster.has_vacant
 
 
 def _change(trial: Trial) -> Change:

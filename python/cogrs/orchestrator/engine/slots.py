@@ -29,7 +29,7 @@ def actor_named(trial: Trial, name: str) -> Actor:
         raise PreconditionError(
             f"trial {trial.id!r} is {trial.state.name}: it has no actors{_why(trial)}"
         )
-    if (actor := trial.by_name.get(name)) is not None:
+    if (actor := trial.roster.find(name)) is not None:
         return actor
     raise NotFoundError(f"trial {trial.id!r} has no actor {short(name)}")
 
@@ -75,7 +75,7 @@ def slot_by_class(trial: Trial, actor_class: str) -> ClientActor:
     if trial.actors:
         _check_class(trial, actor_class)
     _check_joinable(trial)
-    if (actor := trial.vacant(actor_class)) is not None:
+    if (actor := trial.roster.find_vacant(actor_class)) is not None:
         return actor
     raise PreconditionError(f"no slot of class {short(actor_class)} of trial {trial.id!r} is free")
 
@@ -90,7 +90,8 @@ def slot_anywhere(
     """
     for trial in trials:
         if trial.state is State.PENDING:
-            actor = trial.vacant(actor_class or "") if name is None else trial.by_name.get(name)
+            roster = trial.roster
+            actor = roster.find_vacant(actor_class or "") if name is None else roster.find(name)
             if isinstance(actor, ClientActor) and not actor.ready:
                 return trial, actor
     raise PreconditionError(f"no trial has a free slot for {short(name or actor_class)}")

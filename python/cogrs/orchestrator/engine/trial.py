@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
@@ -21,6 +21,7 @@ from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
+from cogrs.orchestrator.engine.roster import Roster
 from cogrs.orchestrator.engine.state import State, check_step
 
 if TYPE_CHECKING:
@@ -64,12 +65,11 @@ class Trial:
         self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
-        self.by_name: dict[str, Actor] = {}
+        self.roster = Roster()
         self.everybody = AgentStartRequest()
         """Names all actors; not to be changed."""
         self.params_bytes = 0
         """Of the parameters, or of the request that asks for them."""
-        self._vacant: dict[str, deque[ClientActor]] = {}
         self.latest: ObservationSet | None = None
         self.end_reason = ""
         self.failed = False
@@ -111,11 +111,8 @@ class Trial:
         self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
-        self.by_name = {actor.name: actor for actor in self.actors}
-        for actor in self.actors:
-            if isinstance(actor, ClientActor):
-                self._vacant.setdefault(actor.actor_class, deque()).append(actor)
-        names = [*self.by_name]
+        self.roster = Roster(self.actors)
+        names = [actor.name for actor in self.actors]
         self._post = Post(self.id, names, self.counts, self._settings)
         self._gathering = Gathering(len(names))
         self._journal = Journal(links.log(self.id), self.user_id, exclude)
@@ -133,18 +130,6 @@ class Trial:
         if params.endpoint == "client":
             return ClientActor(*common)
         return ServiceActor(*common, self.id, links)
-
-    def vacant(self, actor_class: str) -> ClientActor | None:
-        """Return the first client slot of a class that nobody has had."""
-        slots = self._vacant.get(actor_class, ())
-        while slots and slots[0].ready:
-            slots.popleft()
-        return slots[0] if slots else None
-
-    @property
-    def waits_for_clients(self) -> bool:
-        """Whether it cannot run before clients join."""
-        return self.state is State.PENDING and any(map(self.vacant, self._vacant))
 
     def environment_started(self, reply: EnvStartReply) -> None:
         """OnStart was answered."""

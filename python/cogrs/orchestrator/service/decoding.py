@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from cogrs.limits import LARGE
+from cogrs.limits import LARGE, RECEIVE_TIMEOUT
 from cogrs.orchestrator.fields import FloodError, decode, decode_in_slices
 from cogrs.orchestrator.service.pace import Places
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
-
-RECEIVE_TIMEOUT = 60.0
-"""Seconds for a request to come in, once its call has."""
 
 
 class DecodingInterceptor(grpc.aio.ServerInterceptor):

@@ -7,13 +7,10 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from cogrs.limits import MOST_AT_ONCE
+from cogrs.limits import MOST_AT_ONCE, REST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-REST = 3.0
-"""Seconds for everything else, for each second of work for large requests."""
 
 
 class Pace:
