@@ -275,7 +275,7 @@ def _varint(value: int) -> bytes:
 @given(st.binary(max_size=200), st.sampled_from(KINDS))
 def test_garbage_is_refused_as_the_decoder_does(content: bytes, kind: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fields, "_SMALL", 0)
+        patch.setattr(fields, "SMALL", 0)
         patch.setattr(fields, "MOST_FIELDS", 20)
         try:
             got = decode(kind, content)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor
 
-_SMALL = 2 * MOST_FIELDS
+SMALL = 2 * MOST_FIELDS
 """Bytes that cannot hold more fields: the shortest one takes two."""
 
 _SLICE = 4_096
@@ -60,7 +60,7 @@ def decode(kind: type[Any], content: bytes) -> Any:
         FloodError: It has too many fields; names those.
         google.protobuf.message.DecodeError: It is no such message.
     """
-    if len(content) > _SMALL:
+    if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
                 raise FloodError(name)
@@ -69,7 +69,7 @@ def decode(kind: type[Any], content: bytes) -> Any:
 
 async def decode_in_slices(kind: type[Any], content: bytes) -> Any:
     """Return what `decode` does, and let the event loop go on while fields are counted."""
-    if len(content) > _SMALL:
+    if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
                 raise FloodError(name)
