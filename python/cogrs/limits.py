@@ -50,6 +50,8 @@ MOST_FIELDS: Final = 131_072
 """Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
 MOST_AT_ONCE: Final = 4
 """Requests of one connection that are received and decoded at a time; the others wait."""
+WOKEN_AT_ONCE: Final = 32
+"""Watchers that are told of a change in one round of the event loop; the others are in the next."""
 REST: Final = 3.0
 """Seconds for everything else, for each second of work for large requests."""
 RECEIVE_TIMEOUT: Final = 60.0

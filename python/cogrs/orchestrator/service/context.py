@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
+from cogrs.limits import WOKEN_AT_ONCE
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.params import check_name
 
@@ -117,3 +119,44 @@ class Bell:
             raise self._error
         await self._rung.wait()
         self._rung.clear()
+
+
+class SharedBell(Bell):
+    """A bell of a stream that is told of everything, as many others are at the same time."""
+
+    def __init__(self, row: Row) -> None:
+        """Be silent; wait in a row with the others."""
+        super().__init__()
+        self._row = row
+        self._due = False
+
+    def wake(self) -> None:
+        """There is something to take, when it is its turn."""
+        if not self._due:
+            self._due = True
+            self._row.add(self)
+
+    def ring(self) -> None:
+        """It is its turn."""
+        self._due = False
+        super().wake()
+
+
+class Row:
+    """Wakes the streams of many readers, so many in each round of the event loop."""
+
+    def __init__(self) -> None:
+        """Create an empty row."""
+        self._due: deque[SharedBell] = deque()
+
+    def add(self, bell: SharedBell) -> None:
+        """Wake a stream after those before it."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._run)
+        self._due.append(bell)
+
+    def _run(self) -> None:
+        for _ in range(min(len(self._due), WOKEN_AT_ONCE)):
+            self._due.popleft().ring()
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._run)

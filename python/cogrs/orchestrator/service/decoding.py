@@ -96,5 +96,5 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise DecodeError("expected a message, got none")
-        async with self._pace.turn(large=len(content) > LARGE):
+        async with self._pace.turn(large=len(content) > LARGE, size=len(content)):
             return await decode_in_slices(kind, content)

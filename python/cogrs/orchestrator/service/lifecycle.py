@@ -16,6 +16,8 @@ from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.service.context import (
     Bell,
+    Row,
+    SharedBell,
     answering,
     metadata,
     needed,
@@ -45,6 +47,7 @@ class LifecycleService(TrialLifecycleServicer):
         """Serve one orchestrator, at the pace of large requests."""
         self._orchestrator = orchestrator
         self._pace = pace
+        self._row = Row()
 
     @answering
     async def StartTrial(  # noqa: N802
@@ -78,7 +81,7 @@ class LifecycleService(TrialLifecycleServicer):
         self, request: TrialListRequest, context: Context
     ) -> None:
         """Tell the states of trials, and their changes."""
-        bell = Bell()
+        bell = SharedBell(self._row)
         watcher = None
         try:
             watcher = self._orchestrator.watch(bell, _states(request))

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+_BYTE = 1e-9
+"""Seconds in which a byte comes in: it is copied a few times."""
+
+
 class Pace:
     """Works on large requests one after the other, in order, with rests between them."""
 
@@ -21,8 +25,13 @@ class Pace:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def turn(self, *, large: bool) -> AsyncIterator[None]:
-        """Wait for a turn, in which nothing is to be waited for; a small request needs none."""
+    async def turn(self, *, large: bool, size: int = 0) -> AsyncIterator[None]:
+        """Wait for a turn, in which nothing is to be waited for; a small request needs none.
+
+        Args:
+            large: Whether it is a large one.
+            size: Its bytes, if they have just come in, which was work already.
+        """
         if not large:
             yield
             return
@@ -31,7 +40,7 @@ class Pace:
         try:
             yield
         finally:
-            rest = (time.perf_counter() - begin) * REST
+            rest = (time.perf_counter() - begin + size * _BYTE) * REST
             asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 
