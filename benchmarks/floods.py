@@ -201,7 +201,10 @@ class Floods:
         large.messages[0].payload.value = bytes(15 * MEGABYTE)
         states = TrialListRequest(filter=[1] * (15 * MEGABYTE))
         act = TrialActionRequest(action=Action(content=b"x"))
-        large_config = TrialStartRequest(config=TrialConfig(content=bytes(15 * MEGABYTE)))
+        large_config = TrialStartRequest(
+            params=crowd, config=TrialConfig(content=bytes(15 * MEGABYTE))
+        )
+        del large_config.params.actors[1:]
         return {
             "nothing": lambda: asyncio.sleep(0.1),
             "200,000 messages to nobody": self._send(
