@@ -92,7 +92,7 @@ class Registry:
 
         Args:
             trial_id: Its id.
-            user_id: Whoever starts it.
+            user_id: Of the user that starts it.
             params_bytes: Of the request, until the parameters are known.
 
         Raises:

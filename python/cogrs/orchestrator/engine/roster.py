@@ -1,4 +1,4 @@
-"""Who takes part in a trial, by name, and which of its places for clients are vacant."""
+"""The actors of a trial by name, and its places for clients that are vacant."""
 
 from __future__ import annotations
 

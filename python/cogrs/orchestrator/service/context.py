@@ -125,19 +125,19 @@ class SharedBell(Bell):
     """A bell of a stream that is told of everything, as many others are at the same time."""
 
     def __init__(self, row: Row) -> None:
-        """Be silent; wait in a row with the others."""
+        """Create a silent bell, which is rung in a row with others."""
         super().__init__()
         self._row = row
         self._due = False
 
     def wake(self) -> None:
-        """There is something to take, when it is its turn."""
+        """Take a place in the row: there is something to take."""
         if not self._due:
             self._due = True
             self._row.add(self)
 
     def ring(self) -> None:
-        """It is its turn."""
+        """Wake the stream, whose turn has come."""
         self._due = False
         super().wake()
 

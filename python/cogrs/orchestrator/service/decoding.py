@@ -31,7 +31,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
     """
 
     def __init__(self, pace: Pace) -> None:
-        """Know no method yet.
+        """Create an interceptor that has seen no method yet.
 
         Args:
             pace: Of large requests.
