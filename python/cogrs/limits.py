@@ -12,6 +12,57 @@ MIB: Final = 1 << 20
 
 # -- trials ------------------------------------------------------------------------------------
 
+MAX_MESSAGE: Final = 512 * MIB
+"""Bytes of a message to or from an environment, agent, hook or data log, and of a reply."""
+MAX_REQUEST: Final = 16 * MIB
+"""Bytes of a message from a client or controller."""
+MAX_TRIALS: Final = 4_096
+"""Trials that have not ended. One event loop makes some 5,000 ticks a second over gRPC, about one
+for each of them."""
+MAX_WAITING_TRIALS: Final = 1_024
+"""Trials that wait for clients to join. They cost nobody anything but a StartTrial."""
+MAX_ACTORS: Final = 16_384
+"""Actors of all trials that have not ended: 4 in each of those, or 4 of the largest trials. Each
+has some 15 objects, which Python's collector of garbage looks at in one go."""
+MAX_PARAMS_BYTES: Final = 256 * MIB
+"""Bytes of the parameters of all trials that have not ended."""
+MAX_WATCHERS: Final = 1_024
+"""WatchTrials at a time. Each is told of every change, so changes cost time by their number."""
+MAX_STREAMS: Final = 8_192
+"""Calls at a time on one connection: a stream and a call for each actor of the largest trial."""
+WATCH_BACKLOG: Final = 10_000
+CLIENT_BACKLOG: Final = 10_000
+CLIENT_BACKLOG_BYTES: Final = 64 * MIB
+POST_BACKLOG: Final = 10_000
+POST_BACKLOG_BYTES: Final = 64 * MIB
+LOG_BACKLOG: Final = 10_000
+LOG_BACKLOG_BYTES: Final = 256 * MIB
+MOST_ACTORS: Final = 4_096
+"""Actors of a trial. Each of them is told of all, so a trial takes memory by their square."""
+MOST_ROSTER_BYTES: Final = 128 * MIB
+"""Bytes of memory in which the agents of a trial are told the names and classes of all actors,
+64 counted for each beside those: enough for 1,000 agents and as many other actors."""
+MOST_NAME_BYTES: Final = 1_024
+"""UTF-8 bytes of an id, a name, a class, an endpoint, a user id."""
+MOST_FILTERS: Final = 64
+"""States in the filter of WatchTrials."""
+MOST_FIELDS: Final = 131_072
+"""Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
+MOST_AT_ONCE: Final = 4
+"""Requests of one connection that are received and decoded at a time; the others wait."""
+WOKEN_AT_ONCE: Final = 32
+"""Watchers that are told of a change in one round of the event loop; the others are in the next."""
+REST: Final = 3.0
+"""Seconds for everything else, for each second of work for large requests."""
+RECEIVE_TIMEOUT: Final = 60.0
+"""Seconds for a request to come in, once its call has and there is room for it."""
+LARGE: Final = 16 * 1024
+"""Bytes above which requests take turns."""
+MANY: Final = 64
+"""Items above which they do: messages, sources of one reward, actors."""
+MOST_HEALTH_WATCHERS: Final = 100
+"""Health Watch calls at a time, for each port."""
+
 # -- replay ------------------------------------------------------------------------------------
 
 # -- files -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.limits import MANY
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
+    from cogrs.orchestrator.service.pace import Pace
 
 
 def _whom(context: Context) -> tuple[str, str]:
@@ -36,9 +38,10 @@ def _whom(context: Context) -> tuple[str, str]:
 class ClientActorService(ClientActorServicer):
     """Lets actors take part that connect by themselves."""
 
-    def __init__(self, orchestrator: Orchestrator) -> None:
-        """Serve one orchestrator."""
+    def __init__(self, orchestrator: Orchestrator, pace: Pace) -> None:
+        """Serve one orchestrator, at the pace of large requests."""
         self._orchestrator = orchestrator
+        self._pace = pace
 
     @answering
     async def JoinTrial(  # noqa: N802
@@ -84,7 +87,10 @@ class ClientActorService(ClientActorServicer):
         self, request: TrialRewardRequest, context: Context
     ) -> TrialRewardReply:
         """Take rewards for other actors."""
-        self._orchestrator.send(*_whom(context), rewards=request.rewards)
+        rewards = request.rewards
+        many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
+        async with self._pace.turn(large=many):
+            self._orchestrator.send(*_whom(context), rewards=rewards)
         return TrialRewardReply()
 
     @answering
@@ -92,7 +98,8 @@ class ClientActorService(ClientActorServicer):
         self, request: TrialMessageRequest, context: Context
     ) -> TrialMessageReply:
         """Take messages for other actors and the environment."""
-        self._orchestrator.send(*_whom(context), messages=request.messages)
+        async with self._pace.turn(large=len(request.messages) > MANY):
+            self._orchestrator.send(*_whom(context), messages=request.messages)
         return TrialMessageReply()
 
     async def Version(  # noqa: N802
