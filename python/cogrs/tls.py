@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import ssl
 from contextlib import suppress
@@ -115,17 +114,6 @@ def _authorities(name: str, path: str | os.PathLike[str]) -> bytes:
 def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", None)
     return str(reason or error).replace("_", " ").lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can be reached under a name or address."""
-    name = host.strip("[]")
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None) -> int:

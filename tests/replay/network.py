@@ -24,7 +24,19 @@ from tests.replay.model import FIELDS
 LOOPBACK = "tcp://127.0.0.1:*"
 SLACK = 10.0
 """Seconds after which something that takes a second at most has failed."""
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "log_seconds", "ids", "nstep", "key", "allow")
+_OPTIONS = (
+    "uuid",
+    "seed",
+    "hwm",
+    "pub_hwm",
+    "log_seconds",
+    "ids",
+    "nstep",
+    "key",
+    "allow",
+    "allow_samplers",
+    "insecure",
+)
 
 
 def made(

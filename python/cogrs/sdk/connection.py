@@ -9,8 +9,9 @@ import grpc
 import grpc.aio
 
 from cogrs.argument import check_header, check_kind
+from cogrs.listener import is_loopback
 from cogrs.sdk.endpoint import address_of
-from cogrs.tls import ClientTls, is_loopback
+from cogrs.tls import ClientTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

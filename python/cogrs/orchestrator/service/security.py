@@ -12,7 +12,8 @@ import grpc
 import grpc.aio
 
 from cogrs.argument import check_kind
-from cogrs.tls import ClientTls, ServerTls, is_loopback
+from cogrs.listener import check_listener, is_loopback
+from cogrs.tls import ClientTls, ServerTls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -71,18 +72,12 @@ class Security:
         Raises:
             ValueError: Something is missing for this address.
         """
-        if self.insecure or is_loopback(host):
-            return
         missing = []
         if self.tls is None:
             missing.append("tls")
         if not self.tokens and (self.tls is None or self.tls.client_ca is None):
             missing.append("tokens or tls.client_ca")
-        if missing:
-            raise ValueError(
-                f"host: other machines reach {host!r}: expected {' and '.join(missing)}, or "
-                "insecure=True; got neither"
-            )
+        check_listener("host", host, missing, insecure=self.insecure)
 
     def find_fault(self, target: str) -> str | None:
         """Return why `host:port` is not to be connected to, or None."""
