@@ -147,6 +147,12 @@ def _add_replay_proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         proxy.add_argument(option, required=True, metavar="ENDPOINT", help="tcp://HOST:PORT")
     proxy.add_argument("--key", metavar="FILE", help="key pair of the server, NAME.key_secret")
     proxy.add_argument("--allow", metavar="DIR", help="folder of the clients' public keys")
+    proxy.add_argument(
+        "--allow-samplers", metavar="DIR", help="folder of those that may draw, if not all may"
+    )
+    proxy.add_argument(
+        "--insecure", action="store_true", help="listen to other machines without keys"
+    )
     proxy.set_defaults(run=_replay_proxy)
 
 
@@ -209,7 +215,7 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
 
 
 def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
 
     try:
         pair = KeyPair.new()
@@ -239,7 +245,13 @@ def _replay_proxy(given: argparse.Namespace, interruption: Interruption) -> int:
         from cogrs.replay.proxy import ReplayProxy
 
         ends = (getattr(given, name) for name in _ENDS)
-        return ReplayProxy(*ends, key=given.key, allow=given.allow)
+        return ReplayProxy(
+            *ends,
+            key=given.key,
+            allow=given.allow,
+            allow_samplers=given.allow_samplers,
+            insecure=given.insecure,
+        )
 
     return _until_ended("replay-proxy", start, interruption, _ENDS)
 

@@ -11,12 +11,15 @@ import zmq
 
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
-from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import receive
-from cogrs.replay.wire import (
+from cogrs.limits import (
     LARGEST_REPLY,
-    REQUEST_HWM,
+    MOST_WAITING_OF_ANSWERS,
     SMALL_FRAME,
+)
+from cogrs.replay.connections import Intake
+from cogrs.replay.endpoint import Conn
+from cogrs.replay.wire import (
+    REQUEST_HWM,
     WireError,
     decode,
     encode,
@@ -247,7 +250,7 @@ class Source:
         self._send()
         while self._socket is not None:
             try:
-                frames = receive(self._socket)
+                frames = self._transport.receive(self._socket)
             except zmq.Again:
                 return
             except BaseException:
@@ -309,7 +312,9 @@ class Source:
         if self._socket is None:
             made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
             made.setsockopt(zmq.IMMEDIATE, 1)
-            self._transport.attach(made, "endpoints", self.endpoint, Conn)
+            self._transport.attach(
+                made, "endpoints", self.endpoint, Conn, intake=Intake(MOST_WAITING_OF_ANSWERS)
+            )
             self._socket = made
         return self._socket
 

@@ -39,17 +39,8 @@ SETTINGS = (
     "frame_padding",
 )
 
-SMALL_FRAME = 1 << 20
-"""Every socket takes frames of so many bytes; headers and log lines are no larger."""
-
-LONGEST_LINE = 1_000_000
-"""Bytes of a log line, which with its header fits into a small frame."""
-
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
-
-LARGEST_PUBLICATION = 256 << 20
-"""Bytes of a message that a server publishes for somebody else."""
 
 REQUEST_HWM = 1000
 """Requests, or answers, that wait at a socket for each peer, at most.
@@ -58,15 +49,11 @@ A socket that answers drops what it has no room for, and counts as waiting what 
 ago (libzmq reports it in batches). So this is far more than a peer that reads its answers needs.
 """
 
-LARGEST_REPLY = 256 << 20
-"""Sizes grow with the dimensions of the reward."""
-
-
-REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
+REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache", "key", "size")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
 belong there; of another number of frames, or without the empty one that ends a request's envelope;
 a cache of other templates; of other `cache_flags`, `frame_stack`, `ids` or `nstep`; with sizes or
-weights that cannot be."""
+weights that cannot be; what the sender's key does not allow; more than one message may ask for."""
 
 
 class WireError(ValueError):
@@ -163,6 +150,13 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
     except (TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
     return made
+
+
+def row_bytes(memory: ReplayMemory) -> int:
+    """Return the bytes of a sample with all that it may have, under the present settings."""
+    stacked = memory.entry_size + memory.frame_stack * memory.state_buf.nbytes
+    # Weight, id, sender; return and discount of n steps.
+    return 2 * stacked + 16 + 2 * memory.reward_buf.nbytes
 
 
 def digest_of(memory: ReplayMemory) -> int:

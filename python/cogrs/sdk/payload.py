@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -117,7 +118,7 @@ def _message(value: Any) -> pb.Array:
     if isinstance(value, Mapping):
         return _named(value)
     array = _array(value)
-    return pb.Array(dtype=dtype_text(array.dtype), shape=array.shape, data=array.tobytes())
+    return pb.Array(dtype=_text_of(array.dtype), shape=array.shape, data=array.tobytes())
 
 
 def _named(values: Mapping[str, Any]) -> pb.Array:
@@ -148,10 +149,8 @@ def _value(message: pb.Array) -> Any:
 
 
 def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
-    if not holds_numbers(message.dtype):
-        raise ValueError(f"expected numbers or booleans, got dtype {message.dtype!r}")
+    dtype = _dtype(message.dtype)
     shape, data = tuple(message.shape), message.data
-    dtype = dtype_of(message.dtype)
     try:
         # The buffer may be longer than NumPy asks for, but not than the shape says.
         if dtype.itemsize * math.prod(shape) != len(data):
@@ -159,6 +158,17 @@ def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
         return np.ndarray(shape, dtype, data)
     except (TypeError, ValueError) as error:
         raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
+
+
+@functools.lru_cache(256)
+def _dtype(text: str) -> np.dtype[Any]:
+    if not holds_numbers(text):
+        raise ValueError(f"expected numbers or booleans, got dtype {text!r}")
+    return dtype_of(text)
+
+
+_text_of = functools.lru_cache(256)(dtype_text)
+"""The text of a dtype of numbers."""
 
 
 def array_message(value: npt.ArrayLike | Mapping[str, Any]) -> pb.Array:

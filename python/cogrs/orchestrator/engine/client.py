@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
-from cogrs.orchestrator.engine.backlog import Backlog, find_excess
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
 from cogrs.orchestrator.engine.caller import SlotLock
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.errors import (
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.settings import Settings
+
+
+def _measure(reply: TrialActionReply) -> int:
+    return measure_period(reply.data)
 
 
 _AT_ONCE = 0.001
@@ -69,7 +73,7 @@ class ClientActor(Actor):
         self._timeout = settings.join_timeout if connect is None else connect
         self.lock = SlotLock(f"actor {params.name!r}")
         """Who may call as this actor."""
-        self._outbox: Backlog[TrialActionReply] = Backlog()
+        self._outbox: Backlog[TrialActionReply] = Backlog(_measure)
         self._line: Line | None = None
         self._joined = False
         """Whether no stream was opened since JoinTrial was called."""

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+_LONGEST = 100
+
+
+def short(value: object) -> str:
+    """Return how something that a peer sent is shown: as `repr` has it, cut to 100 characters."""
+    if isinstance(value, (str, bytes)):
+        value = value[: _LONGEST + 1]
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
 
 class OrchestratorError(Exception):
     """A request that cannot be met, told to whoever made it."""

@@ -11,6 +11,7 @@ from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
@@ -22,6 +23,7 @@ from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
 from cogrs.orchestrator.engine.reason import Reason, brief_of
+from cogrs.orchestrator.engine.roster import Roster
 from cogrs.orchestrator.engine.state import State, check_step
 
 if TYPE_CHECKING:
@@ -69,6 +71,11 @@ class Trial:
         self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
+        self.roster = Roster()
+        self.everybody = AgentStartRequest()
+        """Names all actors; not to be changed."""
+        self.params_bytes = 0
+        """Of the parameters, or of the request that asks for them."""
         self.latest: ObservationSet | None = None
         self.end_reason = ""
         self.told_reason = ""
@@ -89,7 +96,7 @@ class Trial:
         self._dispatched = 0.0
         self._exchanges = 0
         self._snapshot = False
-        self._early: list[EnvActionReply] = []
+        self._early: Backlog[EnvActionReply] = Backlog()
 
     # The start.
 
@@ -112,17 +119,18 @@ class Trial:
         self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
+        self.roster = Roster(self.actors)
         names = [actor.name for actor in self.actors]
-        self._post = Post(self.id, names, self.counts, self._settings.post_backlog_bytes)
+        self._post = Post(self.id, names, self.counts, self._settings)
         self._gathering = Gathering(len(names))
         self._journal = Journal(links.log(self.id), self.user_id, exclude)
         self._enter(State.PENDING)
         self.heard()
         self._environment.start(self._settings)
         # Made once: to copy a message takes a twentieth of what it takes to make it.
-        everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
+        self.everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
         for actor in self.actors:
-            actor.start(everybody)
+            actor.start(self.everybody)
 
     def _make_actor(self, index: int, links: Links) -> Actor:
         params = self.params.actors[index]
@@ -159,7 +167,7 @@ class Trial:
         self.heard()
         self._journal.open(self.params)
         self._dispatch(self.latest)
-        early, self._early = self._early, []
+        early, self._early = self._early, Backlog()
         for reply in early:
             self._environment.replied(reply)
 
@@ -178,7 +186,7 @@ class Trial:
             # Its observations are overtaken by those that OnEnd will bring.
             self._register(reply)
         elif self._phase is Phase.STARTING:
-            self._early.append(reply)
+            self._keep_early(reply)
         elif fault := observation.find_fault_of_step(reply, len(self.actors)):
             self._fail(f"environment: reply: {fault}")
         else:
@@ -187,6 +195,15 @@ class Trial:
             # A client that does not read may have been lost by this, and the end asked for.
             if self.state is State.TERMINATING and self._phase is Phase.ACTORS:
                 self._ask_end()
+
+    def _keep_early(self, reply: EnvActionReply) -> None:
+        """Keep a reply until the trial runs."""
+        early, settings = self._early, self._settings
+        early.append(reply)
+        most, most_bytes = settings.client_backlog, settings.client_backlog_bytes
+        if excess := find_excess(len(early), early.bytes, most, most_bytes):
+            early.clear()
+            self.end(f"environment: before the trial runs, {excess}", failed=True)
 
     def _fail(self, reason: str) -> None:
         # What the environment was to answer has been answered, if not well.
@@ -199,8 +216,7 @@ class Trial:
     def _register(self, reply: EnvActionReply) -> None:
         rewards, messages = reply.rewards, reply.messages
         if rewards or messages:
-            self._post.add_rewards(ENVIRONMENT, rewards)
-            self._post.add_messages(ENVIRONMENT, messages)
+            self._post.add(ENVIRONMENT, rewards, messages)
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
@@ -296,16 +312,22 @@ class Trial:
         if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
-    def find_excess(self, actor: Actor) -> str:
-        """Return why nothing more is taken of what an actor sends others; empty if it is."""
-        return self._post.find_excess(actor.name)
+    def take_sent(
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
+    ) -> None:
+        """Take rewards and messages of a request of an actor, or refuse all.
+
+        Raises:
+            InvalidError, ExhaustedError: As `Post.check`.
+        """
+        self._post.check(actor.name, rewards, messages)
+        self._post.keep(actor.name, rewards, messages)
 
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An actor sent rewards and messages, which wait for the next dispatch."""
-        self._post.add_rewards(actor.name, rewards)
-        self._post.add_messages(actor.name, messages)
+        """An agent sent rewards and messages with an action, which wait for the next dispatch."""
+        self._post.add(actor.name, rewards, messages)
 
     def actor_away(self) -> None:
         """An actor may have missed observations."""

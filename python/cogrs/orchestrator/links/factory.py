@@ -18,6 +18,7 @@ from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import Bond
 from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
 from cogrs.orchestrator.links.tasks import Tasks
+from cogrs.unfinished import wait_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,8 +139,7 @@ class LinkFactory:
             for component in components
             if inspect.iscoroutinefunction(getattr(component, "on_stop", None))
         ]
-        if stops:
-            await asyncio.wait(stops, timeout=grace + _STOP)
+        await wait_running(stops, grace + _STOP)
 
     def _reach(
         self, trial_id: str, endpoint: Endpoint, remote: Callable[[Route], T]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from cogrs.api.agent_pb2_grpc import AgentEndpointStub
 from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
 from cogrs.escape import escaped
+from cogrs.orchestrator.fields import SMALL, FloodError, decode
 from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
 
 if TYPE_CHECKING:
@@ -60,18 +63,52 @@ class RemoteError(Exception):
 
 
 class UndecodableError(ValueError):
-    """A component answered what is no message of the type that its call has."""
-
-    def __init__(self) -> None:
-        """Say so; what exactly is wrong is in gRPC's log alone."""
-        super().__init__("its answer cannot be decoded")
+    """A component answered no message of the type that its call has, or a flood of fields."""
 
 
-def _decoded(answer: T | None) -> T:
-    # What gRPC for asyncio gives, instead of an error, for bytes that it could not decode.
-    if answer is None:
-        raise UndecodableError
+class _Fault(NamedTuple):
+    """Stands for an answer that was not decoded."""
+
+    why: str
+
+
+def _decoded(answer: T | _Fault) -> T:
+    if isinstance(answer, _Fault):
+        raise UndecodableError(answer.why)
     return answer
+
+
+def _bounded(channel: grpc.aio.Channel) -> grpc.aio.Channel:
+    """Return what stubs take for a channel, and make calls by whose answers are bounded.
+
+    What a decoder raises, gRPC for asyncio only logs: so faults are returned.
+    """
+    kinds = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+    calls = {kind: partial(_bound, getattr(channel, kind)) for kind in kinds}
+    return cast("grpc.aio.Channel", SimpleNamespace(**calls))
+
+
+def _bound(make: Callable[..., T], path: str, **given: Any) -> T:
+    # The class method `FromString`, as generated code has it.
+    kind = getattr(given["response_deserializer"], "__self__", None)
+    if kind is not None:
+        given["response_deserializer"] = _decoder(kind)
+    return make(path, **given)
+
+
+def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
+    plainly = kind.FromString
+
+    # Once for each message of a tick: no call more than is needed.
+    def decode_or_tell(content: bytes) -> Any:
+        try:
+            return plainly(content) if len(content) <= SMALL else decode(kind, content)
+        except FloodError as error:
+            return _Fault(f"its answer has too much in it: {error}")
+        except DecodeError:
+            return _Fault("its answer cannot be decoded")
+
+    return decode_or_tell
 
 
 def is_too_large(error: BaseException | None) -> bool:
@@ -140,7 +177,7 @@ class RemoteEnvironment:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = EnvironmentEndpointStub(route.channel)
+        self._stub = EnvironmentEndpointStub(_bounded(route.channel))
 
     async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
         """Call OnStart."""
@@ -175,7 +212,7 @@ class RemoteAgent:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = AgentEndpointStub(route.channel)
+        self._stub = AgentEndpointStub(_bounded(route.channel))
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: AgentStartRequest
@@ -226,7 +263,7 @@ class RemoteHook:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = TrialHooksStub(route.channel)
+        self._stub = TrialHooksStub(_bounded(route.channel))
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Call OnPreTrial."""
@@ -241,7 +278,7 @@ class RemoteLog:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = LogExporterStub(route.channel)
+        self._stub = LogExporterStub(_bounded(route.channel))
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]

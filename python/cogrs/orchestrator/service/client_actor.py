@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.limits import MANY
 from cogrs.orchestrator.engine.caller import SLOT_SECRET, Caller
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
+    from cogrs.orchestrator.service.pace import Pace
 
 
 def _whom(context: Context) -> tuple[str, str]:
@@ -38,10 +40,11 @@ def _whom(context: Context) -> tuple[str, str]:
 class ClientActorService(ClientActorServicer):
     """Lets actors take part that connect by themselves."""
 
-    def __init__(self, orchestrator: Orchestrator, access: Access) -> None:
-        """Serve one orchestrator, whose callers have these rights."""
+    def __init__(self, orchestrator: Orchestrator, access: Access, pace: Pace) -> None:
+        """Serve callers with these rights, at the pace of large requests."""
         self._orchestrator = orchestrator
         self._access = access
+        self._pace = pace
 
     @answering
     async def JoinTrial(  # noqa: N802
@@ -89,7 +92,10 @@ class ClientActorService(ClientActorServicer):
     ) -> TrialRewardReply:
         """Take rewards for other actors."""
         caller = self._caller(context)
-        self._orchestrator.send(*_whom(context), rewards=request.rewards, caller=caller)
+        rewards = request.rewards
+        many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
+        async with self._pace.turn(large=many):
+            self._orchestrator.send(*_whom(context), rewards=rewards, caller=caller)
         return TrialRewardReply()
 
     @answering
@@ -98,7 +104,8 @@ class ClientActorService(ClientActorServicer):
     ) -> TrialMessageReply:
         """Take messages for other actors and the environment."""
         caller = self._caller(context)
-        self._orchestrator.send(*_whom(context), messages=request.messages, caller=caller)
+        async with self._pace.turn(large=len(request.messages) > MANY):
+            self._orchestrator.send(*_whom(context), messages=request.messages, caller=caller)
         return TrialMessageReply()
 
     async def Version(  # noqa: N802

@@ -23,6 +23,7 @@ from cogrs.argument import (
     check_seconds,
     check_text,
 )
+from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.options import OptionBook
@@ -35,6 +36,7 @@ from cogrs.orchestrator.service.config import Config, read_config
 from cogrs.orchestrator.service.decoding import DecodingInterceptor
 from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
+from cogrs.orchestrator.service.pace import Pace
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.stats import take_stats
 from cogrs.tls import listen
@@ -65,11 +67,26 @@ _LEAST = 0.05
 """Seconds at least for these calls, and for data logs, unless there is no grace."""
 
 
-def server_options(max_message: int) -> list[tuple[str, int]]:
-    """Return the options of every server."""
+def server_options(
+    max_message: int, max_request: int | None = None, max_streams: int = MAX_STREAMS
+) -> list[tuple[str, int]]:
+    """Return the options of every server.
+
+    Args:
+        max_message: Bytes of the largest message that is sent.
+        max_request: Bytes of the largest that is received, if those are fewer.
+        max_streams: Calls at a time on one connection.
+    """
     return [
         ("grpc.max_send_message_length", max_message),
-        ("grpc.max_receive_message_length", max_message),
+        ("grpc.max_receive_message_length", min(max_message, max_request or max_message)),
+        ("grpc.max_concurrent_streams", max_streams),
+        # What nobody has asked for yet is not to pile up: a window that grew would let in megabytes
+        # for each call. It grows anyway for a message that is being read.
+        ("grpc.http2.bdp_probe", 0),
+        # Compressed requests are refused: gRPC up to 1.76 at least decompresses them as a whole
+        # before it looks at their size.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         # A port that is taken is an error, and not shared with whoever has it.
         ("grpc.so_reuseport", 0),
         # A crowd that calls at once waits; by default calls beyond 1,000 are cancelled at random.
@@ -117,6 +134,7 @@ class Server:
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
+        self._pace = Pace()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -137,9 +155,10 @@ class Server:
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
-            actors = ClientActorService(self._orchestrator, self._access)
-            add_ClientActorServicer_to_server(actors, other)
+            lifecycle = LifecycleService(self._orchestrator, self._pace)
+            add_TrialLifecycleServicer_to_server(lifecycle, main)
+            clients = ClientActorService(self._orchestrator, self._access, self._pace)
+            add_ClientActorServicer_to_server(clients, other)
             tls = self._security.tls
             self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
@@ -215,9 +234,12 @@ class Server:
             return
 
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
+        settings = self._settings
         server = grpc.aio.server(
-            interceptors=[*self._access.interceptors(), DecodingInterceptor()],
-            options=server_options(self._settings.max_message),
+            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._pace)],
+            options=server_options(
+                settings.max_message, settings.max_request, settings.max_streams
+            ),
         )
         await self._health.add(server, services)
         add_reflection(server, services)
