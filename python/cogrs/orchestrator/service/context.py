@@ -82,7 +82,7 @@ def answering(
     @functools.wraps(method)
     async def answer(service: Service, request: Request, context: Context) -> Reply:
         work = method(service, request, context)
-        # Calls that watch are long. And what is in the frames of a call that was aborted stays until
+        # Calls that watch are long. What is in the frames of a call that was aborted stays until
         # garbage is collected, for which it does not count by its size.
         del request
         try:
