@@ -304,6 +304,7 @@ class Subscriber:
 
     def _take(self, socket: zmq.Socket[bytes]) -> None:
         frames = self._transport.receive(socket)
+        self._connected = True  # which another thread may hear of later
         try:
             if len(frames) != 3:
                 raise WireError(f"{len(frames)} frames")
