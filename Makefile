@@ -14,6 +14,7 @@ PEERS ?=
 WORKERS ?= 2
 # What make wheel builds for, when that is not this machine, such as aarch64-unknown-linux-gnu; rustup target add it.
 TARGET ?=
+CARGO_AUDIT := 0.22.2
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
@@ -24,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel matrix docs clean
+.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,9 +33,12 @@ help: ## show this list
 # -- set-up ----------------------------------------------------------------------------------------
 
 # Stamps, so that a step that failed is taken again.
-$(VENV)/pip.stamp:
+$(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cogrs needs Python >= 3.11 and this is %d.%d: make PYTHON=/path/to/another" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/pip.stamp: | $(VENV)/venv.stamp
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
@@ -91,6 +95,7 @@ lint: setup ## formatting, lints, types, stubs and generated code
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest cogrs._core
 	$(BIN)/python scripts/gen_protos.py --check
+	$(BIN)/zizmor --offline --quiet .github
 
 format: setup ## put code into the form that lint asks for
 	cargo fmt
@@ -110,6 +115,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
 	$(BIN)/python benchmarks/orchestrator.py
+	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
 
 # -- what is made ----------------------------------------------------------------------------------------
@@ -122,8 +128,9 @@ ifeq ($(shell uname -s),Linux)
 WHEEL_FLAGS := --zig --compatibility manylinux2014
 endif
 
-$(VENV)/wheel.stamp: pyproject.toml | $(VENV)/dev.stamp
-	$(BIN)/python -m pip install --quiet --group wheel
+# What enters a release is pinned by hash; requirements.in says how.
+$(VENV)/wheel.stamp: scripts/build/requirements.txt | $(VENV)/venv.stamp
+	$(BIN)/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
 
 wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist into dist, and use the wheel from an empty environment
@@ -138,6 +145,15 @@ $(VENV)/docs.stamp: pyproject.toml | $(VENV)/pip.stamp
 
 docs: setup $(VENV)/docs.stamp ## make a site of docs/ in dist/docs; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs dist/docs
+
+$(VENV)/audit.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --group audit
+	@touch $@
+
+audit: setup $(VENV)/audit.stamp ## look for known holes in what is required; needs https://github.com and https://pypi.org
+	cargo install --quiet --locked --root target/audit --version $(CARGO_AUDIT) cargo-audit
+	target/audit/bin/cargo-audit audit --deny warnings
+	$(BIN)/pip-audit --local --skip-editable
 
 matrix: wheel ## test the wheel with the oldest and newest of what it requires, on each Python that is here
 	TORCH='$(TORCH)' $(BIN)/python scripts/matrix.py dist $(ARGS)

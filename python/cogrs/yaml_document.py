@@ -29,6 +29,11 @@ def parse_yaml(text: str) -> Any:
             return None
         _check(node)
         return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        # Not its own text, which shows the line: it may hold a secret.
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ValueError(f"{where}expected YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise ValueError(f"expected YAML: {' '.join(str(error).split())[:500]}") from error
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:

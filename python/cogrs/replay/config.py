@@ -29,9 +29,10 @@ _CHAIN = re.compile(
 """A key of more parts; tomllib keeps all beginnings of a key, so memory grows with their square."""
 
 _LOOPBACK = "tcp://127.0.0.1:*"
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep")
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure")
+_LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
-_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", "allow", "logfile")
+_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
 
 
 def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
@@ -88,7 +89,8 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         pub,
         given["n_caches"],
         key=_path(given, "key", folder),
-        allow=_allow(given, folder),
+        allow=_allow(given, "allow", folder),
+        allow_samplers=_allow(given, "allow_samplers", folder),
         **options,
     )
     try:
@@ -122,10 +124,10 @@ def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
             raise ValueError(f"settings.{name}: {error}") from None
 
 
-def _allow(given: Mapping[str, Any], folder: Path) -> Any:
-    value = given.get("allow")
+def _allow(given: Mapping[str, Any], name: str, folder: Path) -> Any:
+    value = given.get(name)
     if not isinstance(value, list):
-        return _path(given, "allow", folder)
+        return _path(given, name, folder)
     # In a list, what ends like a file's name is one; all else is a key.
     return [
         folder / each if isinstance(each, str) and each.endswith(".key") else each for each in value

@@ -9,7 +9,7 @@ from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Action, Agent
 from cogrs.sdk.payload import encoded
-from cogrs.sdk.session import Session, choose, session_name
+from cogrs.sdk.session import Session, choose, is_awaitable, session_name
 from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
@@ -23,10 +23,9 @@ from cogrs.sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from cogrs.sdk.payload import CodecBook, Codecs
-    from cogrs.sdk.trial import Observation
     from cogrs.threads import Threads
 
 
@@ -157,8 +156,11 @@ class _Session(Session[Agent]):
             if self._ending:
                 return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
+            action = self.begin(agent.act, observation)
+            if not is_awaitable(action):
+                return self._reply(action)
             try:
-                action = await self._interruptible(agent.act, observation)
+                action = await self._interruptible(action)
             except asyncio.CancelledError:
                 if self._ending:
                     return None
@@ -190,11 +192,11 @@ class _Session(Session[Agent]):
             self._interrupted = self._acting.cancel()
         await self.last(end)
 
-    async def _interruptible(self, act: Callable[..., Any], observation: Observation) -> Any:
+    async def _interruptible(self, action: Awaitable[Any]) -> Any:
         """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""
         task = self._acting = asyncio.current_task()
         try:
-            return await self.tell(act, observation)
+            return await action
         finally:
             self._acting = None
             if self._interrupted and task is not None:

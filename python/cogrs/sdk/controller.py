@@ -16,6 +16,7 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.json_message import fill_message
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.argument import check_header, check_kind, check_text, check_timeout
+from cogrs.escape import escaped
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
@@ -104,7 +105,7 @@ class TrialFailedError(RuntimeError):
 
     def __str__(self) -> str:
         """Return the trial's id and the reason."""
-        return f"trial {self.trial.id} failed: {self.reason}"
+        return escaped(f"trial {self.trial.id} failed: {self.reason}")
 
 
 class TrialController:

@@ -10,13 +10,13 @@ from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.payload import decoded, encoded
-from cogrs.sdk.session import Session, choose, session_name
+from cogrs.sdk.session import Session, choose, is_awaitable, session_name
 from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from cogrs.sdk.payload import CodecBook
     from cogrs.threads import Threads
@@ -119,7 +119,8 @@ class _Session(Session[Environment]):
     async def step(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def step(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents)
-            update = _checked(await self.tell(environment.step, actions))
+            update = self.begin(environment.step, actions)
+            update = _checked(await update if is_awaitable(update) else update)
             self._tick += 1
             reply = self._reply(update)
             if reply.final_update:
@@ -128,8 +129,8 @@ class _Session(Session[Environment]):
 
         return await self.call("step", step)
 
-    async def answer(self, request: pb.EnvActionRequest) -> pb.EnvActionReply:
-        return await self.step(request.action_set.actions)
+    def answer(self, request: pb.EnvActionRequest) -> Awaitable[pb.EnvActionReply]:
+        return self.step(request.action_set.actions)
 
     async def end(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def end(environment: Environment) -> pb.EnvActionReply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -124,7 +125,7 @@ def _message(value: Any) -> pb.Array:
     if isinstance(value, Mapping):
         return _named(value)
     array = _array(value)
-    return pb.Array(dtype=dtype_text(array.dtype), shape=array.shape, data=array.tobytes())
+    return pb.Array(dtype=_text_of(array.dtype), shape=array.shape, data=array.tobytes())
 
 
 def _named(values: Mapping[str, Any]) -> pb.Array:
@@ -155,13 +156,11 @@ def _value(message: pb.Array) -> Any:
 
 
 def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
-    if not holds_numbers(message.dtype):
-        raise ValueError(f"expected numbers or booleans, got dtype {shown(message.dtype)}")
+    dtype = _dtype(message.dtype)
     if len(message.shape) > _DIMS:
         expected = f"expected {message.dtype} of at most {_DIMS} dimensions"
         raise ValueError(f"{expected}, got {len(message.shape)}")
     shape, data = tuple(message.shape), message.data
-    dtype = dtype_of(message.dtype)
     try:
         # The buffer may be longer than NumPy asks for, but not than the shape says.
         if dtype.itemsize * math.prod(shape) != len(data):
@@ -169,6 +168,17 @@ def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
         return np.ndarray(shape, dtype, data)
     except (TypeError, ValueError) as error:
         raise ValueError(f"expected {message.dtype} {shape}, got {error}") from None
+
+
+@functools.lru_cache(256)
+def _dtype(text: str) -> np.dtype[Any]:
+    if not holds_numbers(text):
+        raise ValueError(f"expected numbers or booleans, got dtype {shown(text)}")
+    return dtype_of(text)
+
+
+_text_of = functools.lru_cache(256)(dtype_text)
+"""The text of a dtype of numbers."""
 
 
 def array_message(value: npt.ArrayLike | Mapping[str, Any]) -> pb.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from types import MethodType
+from types import GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from grpc import StatusCode
@@ -50,6 +50,13 @@ _METHODS = ("start", "act", "step", "sample", "reward", "message", "end", "lost"
 def is_inline(given: Any) -> bool:
     """Return whether a class, an object or a function says that its plain methods are quick."""
     return getattr(getattr(given, "func", given), "inline", None) is True
+
+
+def is_awaitable(value: Any) -> bool:
+    """Return whether a value can be awaited, faster than `inspect.isawaitable` does."""
+    return hasattr(type(value), "__await__") or (
+        isinstance(value, GeneratorType) and inspect.isawaitable(value)
+    )
 
 
 def _runs_on_loop(method: Any) -> bool:
@@ -148,19 +155,32 @@ class Session(Generic[User]):
             if self._given_up:
                 await self._catch_up()
 
-    @names_call(lambda local: f"{local['self'].who}: {qualified_name(local['method'])}")
     async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call a method of the object where it belongs, and wait for what comes of it."""
+        """Call a method of the object where it belongs, and return its result."""
+        value = self.begin(method, *args)
+        return await value if is_awaitable(value) else value
+
+    @names_call(lambda local: f"{local['self'].who}: {qualified_name(local['method'])}")
+    def begin(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call a method of the object where it belongs.
+
+        Returns:
+            Its result, or an awaitable of that: quick methods cost no coroutine.
+        """
+        if self._given_up or not (self._inline or _runs_on_loop(method)):
+            return self._begin_later(method, *args)
+        try:
+            value = method(*args)
+        except GeneratorExit as error:  # of a generator of the user's: this coroutine goes on
+            raise as_exception(error) from error
+        return self._settled(method, value) if is_awaitable(value) else value
+
+    async def _begin_later(self, method: Callable[..., Any], *args: Any) -> Any:
         if self._inline or _runs_on_loop(method):
-            if self._given_up:
-                await self._catch_up()
-            try:
-                value = method(*args)
-            except GeneratorExit as error:  # of a generator of the user's: this coroutine goes on
-                raise as_exception(error) from error
-        else:
-            value = await self._on_thread(method, *args)
-        return await self._settled(method, value) if inspect.isawaitable(value) else value
+            await self._catch_up()
+            return await self.tell(method, *args)
+        value = await self._on_thread(method, *args)
+        return await self._settled(method, value) if is_awaitable(value) else value
 
     async def _settled(self, method: Callable[..., Any], value: Awaitable[Any]) -> Any:
         self._awaited = method, asyncio.current_task()
@@ -240,8 +260,13 @@ class Session(Generic[User]):
             if not is_failure(error):
                 raise
             _logger.exception("%s: %s failed", self.who, what)
-            text = f"{self.who}: {what} failed: {type(error).__name__}: {error}"
-            raise CallError(StatusCode.UNKNOWN, text) from error
+            raise failure_of(f"{self.who}: {what}", error) from error
+
+
+def failure_of(what: str, error: BaseException) -> CallError:
+    """Return the error of a call for a failure of the user's."""
+    failed = f"{what} failed: {type(error).__name__}"
+    return CallError(StatusCode.UNKNOWN, f"{failed}: {error}", f"{failed}; see the log there")
 
 
 def session_name(trial_id: str, *actor: str) -> str:

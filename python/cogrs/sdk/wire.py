@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+_NOTHING = ()
+"""What most updates and actions carry."""
+
 _LARGEST = 3.4028234663852886e38
 """Of float32."""
 
@@ -46,6 +49,8 @@ def rewards_of(
         TypeError: Something is none.
         ValueError: A value or a confidence is not finite in float32, or a tick is none.
     """
+    if rewards is _NOTHING:
+        return []
     if isinstance(rewards, Mapping):
         rewards = [Reward(name, value) for name, value in rewards.items()]
     return [
@@ -102,6 +107,8 @@ def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[co
         TypeError: Something is none.
         ValueError: A tick is none.
     """
+    if messages is _NOTHING:
+        return []
     return [
         common_pb2.Message(
             receiver_name=name,

@@ -21,6 +21,8 @@ from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.service.options import read_options
+from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes
 from cogrs.shown import shown
 from cogrs.yaml_document import check_document, parse_yaml
@@ -28,13 +30,14 @@ from cogrs.yaml_document import check_document, parse_yaml
 _KNOWN = {
     "": (
         *("import", "trial", "environment", "datalog", "actor_classes", "trial_params"),
-        "actor_options",
+        *("actor_options", "security"),
     ),
     "import": ("proto", "descriptor_set"),
     "trial": ("config_type", "pre_hooks", "accept_params"),
     "environment": ("config_type",),
     "datalog": ("type", "url", "fields"),
     "datalog.fields": ("exclude",),
+    "security": NAMES,
 }
 """What is read of a `cogment.yaml`, by section."""
 
@@ -60,6 +63,8 @@ class Config:
     accept_params: bool = False
     """Whether a caller that starts a trial may give its parameters, and so choose the endpoints
     that the orchestrator connects to and the local components that take part."""
+    security: Security | None = None
+    """Certificates and tokens, unless `serve` is given others."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -75,6 +80,7 @@ class Config:
             _check_strings("classes", self.classes)
         check_text("log_url", self.log_url)
         check_kind("accept_params", self.accept_params, bool, "True or False")
+        check_kind("security", self.security, Security | None, "a Security or None")
         for where in ("actor_options", "class_options"):
             check_named(where, getattr(self, where))
             for name, options in getattr(self, where).items():
@@ -165,10 +171,18 @@ def _parse(content: Any, root: Path) -> Config:
         class_options=by_class,
         hooks=_strings("trial.pre_hooks", trial.get("pre_hooks")),
         accept_params=_flag("trial.accept_params", trial.get("accept_params")),
+        security=_security(content, root),
         classes=None if classes is None else frozenset(classes),
         log_url=url or "" if kind == "grpc" else "",
         log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
     )
+
+
+def _security(content: Any, root: Path) -> Security | None:
+    section = _section(content, "security")
+    if not section:
+        return None
+    return Security(**read_security(section, root, lambda name: f"security.{name}"))
 
 
 def _section(content: Any, name: str) -> Mapping[str, Any]:
