@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cogrs import noise
 from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
 from cogrs.escape import escaped
 
@@ -114,6 +115,7 @@ async def _work(given: argparse.Namespace, interruption: Interruption) -> bool:
     """Do it, and return whether it came to its end before a signal."""
     import asyncio
 
+    asyncio.get_running_loop().set_exception_handler(noise.leave_out)
     async with _controller(given) as controller:
         task = asyncio.ensure_future(given.work(given, controller))
         try:
