@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
+use numpy::npyffi::flags::{NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -20,7 +20,8 @@ pub struct Ready<'py> {
     /// Keeps the arrays.
     _arrays: Vec<Bound<'py, PyUntypedArray>>,
     /// Keeps their memory: NumPy does not resize an array that has a weak reference, whatever `refcheck`
-    /// says, so no other thread can take the memory away by that.
+    /// says, so no other thread can take the memory away by that. Nor does it ever resize an array whose
+    /// memory belongs to another object: such an array, as `sample` returns them, needs none.
     _unresizable: Vec<Bound<'py, PyWeakrefReference>>,
     places: Vec<Place>,
 }
@@ -59,7 +60,8 @@ impl<'py> Ready<'py> {
                 Err(_) => seen_by_numpy(leaf, &plan.name(at))?,
             });
         }
-        let unresizable = arrays.iter().map(|array| PyWeakrefReference::new(array));
+        let unresizable = arrays.iter().filter(|array| flags(array) & NPY_ARRAY_OWNDATA != 0);
+        let unresizable = unresizable.map(|array| PyWeakrefReference::new(array));
         let unresizable = unresizable.collect::<PyResult<Vec<_>>>()?;
         // Only now: another library's code may have changed any of them.
         let mut places = Vec::with_capacity(arrays.len());
@@ -159,16 +161,22 @@ fn place(
         )));
     }
     // SAFETY: `array` is an array, whose fields are read.
-    let (start, flags) = unsafe {
+    let start = unsafe {
         let fields = npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr().cast_const());
-        ((*fields).data.cast::<u8>(), (*fields).flags)
+        (*fields).data.cast::<u8>()
     };
-    if !array.is_c_contiguous() || flags & NPY_ARRAY_WRITEABLE == 0 {
+    if !array.is_c_contiguous() || flags(array) & NPY_ARRAY_WRITEABLE == 0 {
         let text =
             format!("out.{}: expected a C-contiguous array that can be written", plan.name(at));
         return Err(PyValueError::new_err(text));
     }
     Ok(Place { start, size: part.size })
+}
+
+/// The flags of an array, as NumPy has them.
+fn flags(array: &Bound<'_, PyUntypedArray>) -> i32 {
+    // SAFETY: `array` is an array, whose fields are read.
+    unsafe { (*npyffi::_PyArray_GET_ITEM_DATA(array.as_array_ptr().cast_const())).flags }
 }
 
 /// Whether an array of `descr` has the values of `dtype` in the same bytes: int8 those of int4, of which
