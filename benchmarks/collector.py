@@ -12,7 +12,7 @@ import numpy as np
 
 import cogrs
 from cogrs import _core
-from cogrs.collector import BUILT_IN, Group
+from cogrs.collector import BUILT_IN, RequestBatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,9 @@ def beside(make: Callable[[], Any], env: str, count: int, rounds: int) -> None:
 def askers() -> None:
     """Rows of four floats, one policy for all who ask."""
     for count in (16, 256):
-        group = Group({"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000)
+        group = RequestBatcher(
+            {"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000
+        )
         served = threading.Thread(target=serve, args=(group,))
         served.start()
         report(f"{count} tasks of one loop", rate(lambda g=group, n=count: tasks(g, n)), "rows/s")
@@ -160,7 +162,7 @@ def askers() -> None:
         served.join()
 
 
-def serve(group: Group) -> None:
+def serve(group: RequestBatcher) -> None:
     """Answer until the group is closed."""
 
     def policy(inputs: Any, replies: Any) -> None:
@@ -173,7 +175,7 @@ def serve(group: Group) -> None:
         return
 
 
-def tasks(group: Group, count: int, rounds: int = 50) -> int:
+def tasks(group: RequestBatcher, count: int, rounds: int = 50) -> int:
     """Ask from many tasks; how many rows that was."""
     row = {"s": np.zeros(4, np.float32)}
 

@@ -16,10 +16,10 @@ __all__ = [
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
-    "CollectorGroup",
-    "GroupDelivery",
     "ReplayMemory",
     "ReplayWriter",
+    "RequestBatcher",
+    "RequestDelivery",
     "SampleMixer",
     "__debug_build__",
     "__version__",
@@ -870,7 +870,8 @@ class CollectorContext:
     Args:
         game: Name of a built-in game; or, for games that Python moves, what they look like: `keys`,
             `action`, `num_action` and `players` as `cogrs.collector.description.Game` has them, and
-            `files`, for each driver None or descriptor and bytes of a file that its desk lies in.
+            `files`, for each env worker None, or descriptor and size of the file that holds its
+            step buffer.
         collectors: Checked descriptions.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
         num_games: Games, >= 1.
@@ -978,7 +979,7 @@ class CollectorContext:
     def failed_game(self) -> int | None:
         """The game that the run failed with; None when it goes on, or failed for another reason."""
     def query(self, game: int, tid: int, shown: Sequence[bytes]) -> dict[str, bytes]:
-        """Ask about a state, while a driver moves the game, and wait for the answers.
+        """Ask about a state, while an env worker moves the game, and wait for the answers.
 
         Args:
             game: The game.
@@ -1012,9 +1013,9 @@ class CollectorContext:
         """
     def fail(self, text: str) -> None:
         """End the run: who waits gets a RuntimeError with this text."""
-    # Below: for drivers, the threads that move games which are written in Python.
-    def desk(self, driver: int) -> tuple[list[npt.NDArray[Any]], list[int]]:
-        """What a driver reads moves from and writes reports to; row k is that of its k-th move.
+    # Below: for env workers, the threads that step games written in Python.
+    def step_buffer(self, env_worker: int) -> tuple[list[npt.NDArray[Any]], list[int]]:
+        """Return the arrays that carry an env worker's moves and reports; row k is its k-th move.
 
         Returns:
             Arrays: games (int64), seeds (int64; -1 for a step, else an episode begins), actions,
@@ -1022,25 +1023,25 @@ class CollectorContext:
             key of the game. Then where each begins in its file.
 
         Raises:
-            IndexError: There is no such driver.
+            IndexError: There is no such env worker.
         """
     def play(
-        self, driver: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
+        self, env_worker: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
     ) -> int | None:
         """Report what became of the last moves, and wait for others.
 
         Args:
-            driver: Who calls.
+            env_worker: The caller's number.
             begun: Moves made of those that the last call gave, from the first row on; others are
                 given out again.
             failed: Rows whose games failed, and why. Nothing else is taken from these rows.
             timeout: Seconds to wait at most, >= 0.
 
         Returns:
-            Rows of the desk that have a move; 0 when there is none in time, None after the end.
+            How many rows of the step buffer have a move; 0 after the timeout, None after the end.
 
         Raises:
-            ValueError: There is no such driver or row, or `begun` is more than it was given.
+            ValueError: There is no such env worker or row, or `begun` is more than it was given.
         """
     def attend(
         self,
@@ -1049,7 +1050,7 @@ class CollectorContext:
         progress: list[int],
         failed: Sequence[tuple[int, str]],
     ) -> CollectorDelivery | int | None:
-        """Wait as `wait` does, or be given moves of the only driver, which has no own thread.
+        """Wait as `wait` does, or be given moves of the only env worker, which has no thread.
 
         First it does what `report` does.
 
@@ -1060,7 +1061,7 @@ class CollectorContext:
             failed: Likewise.
 
         Returns:
-            As `wait`; or how many rows of the desk have a move, which this thread then makes.
+            As `wait`; or how many rows of the step buffer have a move for this thread to make.
 
         Raises:
             RuntimeError: As `wait`.
@@ -1081,13 +1082,13 @@ class CollectorContext:
     def is_moving(self) -> bool:
         """Whether this thread was given moves by `attend` that it has not told of."""
 
-# -- group.rs -------------------------------------------------------------------------------------
+# -- request_batcher.rs ---------------------------------------------------------------------------
 
 @final
-class GroupDelivery:
+class RequestDelivery:
     """A batch in the hands of whoever waited for it.
 
-    When it goes away without `CollectorGroup.release`, its batch is delivered again.
+    When it goes away without `RequestBatcher.release`, its batch is delivered again.
     """
 
     @property
@@ -1098,7 +1099,7 @@ class GroupDelivery:
         """Rows filled, from the first on."""
 
 @final
-class CollectorGroup:
+class RequestBatcher:
     """Rows of many callers, answered together.
 
     Any thread may call any method.
@@ -1137,10 +1138,10 @@ class CollectorGroup:
             ValueError: A name is missing or unknown, a shape differs, or a value does not fit.
                 Nothing is put.
             TypeError: A dtype cannot be converted. Nothing is put.
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
             MemoryError: No batch has room, and there is no memory to keep the row in.
         """
-    def wait(self, timeout: float | None = None) -> GroupDelivery | None:
+    def wait(self, timeout: float | None = None) -> RequestDelivery | None:
         """Wait for a batch.
 
         Args:
@@ -1150,25 +1151,25 @@ class CollectorGroup:
             The delivery, its replies all zero; None when there is none in time.
 
         Raises:
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
             ValueError: The timeout is negative or no number.
         """
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Have the rows that wait go out short, unless another one comes before `wait`."""
-    def put_back(self, delivery: GroupDelivery) -> None:
+    def put_back(self, delivery: RequestDelivery) -> None:
         """Have a batch delivered again, before all others.
 
         Raises:
             RuntimeError: This delivery is over.
         """
-    def release(self, delivery: GroupDelivery, send: Callable[[list[Any]], object]) -> None:
+    def release(self, delivery: RequestDelivery, send: Callable[[list[Any]], object]) -> None:
         """Give a batch back to be filled anew: take its replies out before.
 
         Args:
             delivery: The batch.
-            send: Called with the owners of its rows, in order; with none if the group was closed
-                meanwhile. When it raises it is called once more, so that nobody is forgotten when
-                Ctrl-C comes in between, and then the exception comes out.
+            send: Called with the owners of its rows, in order; with an empty list if the batcher
+                was closed meanwhile. When it raises it is called once more, so that nobody is
+                forgotten when Ctrl-C comes in between, and then the exception is raised.
 
         Raises:
             RuntimeError: This delivery is over.

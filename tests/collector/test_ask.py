@@ -1,4 +1,4 @@
-"""`Group.ask`: rows, answers, and what is refused."""
+"""`RequestBatcher.ask`: rows, answers, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
+from tests.collector.batchers import INPUTS, REPLIES, group, policy, question, served
 from tests.collector.build import LIMIT
-from tests.collector.groups import INPUTS, REPLIES, group, policy, question, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,14 +74,14 @@ def test_values_are_converted_and_left_alone() -> None:
     ],
 )
 def test_values_that_a_dtype_does_not_hold_are_refused(value: Any, dtype: str) -> None:
-    with Group({"x": (dtype, (1,))}, {}, 1) as asked:
+    with RequestBatcher({"x": (dtype, (1,))}, {}, 1) as asked:
         with pytest.raises(ValueError, match=r"x: expected .*fit"):
             asked.ask({"x": value}, timeout=0)
         assert asked.run(policy, timeout=0) == 0, "nothing was put"
 
 
 def test_values_that_a_dtype_holds_are_taken() -> None:
-    asked = Group({"x": ("uint8", (2,)), "y": ("float32", ())}, {}, 1)
+    asked = RequestBatcher({"x": ("uint8", (2,)), "y": ("float32", ())}, {}, 1)
     seen = []
     with served(asked, lambda inputs, _: seen.append((inputs["x"].tolist(), *inputs["y"]))):
         asked.ask({"x": [1, 255], "y": float("inf")}, LIMIT)
@@ -145,7 +145,7 @@ def test_wrong_groups_are_refused(change: dict[str, Any], error: Any) -> None:
     if isinstance(change[name], dict) and isinstance(next(iter(change[name])), str):
         name = "s"
     with pytest.raises(error, match=rf"{name}|bytes"):
-        Group(**options)
+        RequestBatcher(**options)
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cogrs
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from tests.collector.build import actor, wrapper
 from tests.program import program
 
@@ -29,7 +29,7 @@ import cogrs
 co = cogrs.ContextOptions(num_games=2, seed=0)
 games = cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co,
                         {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
-group = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
+group = cogrs.collector.RequestBatcher({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
 games.Start()
 """
 
@@ -67,7 +67,8 @@ INTERRUPTED = """
 import signal
 def interrupt(*_):
     raise KeyboardInterrupt
-asked = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 2, timeout_usec=50)
+inputs, replies = {"s": ("float32", ())}, {"a": ("int64", ())}
+asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout_usec=50)
 def ask():
     while not done:
         asked.ask({"s": 1})
@@ -162,12 +163,12 @@ def test_memory_that_is_not_there_is_a_memory_error() -> None:
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [lambda: wrapper({"a": actor(1)}).GC._core, lambda: core()])
 def test_copies_are_refused(cross: Callable[[Any], Any], make: Callable[[], Any]) -> None:
-    with pytest.raises(TypeError, match="Collector"):
+    with pytest.raises(TypeError, match=r"cannot pickle .cogrs._core"):
         cross(make())
 
 
 def core() -> Any:
-    return Group({"s": ("float32", ())}, {}, 1)._core
+    return RequestBatcher({"s": ("float32", ())}, {}, 1)._core
 
 
 LIMITED = """
@@ -189,10 +190,10 @@ LARGE = [
     "wrapped({'_batchsize': 1, 'id': '', '_T': 2**39}, None)",
     "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_collectors=2**40)",
     "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_games=2**24)",
-    "cogrs.collector.Group({'s': ('u1', (2**40,))}, {}, 1)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**40)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**24)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 2**50)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', (2**40,))}, {}, 1)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 1, num_buffers=2**40)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 1, num_buffers=2**24)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 2**50)",
 ]
 
 
@@ -220,10 +221,14 @@ def test_parts_that_are_not_there_are_attribute_errors() -> None:
 
 
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "Group"])
+@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "RequestBatcher"])
 def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_name: str) -> None:
     games = wrapper({"a": actor(1)})
-    made = {"GCWrapper": games, "GameContext": games.GC, "Group": Group({"s": ("f4", ())}, {}, 1)}
+    made = {
+        "GCWrapper": games,
+        "GameContext": games.GC,
+        "RequestBatcher": RequestBatcher({"s": ("f4", ())}, {}, 1),
+    }
     with pytest.raises(TypeError, match=f"{class_name}.*make another"):
         cross(made[class_name])
 

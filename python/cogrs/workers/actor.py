@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
 from cogrs.workers.lull import Lull
@@ -151,7 +151,7 @@ class ActorWorker:
         loop = asyncio.get_running_loop()
         lull = self._lulls.get(loop)
         if lull is None:
-            lull = self._lulls[loop] = Lull(loop, self._group.hurry)
+            lull = self._lulls[loop] = Lull(loop, self._group.flush)
         return lull
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
@@ -298,7 +298,7 @@ def _group(
     batch_size: int,
     timeout_ms: float,
     recurrent: npt.NDArray[Any] | None,
-) -> Group:
+) -> RequestBatcher:
     """Return a group for the fields of a memory.
 
     Raises:
@@ -314,7 +314,7 @@ def _group(
     inputs = {"state": (rem.state_buf.dtype, rem.state_buf.shape)}
     if recurrent is not None:
         inputs["recurrent"] = replies["recurrent"] = (recurrent.dtype, recurrent.shape)
-    return Group(
+    return RequestBatcher(
         inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,

@@ -56,7 +56,7 @@ impl Layout {
 /// it.
 ///
 /// NumPy arrays of Python's alias it, so no Rust reference to its bytes is ever made: they are copied in and
-/// out. Who may touch a row is the business of [`crate::collector::group::Group`]: its claimant until it is
+/// out. Who may touch a row is the business of [`crate::collector::batch_queue::BatchQueue`]: its claimant until it is
 /// committed, the consumer until the batch is released. Python code that looks at an array after that sees
 /// bytes of several rows' writing, but bytes.
 #[derive(Debug)]

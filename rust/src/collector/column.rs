@@ -32,7 +32,7 @@ pub struct Columns {
     action: usize,
 }
 
-/// Parts that every record has, in front; their positions are those of [`Fixed`].
+/// Parts that every record has, in front; their positions are those of [`BuiltinColumn`].
 const FIXED: [(&str, &str, usize); 9] = [
     ("id", "<i4", 4),
     ("tid", "<i4", 4),
@@ -58,7 +58,7 @@ const fn offset(part: usize) -> usize {
 
 /// Positions of the parts that every record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fixed {
+pub enum BuiltinColumn {
     /// The game's number.
     Id,
     /// The query of the game; 0 is the game itself.
@@ -79,7 +79,7 @@ pub enum Fixed {
     Episode,
 }
 
-impl Fixed {
+impl BuiltinColumn {
     /// All of them.
     pub const ALL: [Self; FIXED.len()] = [
         Self::Id,

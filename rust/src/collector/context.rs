@@ -5,26 +5,26 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-pub use crate::collector::board::{Delivered, Taken};
-pub use crate::collector::crash::CrashCounts;
+pub use crate::collector::failure_policy::FailureCounts;
+pub use crate::collector::game_state::{Counts, Override};
 pub use crate::collector::options::Options;
-pub use crate::collector::slot::{Counts, Detour};
+pub use crate::collector::scheduler::{Delivered, Taken};
 
 use crate::collector::batch::Batch;
-use crate::collector::board::Board;
-use crate::collector::chunk::{Chunk, Role};
-use crate::collector::crash::Crashes;
+use crate::collector::batch_queue::BatchQueue;
 use crate::collector::description::Collector;
-use crate::collector::desk::{Desk, SharedFile, Turn};
-use crate::collector::group::Group;
-use crate::collector::life::Life;
+use crate::collector::failure_policy::Failures;
+use crate::collector::game_state::GameState;
 use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
 use crate::collector::plan::Plan;
-use crate::collector::shared::{Shared, lock};
-use crate::collector::slot::Slot;
-use crate::collector::slots::{Games, MOST, Slots};
+use crate::collector::run_state::RunState;
+use crate::collector::runtime::{Runtime, lock};
+use crate::collector::scheduler::Scheduler;
+use crate::collector::shard::{Games, MOST, Shard};
+use crate::collector::step_buffer::{SharedFile, StepBuffer, WorkItem};
+use crate::collector::work_batch::{Role, WorkBatch};
 use crate::error::{Error, Result};
-use crate::games::herd::Herd;
+use crate::games::game_batch::GameBatch;
 use crate::games::{Game, GameSpec};
 
 /// Games of a context at most.
@@ -36,7 +36,7 @@ const MOST_GAMES: usize = 1 << 24;
 /// which threads take chunks, and whoever waits for a batch is one of these threads meanwhile.
 #[derive(Debug)]
 pub struct Context {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Runtime>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     count: usize,
 }
@@ -52,7 +52,7 @@ impl Context {
         options: Options,
         mut game: impl FnMut(usize) -> G,
     ) -> Result<Self> {
-        Self::of_herds(spec, collectors, options, |games| {
+        Self::of_game_batches(spec, collectors, options, |games| {
             Box::new(games.map(&mut game).collect::<Vec<G>>())
         })
     }
@@ -61,17 +61,19 @@ impl Context {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn of_herds(
+    pub fn of_game_batches(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
-        mut herd: impl FnMut(Range<usize>) -> Box<dyn Herd>,
+        mut game_batch: impl FnMut(Range<usize>) -> Box<dyn GameBatch>,
     ) -> Result<Self> {
         let threads = options.threads.clamp(1, options.games.max(1));
         // What takes long is not to wait for each other.
         let most = if spec.blocking { 1 } else { MOST };
         let sharing = (options.games / threads).clamp(1, most).ilog2();
-        Self::make(spec, collectors, options, Vec::new(), sharing, |slots| Games::Here(herd(slots)))
+        Self::make(spec, collectors, options, Vec::new(), sharing, |slots| {
+            Games::Here(game_batch(slots))
+        })
     }
 
     /// A context that has not started, of games that drivers move: for each file one, which has its desk there,
@@ -86,21 +88,21 @@ impl Context {
         files: &[Option<SharedFile>],
     ) -> Result<Self> {
         if !(1..=options.games).contains(&files.len()) {
-            return Err(Error::value("drivers", "1 to num_games", files.len()));
+            return Err(Error::value("env_workers", "1 to num_games", files.len()));
         }
         let games = options.games.div_ceil(files.len());
-        let desks = files.iter().map(|&file| Desk::new(spec, games, file));
-        let desks: Vec<Desk> = desks.collect::<Result<_>>()?;
-        let blank = desks[0].blank();
+        let step_buffers = files.iter().map(|&file| StepBuffer::new(spec, games, file));
+        let step_buffers: Vec<StepBuffer> = step_buffers.collect::<Result<_>>()?;
+        let blank = step_buffers[0].blank();
         let unmoved = |slots: Range<usize>| Games::Outside(slots.map(|_| blank()).collect());
-        Self::make(spec, collectors, options, desks, games.min(MOST).ilog2(), unmoved)
+        Self::make(spec, collectors, options, step_buffers, games.min(MOST).ilog2(), unmoved)
     }
 
     fn make(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
-        desks: Vec<Desk>,
+        step_buffers: Vec<StepBuffer>,
         sharing: u32,
         mut games: impl FnMut(Range<usize>) -> Games,
     ) -> Result<Self> {
@@ -108,7 +110,7 @@ impl Context {
             let expected = format!("an integer in [1, {MOST_GAMES}]");
             return Err(Error::value("num_games", expected, options.games));
         }
-        let most = if desks.is_empty() { 0 } else { MOST_GAMES / options.games - 1 };
+        let most = if step_buffers.is_empty() { 0 } else { MOST_GAMES / options.games - 1 };
         if options.queries > most {
             let expected = match most {
                 0 => "0 for games that do not search, or are so many".into(),
@@ -122,37 +124,38 @@ impl Context {
         let rows = collectors().map(|each| each.batch_size).fold(0, usize::saturating_add);
         let buffers = buffers(options, rows);
         check_memory(&plan, options, buffers)?;
-        let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
+        let groups =
+            collectors().map(|each| BatchQueue::new(rules(each, options, buffers))).collect();
         let holding = plan.select(Collector::holding);
-        let mut board = Board::new(groups, holding, options.games, spec.blocking);
-        board.in_turn = options.deterministic;
-        board.crashes = Crashes::new(options.on_error, options.games);
-        let outside = !desks.is_empty();
+        let mut scheduler = Scheduler::new(groups, holding, options.games, spec.blocking);
+        scheduler.in_turn = options.deterministic;
+        scheduler.crashes = Failures::new(options.on_error, options.games);
+        let outside = !step_buffers.is_empty();
         if outside {
-            board.move_outside(desks.len(), options.slots());
+            scheduler.move_outside(step_buffers.len(), options.slots());
         }
         let slot = |at: usize| {
             // Behind all games come the queries of the first, then of the next.
             let query = at.checked_sub(options.games);
             let game = query.map_or(at, |query| query / options.queries);
             let tid = query.map_or(0, |query| query % options.queries + 1);
-            Slot::new(game as u32, tid as u32, options.seed)
+            GameState::new(game as u32, tid as u32, options.seed)
         };
         let share = |first: usize| {
             let numbers = first..options.slots().min(first + (1 << sharing));
             let slots = numbers.clone().map(slot).collect();
-            Mutex::new(Slots::new(first as u32, games(numbers), slots, &plan))
+            Mutex::new(Shard::new(first as u32, games(numbers), slots, &plan))
         };
         let slots = (0..options.slots()).step_by(1 << sharing).map(share).collect();
-        let shared = Shared {
+        let shared = Runtime {
             slots,
             sharing,
             games: options.games,
             queries: options.queries,
             batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
-            board: Mutex::new(board),
+            scheduler: Mutex::new(scheduler),
             plan,
-            desks,
+            step_buffers,
             work: Condvar::new(),
             news: Condvar::new(),
         };
@@ -167,13 +170,13 @@ impl Context {
     /// [`Error::State`] when it was started before, or has no threads to run on.
     pub fn start(&self) -> Result<()> {
         let mut threads = lock(&self.threads);
-        let mut board = lock(&self.shared.board);
-        match board.life {
-            Life::New => board.life = Life::Running,
-            Life::Running => return Err(Error::State("started already".into())),
+        let mut scheduler = lock(&self.shared.scheduler);
+        match scheduler.life {
+            RunState::New => scheduler.life = RunState::Running,
+            RunState::Running => return Err(Error::State("started already".into())),
             _ => return Err(Error::State("stopped: make a new one to start again".into())),
         }
-        drop(board);
+        drop(scheduler);
         for number in 0..self.count {
             let shared = Arc::clone(&self.shared);
             let name = format!("cogrs-game-{number}");
@@ -195,7 +198,7 @@ impl Context {
     /// [`Error::State`] when the context is not running, or whatever a game failed with.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Taken>> {
         let turn = self.turn(only, until, |_| None)?;
-        Ok(turn.and_then(|turn| if let Turn::Batch(taken) = turn { Some(taken) } else { None }))
+        Ok(turn.and_then(|turn| if let WorkItem::Batch(taken) = turn { Some(taken) } else { None }))
     }
 
     /// As [`Self::wait`], but also for what `moves` finds for this thread to do.
@@ -203,46 +206,46 @@ impl Context {
         &self,
         only: Option<usize>,
         until: Option<Instant>,
-        moves: impl Fn(&mut Board) -> Option<usize>,
-    ) -> Result<Option<Turn>> {
+        moves: impl Fn(&mut Scheduler) -> Option<usize>,
+    ) -> Result<Option<WorkItem>> {
         let shared = &*self.shared;
-        let mut chunk = Chunk::default();
-        let mut board = lock(&shared.board);
+        let mut chunk = WorkBatch::default();
+        let mut scheduler = lock(&shared.scheduler);
         loop {
-            board.life.check()?;
-            if let Some(taken) = board.take(only) {
-                shared.call_threads(&board, None);
-                if board.calls_consumers() {
+            scheduler.life.check()?;
+            if let Some(taken) = scheduler.take(only) {
+                shared.call_threads(&scheduler, None);
+                if scheduler.calls_consumers() {
                     // One of them alone can make the moves.
                     shared.news.notify_all();
                 }
-                drop(board);
+                drop(scheduler);
                 shared.clear_replies(taken);
-                return Ok(Some(Turn::Batch(taken)));
+                return Ok(Some(WorkItem::Batch(taken)));
             }
-            if board.expire() || board.wake_from_quiescence() || board.clear_out() {
+            if scheduler.expire() || scheduler.wake_from_quiescence() || scheduler.clear_out() {
                 // Games that begin again may be slow ones, which are not for this thread.
-                shared.call_threads(&board, Some(Role::Consumer));
+                shared.call_threads(&scheduler, Some(Role::Consumer));
                 continue;
             }
-            if board.is_over() {
-                let (game, text) = board.crashes.last().unwrap_or_default();
+            if scheduler.is_over() {
+                let (game, text) = scheduler.crashes.last().unwrap_or_default();
                 let text = format!("all games were dropped, the last was game {game}: {text}");
-                board.life = Life::Failed(Error::State(text));
+                scheduler.life = RunState::Failed(Error::State(text));
                 shared.wake_all();
                 continue;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                shared.call_threads(&board, None);
+                shared.call_threads(&scheduler, None);
                 return Ok(None);
             }
-            board = if board.pick(&mut chunk, Role::Consumer) {
-                shared.run(board, &mut chunk, Role::Consumer)
-            } else if let Some(count) = moves(&mut board) {
-                return Ok(Some(Turn::Moves(count)));
+            scheduler = if scheduler.pick(&mut chunk, Role::Consumer) {
+                shared.run(scheduler, &mut chunk, Role::Consumer)
+            } else if let Some(count) = moves(&mut scheduler) {
+                return Ok(Some(WorkItem::Moves(count)));
             } else {
-                shared.sleep(board, left)
+                shared.sleep(scheduler, left)
             };
         }
     }
@@ -254,32 +257,32 @@ impl Context {
     /// [`Error::State`] when this delivery is over.
     pub fn answer(&self, taken: Taken) -> Result<()> {
         let shared = &*self.shared;
-        let mut board = lock(&shared.board);
-        if matches!(board.life, Life::Stopped | Life::Failed(_)) {
+        let mut scheduler = lock(&shared.scheduler);
+        if matches!(scheduler.life, RunState::Stopped | RunState::Failed(_)) {
             return Ok(());
         }
-        let owners = board.groups[taken.group].answer(taken.buffer, taken.serial)?;
-        let mut chunk = std::mem::take(&mut board.spare);
-        let board = if board.answer_at_once(&mut chunk, taken, &owners) {
+        let owners = scheduler.groups[taken.group].answer(taken.buffer, taken.serial)?;
+        let mut chunk = std::mem::take(&mut scheduler.spare);
+        let scheduler = if scheduler.answer_at_once(&mut chunk, taken, &owners) {
             chunk.answered = Some((taken, owners));
-            let mut board = shared.run(board, &mut chunk, Role::Consumer);
-            board.spare = chunk;
-            board
+            let mut scheduler = shared.run(scheduler, &mut chunk, Role::Consumer);
+            scheduler.spare = chunk;
+            scheduler
         } else {
-            board.spare = chunk;
-            drop(board);
+            scheduler.spare = chunk;
+            drop(scheduler);
             if shared.plan.routes[taken.group].collector.replying() {
                 shared.take(taken, &owners);
             }
-            let mut board = lock(&shared.board);
-            board.release(taken, owners);
+            let mut scheduler = lock(&shared.scheduler);
+            scheduler.release(taken, owners);
             // This thread will wait for the next batch, as a rule, and work meanwhile.
-            let role = (!board.has_drivers()).then_some(Role::Consumer);
-            shared.call_threads(&board, role);
-            board
+            let role = (!scheduler.has_drivers()).then_some(Role::Consumer);
+            shared.call_threads(&scheduler, role);
+            scheduler
         };
         // Who sleeps may have been waiting for just this.
-        if board.consumers > 0 {
+        if scheduler.consumers > 0 {
             shared.news.notify_all();
         }
         Ok(())
@@ -290,9 +293,9 @@ impl Context {
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, taken: Taken) -> Result<()> {
-        let mut board = lock(&self.shared.board);
-        board.put_back(taken)?;
-        self.shared.tell_consumers(&board);
+        let mut scheduler = lock(&self.shared.scheduler);
+        scheduler.put_back(taken)?;
+        self.shared.tell_consumers(&scheduler);
         Ok(())
     }
 
@@ -301,16 +304,16 @@ impl Context {
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn check_out(&self, taken: Taken) -> Result<()> {
-        lock(&self.shared.board).groups[taken.group].check_out(taken.buffer, taken.serial)
+        lock(&self.shared.scheduler).groups[taken.group].check_out(taken.buffer, taken.serial)
     }
 
     /// Ends everything: who waits gets an error, threads are joined, what was not delivered is dropped.
     pub fn stop(&self) {
-        let mut board = lock(&self.shared.board);
-        if !matches!(board.life, Life::Failed(_)) {
-            board.life = Life::Stopped;
+        let mut scheduler = lock(&self.shared.scheduler);
+        if !matches!(scheduler.life, RunState::Failed(_)) {
+            scheduler.life = RunState::Stopped;
         }
-        drop(board);
+        drop(scheduler);
         self.shared.wake_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -324,19 +327,19 @@ impl Context {
     /// # Errors
     /// [`Error::State`], or whatever a game failed with.
     pub fn check(&self) -> Result<()> {
-        lock(&self.shared.board).life.check()
+        lock(&self.shared.scheduler).life.check()
     }
 
     /// The game that the run failed with.
     pub fn failed_game(&self) -> Option<u32> {
-        let board = lock(&self.shared.board);
-        let failed = matches!(board.life, Life::Failed(_));
-        board.crashes.last().filter(|_| failed).map(|(game, _)| game)
+        let scheduler = lock(&self.shared.scheduler);
+        let failed = matches!(scheduler.life, RunState::Failed(_));
+        scheduler.crashes.last().filter(|_| failed).map(|(game, _)| game)
     }
 
     /// How many games failed, and what became of them.
-    pub fn crashes(&self) -> CrashCounts {
-        lock(&self.shared.board).crashes.counts()
+    pub fn crashes(&self) -> FailureCounts {
+        lock(&self.shared.scheduler).crashes.counts()
     }
 
     /// Has a game do something else than its next step. It is to wait for an answer that the caller has not given
@@ -344,7 +347,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Value`] when there is no such game.
-    pub fn divert(&self, game: usize, detour: Detour) -> Result<()> {
+    pub fn divert(&self, game: usize, detour: Override) -> Result<()> {
         let games = self.shared.games;
         if game >= games {
             return Err(Error::value("game", format!("an integer in [0, {games})"), game));
@@ -370,7 +373,7 @@ impl Context {
 
     /// What each collector has delivered.
     pub fn delivered(&self) -> Vec<Delivered> {
-        lock(&self.shared.board).delivered.clone()
+        lock(&self.shared.scheduler).delivered.clone()
     }
 
     /// What each game has done.

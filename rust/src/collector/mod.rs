@@ -1,28 +1,27 @@
 //! Batches of many games' states, and of many callers' questions, answered by one callback each.
 //!
-//! [`group::Group`] knows whose each row is, [`batch::Batch`] holds the bytes. A [`context::Context`] fills
-//! groups from games of its own, an [`exchange::Exchange`] one from whoever asks.
+//! [`batch_queue::BatchQueue`] knows whose each row is, [`batch::Batch`] holds the bytes. A [`context::Context`] fills
+//! queues from games of its own, a [`request_batcher::RequestBatcher`] one from whoever asks.
 
-mod answering;
 pub mod batch;
-mod board;
-mod chunk;
+pub mod batch_queue;
 mod column;
 pub mod context;
-pub mod crash;
+mod copy_plan;
+mod delivery;
 pub mod description;
-pub mod desk;
-pub mod exchange;
-mod failure;
-pub mod group;
-mod life;
+pub mod failure_policy;
+mod game_state;
+mod gather;
+mod history_buffer;
 pub mod options;
 pub mod plan;
 mod query;
-mod quiescence;
-mod records;
-mod route;
-mod rows;
-mod shared;
-mod slot;
-mod slots;
+pub mod request_batcher;
+mod run_state;
+mod runtime;
+mod scheduler;
+mod shard;
+mod starvation;
+pub mod step_buffer;
+mod work_batch;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::collector::batch::{self, Batch};
-use crate::collector::crash::OnError;
+use crate::collector::batch_queue::Rules;
+use crate::collector::copy_plan::HistorySpec;
 use crate::collector::description::Collector;
-use crate::collector::group::Rules;
+use crate::collector::failure_policy::OnError;
+use crate::collector::game_state::GameState;
 use crate::collector::plan::Plan;
-use crate::collector::route::Track;
-use crate::collector::slot::Slot;
 use crate::error::{Error, Result};
 
 /// How a context runs.
@@ -52,7 +52,7 @@ pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> 
 }
 
 /// Bytes that a game takes beside its histories, about.
-const GAME: usize = size_of::<Slot>() + 256;
+const GAME: usize = size_of::<GameState>() + 256;
 
 /// Bytes that a batch takes beside its memory, about.
 const BATCH: usize = 256;
@@ -60,7 +60,8 @@ const BATCH: usize = 256;
 /// Compares what the context will take with what there is.
 pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Result<()> {
     let collectors = || plan.routes.iter().map(|route| &route.collector);
-    let history = |track: &Track| (track.depth as u128).saturating_mul(plan.columns.size() as u128);
+    let history =
+        |track: &HistorySpec| (track.depth as u128).saturating_mul(plan.columns.size() as u128);
     let histories = plan.tracks.iter().map(|track| history(track).saturating_add(64));
     let game = histories.fold(GAME as u128, u128::saturating_add);
     let arrays: u128 = collectors().map(Collector::arrays).sum();

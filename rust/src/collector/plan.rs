@@ -1,8 +1,8 @@
 //! Descriptions, checked and resolved to bytes.
 
-use crate::collector::column::{Columns, Fixed};
+use crate::collector::column::{BuiltinColumn, Columns};
+use crate::collector::copy_plan::{CopyPlan, HistorySpec};
 use crate::collector::description::Collector;
-use crate::collector::route::{Route, Track};
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 
@@ -15,9 +15,9 @@ pub struct Plan {
     /// What a record holds.
     pub columns: Columns,
     /// The collectors, in the order of the descriptions.
-    pub routes: Vec<Route>,
+    pub routes: Vec<CopyPlan>,
     /// The histories of a game; the first is of all states.
-    pub tracks: Vec<Track>,
+    pub tracks: Vec<HistorySpec>,
     /// The collectors that only listen, as bits.
     pub listening: u64,
     /// The fixed columns that somebody looks at, as bits.
@@ -41,13 +41,13 @@ impl Plan {
         }
         collectors.iter().try_for_each(|each| each.check(game))?;
         let columns = Columns::new(game, &collectors)?;
-        let mut tracks = vec![Track { player: None, depth: 1 }];
+        let mut tracks = vec![HistorySpec { player: None, depth: 1 }];
         let later: Vec<_> =
             (0..collectors.len()).map(|at| later_writers(&collectors, at)).collect();
-        let routes: Result<Vec<Route>> = collectors
+        let routes: Result<Vec<CopyPlan>> = collectors
             .into_iter()
             .zip(later)
-            .map(|(collector, later)| Route::new(collector, &later, &columns, &mut tracks))
+            .map(|(collector, later)| CopyPlan::new(collector, &later, &columns, &mut tracks))
             .collect();
         let players = 0..game.players.len();
         let has_turns = players.len() > 1;
@@ -59,8 +59,9 @@ impl Plan {
         plan.listening = plan.select(|each| !each.replying());
         let answers = |player| plan.select(|each| each.replying() && each.sees(player));
         plan.asked = players.clone().map(answers).collect();
-        let track =
-            |player, (at, track): (usize, &Track)| u64::from(track.player == Some(player)) << at;
+        let track = |player, (at, track): (usize, &HistorySpec)| {
+            u64::from(track.player == Some(player)) << at
+        };
         let tracks =
             |player| plan.tracks[1..].iter().enumerate().map(move |each| track(player, each));
         plan.present = players.map(|player| tracks(player).fold(0, |all, one| all | one)).collect();
@@ -75,7 +76,7 @@ impl Plan {
 
     /// Whether somebody looks at a fixed column.
     #[inline]
-    pub fn shows(&self, column: Fixed) -> bool {
+    pub fn shows(&self, column: BuiltinColumn) -> bool {
         self.shown >> column as u16 & 1 == 1
     }
 
@@ -87,19 +88,22 @@ impl Plan {
 
     /// The collectors that meet a condition, as bits.
     pub fn select(&self, condition: impl Fn(&Collector) -> bool) -> u64 {
-        let bit = |(at, route): (usize, &Route)| u64::from(condition(&route.collector)) << at;
+        let bit = |(at, route): (usize, &CopyPlan)| u64::from(condition(&route.collector)) << at;
         self.routes.iter().enumerate().map(bit).fold(0, |all, one| all | one)
     }
 }
 
 /// The fixed columns that somebody looks at, as bits: frames are told apart by their episodes.
-fn shown(routes: &[Route]) -> u16 {
+fn shown(routes: &[CopyPlan]) -> u16 {
     let shows = || routes.iter().flat_map(|route| &route.shows);
-    let looks = |column: &Fixed| {
-        let frames = *column == Fixed::Episode && shows().any(|show| show.frames > 0);
+    let looks = |column: &BuiltinColumn| {
+        let frames = *column == BuiltinColumn::Episode && shows().any(|show| show.frames > 0);
         frames || shows().any(|show| show.range == column.range())
     };
-    Fixed::ALL.iter().filter(|&column| looks(column)).fold(0, |all, &each| all | 1 << each as u16)
+    BuiltinColumn::ALL
+        .iter()
+        .filter(|&column| looks(column))
+        .fold(0, |all, &each| all | 1 << each as u16)
 }
 
 /// For each reply of a collector, those after it that write the same key.

@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::collector::board::Board;
-use crate::collector::chunk::{Chunk, Role, Task};
 use crate::collector::context::Context;
-use crate::collector::shared::lock;
+use crate::collector::runtime::lock;
+use crate::collector::scheduler::Scheduler;
+use crate::collector::work_batch::{Role, Task, WorkBatch};
 use crate::error::{Error, Result};
 use crate::games::Game;
 
@@ -23,10 +23,10 @@ pub struct Queries {
 
 impl Queries {
     /// None yet, of so many slots those after the games'.
-    pub fn new(games: usize, slots: usize, drivers: usize) -> Self {
+    pub fn new(games: usize, slots: usize, env_workers: usize) -> Self {
         let each = (slots / games.max(1)).saturating_sub(1);
         let (asked, answered) = Default::default();
-        Self { each, asked, answered, open: vec![0; games], hands: vec![None; drivers] }
+        Self { each, asked, answered, open: vec![0; games], hands: vec![None; env_workers] }
     }
 
     /// Whether a slot is one of queries.
@@ -78,22 +78,22 @@ impl Queries {
     }
 
     /// Says which games a driver moves: one at a time where games may ask.
-    pub fn set_hand(&mut self, driver: usize, games: &[u32]) {
-        self.hands[driver] = games.first().copied().filter(|_| self.each > 0);
+    pub fn set_hand(&mut self, env_worker: usize, games: &[u32]) {
+        self.hands[env_worker] = games.first().copied().filter(|_| self.each > 0);
     }
 
     /// Whether a driver can do nothing until the game that it moves has been answered.
-    pub fn holds_up(&self, driver: usize) -> bool {
-        self.hands[driver].is_some_and(|game| self.open[game as usize] > 0)
+    pub fn holds_up(&self, env_worker: usize) -> bool {
+        self.hands[env_worker].is_some_and(|game| self.open[game as usize] > 0)
     }
 
     /// How many drivers that is so of.
     pub fn held_up(&self) -> usize {
-        (0..self.hands.len()).filter(|&driver| self.holds_up(driver)).count()
+        (0..self.hands.len()).filter(|&env_worker| self.holds_up(env_worker)).count()
     }
 }
 
-impl Board {
+impl Scheduler {
     /// Has a game go on, or a query be answered.
     pub(super) fn go_on(&mut self, slot: u32) {
         if self.queries.is_query(slot) {
@@ -117,28 +117,28 @@ impl Context {
         shown: Box<dyn Game>,
     ) -> Result<Vec<(String, Vec<u8>)>> {
         let shared = &*self.shared;
-        let mut board = lock(&shared.board);
-        board.life.check()?;
-        let slot = board.queries.slot(game, tid)?;
-        board.queries.begin(slot, game, tid)?;
-        let tasks = vec![Task::Asked(slot)];
-        board.running += tasks.len();
-        drop(board);
+        let mut scheduler = lock(&shared.scheduler);
+        scheduler.life.check()?;
+        let slot = scheduler.queries.slot(game, tid)?;
+        scheduler.queries.begin(slot, game, tid)?;
+        let tasks = vec![Task::Query(slot)];
+        scheduler.running += tasks.len();
+        drop(scheduler);
         let wish = shared.slots_of(slot).ask(&shared.plan, slot, shown);
         let wish = wish.inspect_err(|error| shared.fail(error.clone()))?;
-        let mut chunk = Chunk { tasks, slot, ..Chunk::default() };
+        let mut chunk = WorkBatch { tasks, slot, ..WorkBatch::default() };
         chunk.wish(wish, [slot]);
-        let mut board = shared.run(lock(&shared.board), &mut chunk, Role::Worker);
-        while !board.queries.end(slot) {
-            board.life.check()?;
+        let mut scheduler = shared.run(lock(&shared.scheduler), &mut chunk, Role::Worker);
+        while !scheduler.queries.end(slot) {
+            scheduler.life.check()?;
             // The threads that would do what is to be done may all wait here.
-            board = if board.pick(&mut chunk, Role::Worker) {
-                shared.run(board, &mut chunk, Role::Worker)
+            scheduler = if scheduler.pick(&mut chunk, Role::Worker) {
+                shared.run(scheduler, &mut chunk, Role::Worker)
             } else {
-                shared.rest(board, None)
+                shared.rest(scheduler, None)
             };
         }
-        drop(board);
+        drop(scheduler);
         Ok(shared.slots_of(slot).answers(&shared.plan, slot))
     }
 }

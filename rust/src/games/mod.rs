@@ -6,7 +6,7 @@ pub mod acrobot;
 pub mod cartpole;
 pub mod catch;
 pub mod connect_four;
-pub mod herd;
+pub mod game_batch;
 pub mod lanes;
 pub mod limit;
 pub mod mountain_car;
@@ -15,7 +15,7 @@ pub mod pendulum;
 pub mod physics;
 
 use crate::error::{Error, Result};
-use crate::games::herd::Herd;
+use crate::games::game_batch::GameBatch;
 use crate::games::lanes::LANES;
 use crate::games::limit::Limit;
 use crate::games::physics::Body;
@@ -211,7 +211,7 @@ struct Entry {
     name: &'static str,
     spec: fn() -> GameSpec,
     game: fn(u64) -> Box<dyn Game>,
-    herd: fn(u64, usize) -> Box<dyn Herd>,
+    game_batch: fn(u64, usize) -> Box<dyn GameBatch>,
 }
 
 const fn entry<K: Kind>(name: &'static str) -> Entry {
@@ -219,7 +219,9 @@ const fn entry<K: Kind>(name: &'static str) -> Entry {
         name,
         spec: K::spec,
         game: |limit| Box::new(limited::<K>(limit)),
-        herd: |limit, count| Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>()),
+        game_batch: |limit, count| {
+            Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>())
+        },
     }
 }
 
@@ -277,7 +279,7 @@ impl Builtin {
     }
 
     /// So many games of this kind.
-    pub fn herd(self, count: usize) -> Box<dyn Herd> {
-        (self.entry.herd)(self.limit, count)
+    pub fn game_batch(self, count: usize) -> Box<dyn GameBatch> {
+        (self.entry.game_batch)(self.limit, count)
     }
 }

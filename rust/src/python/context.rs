@@ -6,12 +6,12 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::collector::context::{Context, CrashCounts, Detour, Options, Taken};
+use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
 use crate::collector::description::{Collector, Input, Reply};
 use crate::error::Error;
 use crate::games::Builtin;
-use crate::python::driver::{GivenGame, Moved, policy};
-use crate::python::fork::Birthplace;
+use crate::python::env_worker::{GivenGame, Moved, policy};
+use crate::python::fork_guard::ForkGuard;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
@@ -25,7 +25,7 @@ pub struct CollectorContext {
     dtypes: Vec<Dtypes>,
     /// What drivers see of the games that they move.
     pub(super) moved: Option<Moved>,
-    birthplace: Birthplace,
+    fork_guard: ForkGuard,
 }
 
 /// The dtypes of a collector's arrays.
@@ -140,7 +140,7 @@ type Summary = ([u64; 5], Vec<[u64; 4]>);
 
 impl CollectorContext {
     pub(super) fn context(&self) -> PyResult<&Context> {
-        self.birthplace.check("GameContext")?;
+        self.fork_guard.check("GameContext")?;
         let gone = || Error::State("this context is gone".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
@@ -220,7 +220,9 @@ impl CollectorContext {
         let (made, moved) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
             let make = || {
-                Context::of_herds(&game.spec(), collectors, options, |games| game.herd(games.len()))
+                Context::of_game_batches(&game.spec(), collectors, options, |games| {
+                    game.game_batch(games.len())
+                })
             };
             (py.detach(make)?, None)
         } else {
@@ -228,7 +230,7 @@ impl CollectorContext {
             let make = || Context::outside(&spec, collectors, options, &files);
             (py.detach(make)?, Some(moved))
         };
-        Ok(Self { context: Some(made), dtypes, moved, birthplace: Birthplace::here() })
+        Ok(Self { context: Some(made), dtypes, moved, fork_guard: ForkGuard::here() })
     }
 
     fn start(&self) -> PyResult<()> {
@@ -262,7 +264,7 @@ impl CollectorContext {
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         // A forked child has none of the threads, and may be on its way out with an exception of its own.
-        if !self.birthplace.is_here() {
+        if !self.fork_guard.is_here() {
             return Ok(());
         }
         let context = self.context()?;
@@ -314,18 +316,18 @@ impl CollectorContext {
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
         let states = counts.iter().map(|each| each.states).sum();
         let episodes = counts.iter().map(|each| each.episodes).sum();
-        let CrashCounts { crashes, restarts, dropped } = context.crashes();
+        let FailureCounts { crashes, restarts, dropped } = context.crashes();
         let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
         Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
     }
 
     fn stay(&self, game: usize) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Detour::Stay)?)
+        Ok(self.context()?.divert(game, Override::Stay)?)
     }
 
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Detour::Begin(seed))?)
+        Ok(self.context()?.divert(game, Override::Begin(seed))?)
     }
 
     fn failed_game(&self) -> PyResult<Option<u32>> {
@@ -336,7 +338,7 @@ impl CollectorContext {
 impl Drop for CollectorContext {
     fn drop(&mut self) {
         let Some(context) = self.context.take() else { return };
-        if self.birthplace.is_here() {
+        if self.fork_guard.is_here() {
             // Threads are joined, which takes as long as the step of a game; while the interpreter shuts
             // down there is none to attach to, and nobody to be kept waiting.
             let _ = Python::try_attach(|py| py.detach(|| drop(context)));

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::python::block::ALIGN;
-use crate::python::shared::Shared;
+use crate::python::memory_handle::MemoryHandle;
 use crate::replay::column::available_memory;
 use crate::replay::settings::Settings;
 use crate::replay::transition::DRAW;
@@ -199,7 +199,11 @@ impl Kind {
     }
 
     /// dtypes of all arrays.
-    pub fn dtypes<'py>(self, py: Python<'py>, shared: &Shared) -> Vec<Bound<'py, PyArrayDescr>> {
+    pub fn dtypes<'py>(
+        self,
+        py: Python<'py>,
+        shared: &MemoryHandle,
+    ) -> Vec<Bound<'py, PyArrayDescr>> {
         let columns = self.columns();
         let mut dtypes = Vec::with_capacity(2 * FIELDS + columns.len());
         for field in Field::ALL.into_iter().chain(Field::ALL) {

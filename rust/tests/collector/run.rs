@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, Options, Taken};
-use cogrs::collector::crash::OnError;
 use cogrs::collector::description::Collector;
+use cogrs::collector::failure_policy::OnError;
 use cogrs::error::Result;
 
 use crate::game::{self, Log, Script};

@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from cogrs.collector.environments.driver import Driver
+from cogrs.collector.environments.env_worker import EnvWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ _ABSENCE = 10
 """Slices without a batch and without that thread after which there is a warning."""
 
 
-class InlineDriver(Driver):
-    """A driver that needs no thread: the first wait decides who moves the games, for good.
+class InlineEnvWorker(EnvWorker):
+    """An env worker without a thread: the first wait decides which thread moves the games.
 
     A wait without a timeout makes it the thread that waits; it makes, moves and closes the
     environments from then on. A wait with one makes it a thread of their own, since a move may
@@ -40,7 +40,7 @@ class InlineDriver(Driver):
         stepper: LocalStepper,
         failed: Callable[[int, BaseException], None],
     ) -> None:
-        """As for `Driver`."""
+        """As for `EnvWorker`."""
         super().__init__(core, number, stepper, failed)
         self._first: FirstEnv | None = None
         self._choosing = threading.Lock()
@@ -156,7 +156,7 @@ class InlineDriver(Driver):
                 )
 
     def join(self, timeout: float) -> bool:
-        """As `Driver`. Environments of another thread are closed when that comes back."""
+        """As `EnvWorker`. Environments of another thread are closed when that comes back."""
         if self._first is not None:
             self._first.close()
         owner = self._owner
@@ -172,7 +172,7 @@ class InlineDriver(Driver):
         return not self._inside or self._closed.wait(max(timeout, 0.0))
 
     def is_over(self) -> bool:
-        """See `Driver`."""
+        """See `EnvWorker`."""
         return self._owner is None or self._closed.is_set()
 
     def _close(self) -> None:
@@ -180,7 +180,7 @@ class InlineDriver(Driver):
         self._closed.set()
 
     def describe(self) -> str:
-        """See `Driver`."""
+        """See `EnvWorker`."""
         if self._owner is None:
             return super().describe()
         return f"{self._stepper.doing()} (thread {self._owner.name})"

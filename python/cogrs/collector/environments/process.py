@@ -129,7 +129,7 @@ class RemoteStepper:
         return Spaces.from_json(answer["spaces"])
 
     def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
-        """Say where the arrays of its desk lie, and whether a worker that ends has a successor."""
+        """Tell the worker where its step buffer lies, and whether to replace one that ends."""
         self._games = f"games {games[0]} to {games[-1]}"
         self._respawn = respawn
         self._setup |= tables

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.environments.stepper import Shower
+from cogrs.collector.environments.step_buffer import ObservationWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from cogrs import _core
     from cogrs.collector.environments.spaces import Spaces
-    from cogrs.collector.environments.stepper import Desk
+    from cogrs.collector.environments.step_buffer import StepBuffer
 
 
-class Asking:
+class QueryFactory:
     """Gives environments their `Query`."""
 
     def __init__(
@@ -32,11 +32,11 @@ class Asking:
         self.spaces = spaces
         self.replies = replies
 
-    def introduce(self, env: Any, game: int, desk: Desk) -> None:
+    def introduce(self, env: Any, game: int, step_buffer: StepBuffer) -> None:
         """Tell an environment how to ask, if it has `bind_query`."""
         bind = getattr(getattr(env, "unwrapped", env), "bind_query", None)
         if bind is not None:
-            bind(Query(self, game, desk))
+            bind(Query(self, game, step_buffer))
 
 
 class Query:
@@ -45,11 +45,13 @@ class Query:
     Any threads of the environment may ask side by side, each with a `tid` of its own.
     """
 
-    def __init__(self, asking: Asking, game: int, desk: Desk) -> None:
-        """For one game; rows are like those of its driver's desk."""
-        self._asking = asking
+    def __init__(self, query_factory: QueryFactory, game: int, step_buffer: StepBuffer) -> None:
+        """For one game; rows are like those of its env worker's step buffer."""
+        self._query_factory = query_factory
         self._game = game
-        self._rows = {key: (array.dtype, array.shape[1:]) for key, array in desk.keys.items()}
+        self._rows = {
+            key: (array.dtype, array.shape[1:]) for key, array in step_buffer.keys.items()
+        }
 
     def __call__(self, tid: int, observation: Any, info: Any = None) -> dict[str, npt.NDArray[Any]]:
         """Ask.
@@ -67,10 +69,10 @@ class Query:
             RuntimeError: This query has no answer yet, or the run is over.
         """
         rows = {key: np.zeros((1, *shape), dtype) for key, (dtype, shape) in self._rows.items()}
-        Shower(self._asking.spaces, rows).show(0, observation, info or {})
+        ObservationWriter(self._query_factory.spaces, rows).show(0, observation, info or {})
         shown = [array.tobytes() for array in rows.values()]
-        answers = self._asking.core.query(self._game, tid, shown)
+        answers = self._query_factory.core.query(self._game, tid, shown)
         return {
             key: np.frombuffer(answers[key], dtype).reshape(shape).copy()
-            for key, (dtype, shape) in self._asking.replies.items()
+            for key, (dtype, shape) in self._query_factory.replies.items()
         }

@@ -15,7 +15,8 @@ import numpy as np
 
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper, close
+from cogrs.collector.environments.step_buffer import StepBuffer
+from cogrs.collector.environments.stepper import LocalStepper, close
 from cogrs.dtypes import dtype_of
 
 
@@ -88,9 +89,9 @@ class _Worker:
             np.ndarray(shape, dtype_of(dtype), shared, offset)
             for dtype, shape, offset in tables["arrays"]
         ]
-        desk = Desk.of(arrays, tables["keys"])
+        step_buffer = StepBuffer.of(arrays, tables["keys"])
         spaces, games = Spaces.from_json(tables["spaces"]), range(*tables["games"])
-        self._stepper = LocalStepper(self._factory, spaces, desk, games)
+        self._stepper = LocalStepper(self._factory, spaces, step_buffer, games)
 
     def close(self) -> None:
         if self._stepper is not None:

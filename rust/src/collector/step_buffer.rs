@@ -6,14 +6,14 @@ use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{Batch, Layout};
-use crate::collector::board::{Board, Taken};
-use crate::collector::chunk::{Chunk, Role, Task};
 use crate::collector::context::Context;
-use crate::collector::life::Life;
+use crate::collector::game_state::Move;
 use crate::collector::plan::Plan;
-use crate::collector::shared::lock;
-use crate::collector::slot::Move;
-use crate::collector::slots::Slots;
+use crate::collector::run_state::RunState;
+use crate::collector::runtime::lock;
+use crate::collector::scheduler::{Scheduler, Taken};
+use crate::collector::shard::Shard;
+use crate::collector::work_batch::{Role, Task, WorkBatch};
 use crate::error::{Error, Result};
 use crate::games::{Action, Game, GameSpec, Outcome};
 
@@ -56,14 +56,14 @@ pub struct SharedFile {
 
 /// What one driver reads moves from and writes reports to.
 #[derive(Debug)]
-pub struct Desk {
+pub struct StepBuffer {
     memory: Arc<Batch>,
-    hand: Mutex<Hand>,
+    hand: Mutex<InFlight>,
 }
 
 /// What a driver is about.
 #[derive(Debug)]
-struct Hand {
+struct InFlight {
     games: Vec<u32>,
     /// The thread that moves them, if there are any.
     owner: Option<ThreadId>,
@@ -72,7 +72,7 @@ struct Hand {
     cost: f64,
 }
 
-impl Hand {
+impl InFlight {
     fn learn(&mut self, moves: usize) {
         let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
@@ -88,7 +88,7 @@ impl Hand {
     }
 }
 
-impl Desk {
+impl StepBuffer {
     /// A desk for so many games.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Desk {
             None => Batch::several(layout, 1)?.remove(0),
             Some(file) => Batch::in_file(layout, file.descriptor, file.size)?,
         };
-        let hand = Hand { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
+        let hand = InFlight { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
         Ok(Self { memory, hand: Mutex::new(hand) })
     }
 
@@ -110,7 +110,7 @@ impl Desk {
         &self.memory
     }
 
-    fn write(&self, plan: &Plan, row: usize, game: u32, slots: &Slots) {
+    fn write(&self, plan: &Plan, row: usize, game: u32, slots: &Shard) {
         let put = |part: Part, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
         put(Part::Game, &i64::from(game).to_ne_bytes());
         let (order, action) = slots.order(plan, game);
@@ -135,7 +135,10 @@ impl Desk {
         let mut end = [0];
         self.memory.read(Part::End as usize, row, &mut end);
         if end[0] > 2 {
-            return Err(Error::State(format!("its driver reports an end {}", end[0])));
+            return Err(Error::State(format!(
+                "its env worker reported end {}, expected 0, 1 or 2",
+                end[0]
+            )));
         }
         let outcome = Outcome {
             reward: f64::from_ne_bytes(reward) as f32,
@@ -174,8 +177,8 @@ impl Game for Reported {
 
 impl Context {
     /// The desks of the drivers.
-    pub fn desks(&self) -> &[Desk] {
-        &self.shared.desks
+    pub fn step_buffers(&self) -> &[StepBuffer] {
+        &self.shared.step_buffers
     }
 
     /// Takes a driver's report about the moves it was given, and waits for new ones: how many rows of its desk have
@@ -183,21 +186,21 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Value`] when it did not have so many moves, or there is no such driver.
-    pub fn play(&self, driver: usize, report: Report, until: Instant) -> Result<Option<usize>> {
+    pub fn play(&self, env_worker: usize, report: Report, until: Instant) -> Result<Option<usize>> {
         let shared = &*self.shared;
-        let desk = self.desk(driver)?;
-        self.report(driver, report)?;
-        let mut chunk = Chunk::default();
-        let mut board = lock(&shared.board);
+        let step_buffer = self.step_buffer(env_worker)?;
+        self.report(env_worker, report)?;
+        let mut chunk = WorkBatch::default();
+        let mut scheduler = lock(&shared.scheduler);
         loop {
-            if board.life != Life::Running {
+            if scheduler.life != RunState::Running {
                 return Ok(None);
             }
-            if board.pick(&mut chunk, Role::Worker) {
-                board = shared.run(board, &mut chunk, Role::Worker);
+            if scheduler.pick(&mut chunk, Role::Worker) {
+                scheduler = shared.run(scheduler, &mut chunk, Role::Worker);
                 continue;
             }
-            let count = self.hand_out(&mut board, driver);
+            let count = self.hand_out(&mut scheduler, env_worker);
             if count > 0 {
                 break;
             }
@@ -205,10 +208,10 @@ impl Context {
             if left.is_zero() {
                 return Ok(Some(0));
             }
-            board = shared.rest(board, Some(left));
+            scheduler = shared.rest(scheduler, Some(left));
         }
-        drop(board);
-        Ok(Some(self.set_out(desk)))
+        drop(scheduler);
+        Ok(Some(self.set_out(step_buffer)))
     }
 
     /// Waits for a batch as [`Self::wait`] does, and for moves of the only driver, which has no thread of its own: this
@@ -216,16 +219,16 @@ impl Context {
     ///
     /// # Errors
     /// As [`Self::wait`]; [`Error::Value`] when there is no driver.
-    pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Turn>> {
+    pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<WorkItem>> {
         let shared = &*self.shared;
-        let desk = self.desk(0)?;
-        lock(&shared.board).lent = true;
-        let turn = self.turn(only, until, |board| {
-            let count = self.hand_out(board, 0);
+        let step_buffer = self.step_buffer(0)?;
+        lock(&shared.scheduler).lent = true;
+        let turn = self.turn(only, until, |scheduler| {
+            let count = self.hand_out(scheduler, 0);
             (count > 0).then_some(count)
         })?;
-        if matches!(turn, Some(Turn::Moves(_))) {
-            self.set_out(desk);
+        if matches!(turn, Some(WorkItem::Moves(_))) {
+            self.set_out(step_buffer);
         }
         Ok(turn)
     }
@@ -235,9 +238,9 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Value`] when it did not have so many moves, or there is no such driver.
-    pub fn report(&self, driver: usize, report: Report) -> Result<()> {
+    pub fn report(&self, env_worker: usize, report: Report) -> Result<()> {
         let shared = &*self.shared;
-        let mut hand = lock(&self.desk(driver)?.hand);
+        let mut hand = lock(&self.step_buffer(env_worker)?.hand);
         let count = if hand.owner == Some(current().id()) { hand.games.len() } else { 0 };
         if report.begun > count {
             return Err(Error::value("begun", format!("at most {count} moves"), report.begun));
@@ -250,39 +253,43 @@ impl Context {
         }
         hand.learn(report.begun);
         let rest = hand.games.split_off(report.begun);
-        let mut chunk = report.chunk(driver, &hand.games);
+        let mut chunk = report.chunk(env_worker, &hand.games);
         hand.games.clear();
         hand.owner = None;
         drop(hand);
-        let mut board = lock(&shared.board);
-        board.queries.set_hand(driver, &[]);
-        board.take_back(driver, rest);
-        drop(shared.run(board, &mut chunk, Role::Worker));
+        let mut scheduler = lock(&shared.scheduler);
+        scheduler.queries.set_hand(env_worker, &[]);
+        scheduler.take_back(env_worker, rest);
+        drop(shared.run(scheduler, &mut chunk, Role::Worker));
         Ok(())
     }
 
     /// Whether this thread has moves of the first driver that it has not told of.
     pub fn is_moving(&self) -> bool {
-        self.shared.desks.first().is_some_and(|desk| lock(&desk.hand).owner == Some(current().id()))
+        self.shared
+            .step_buffers
+            .first()
+            .is_some_and(|step_buffer| lock(&step_buffer.hand).owner == Some(current().id()))
     }
 
-    fn desk(&self, driver: usize) -> Result<&Desk> {
-        let desks = &self.shared.desks;
-        let missing = || Error::value("driver", format!("one of {}", desks.len()), driver);
-        desks.get(driver).ok_or_else(missing)
+    fn step_buffer(&self, env_worker: usize) -> Result<&StepBuffer> {
+        let step_buffers = &self.shared.step_buffers;
+        let missing =
+            || Error::value("env_worker", format!("one of {}", step_buffers.len()), env_worker);
+        step_buffers.get(env_worker).ok_or_else(missing)
     }
 
     /// Gives this thread moves, unless another has some: how many.
-    fn hand_out(&self, board: &mut Board, driver: usize) -> usize {
+    fn hand_out(&self, scheduler: &mut Scheduler, env_worker: usize) -> usize {
         let shared = &*self.shared;
-        let desk = &shared.desks[driver];
-        let mut hand = lock(&desk.hand);
+        let step_buffer = &shared.step_buffers[env_worker];
+        let mut hand = lock(&step_buffer.hand);
         if hand.owner.is_some() {
             return 0;
         }
-        let chunk = if board.lent { LONG_CHUNK } else { CHUNK };
-        let most = hand.most(chunk, desk.memory.rows(), shared.queries);
-        board.hand_out(driver, most, &mut hand.games);
+        let chunk = if scheduler.lent { LONG_CHUNK } else { CHUNK };
+        let most = hand.most(chunk, step_buffer.memory.rows(), shared.queries);
+        scheduler.hand_out(env_worker, most, &mut hand.games);
         if !hand.games.is_empty() {
             hand.owner = Some(current().id());
         }
@@ -290,11 +297,11 @@ impl Context {
     }
 
     /// Writes the moves of this thread to the desk: how many.
-    fn set_out(&self, desk: &Desk) -> usize {
+    fn set_out(&self, step_buffer: &StepBuffer) -> usize {
         let shared = &*self.shared;
-        let mut hand = lock(&desk.hand);
+        let mut hand = lock(&step_buffer.hand);
         for (row, &game) in hand.games.iter().enumerate() {
-            desk.write(&shared.plan, row, game, &shared.slots_of(game));
+            step_buffer.write(&shared.plan, row, game, &shared.slots_of(game));
         }
         hand.since = Instant::now();
         hand.games.len()
@@ -303,7 +310,7 @@ impl Context {
 
 /// What there is to do for who waits for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum WorkItem {
     /// A batch.
     Batch(Taken),
     /// So many moves, which lie on the desk.
@@ -328,10 +335,10 @@ impl Report {
     }
 
     /// Tasks that take in what became of these games.
-    fn chunk(self, driver: usize, games: &[u32]) -> Chunk {
+    fn chunk(self, env_worker: usize, games: &[u32]) -> WorkBatch {
         let task = |(&slot, row)| Task::Report { slot, row };
         let tasks = games.iter().zip(0..).map(task).collect();
-        let mut chunk = Chunk { tasks, driver, ..Chunk::default() };
+        let mut chunk = WorkBatch { tasks, env_worker, ..WorkBatch::default() };
         for (row, text) in self.failed {
             if let Some(&slot) = games.get(row) {
                 chunk.tasks[row] = Task::Failed(slot);
@@ -349,7 +356,7 @@ impl Report {
     }
 }
 
-impl Board {
+impl Scheduler {
     /// Whether drivers move the games.
     pub fn has_drivers(&self) -> bool {
         !self.outside.is_empty()
@@ -357,25 +364,25 @@ impl Board {
 
     /// Whether there are games to move, by drivers that can.
     pub fn has_moves(&self) -> bool {
-        let can = |(driver, games): (usize, &VecDeque<u32>)| {
-            !games.is_empty() && !self.queries.holds_up(driver)
+        let can = |(env_worker, games): (usize, &VecDeque<u32>)| {
+            !games.is_empty() && !self.queries.holds_up(env_worker)
         };
         self.outside.iter().enumerate().any(can)
     }
 
     /// Gives a driver games to move, at most so many.
-    pub fn hand_out(&mut self, driver: usize, most: usize, hand: &mut Vec<u32>) {
-        let games = &mut self.outside[driver];
+    pub fn hand_out(&mut self, env_worker: usize, most: usize, hand: &mut Vec<u32>) {
+        let games = &mut self.outside[env_worker];
         let count = most.min(games.len());
         hand.extend(games.drain(..count));
         self.running += count;
-        self.queries.set_hand(driver, hand);
+        self.queries.set_hand(env_worker, hand);
     }
 
     /// Takes moves back that were not begun.
-    fn take_back(&mut self, driver: usize, moves: Vec<u32>) {
+    fn take_back(&mut self, env_worker: usize, moves: Vec<u32>) {
         self.running -= moves.len();
-        moves.into_iter().rev().for_each(|game| self.outside[driver].push_front(game));
+        moves.into_iter().rev().for_each(|game| self.outside[env_worker].push_front(game));
     }
 
     /// Counts states that no history will show.

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use crate::collector::column::Fixed;
+use crate::collector::column::BuiltinColumn;
 use crate::collector::plan::Plan;
-use crate::games::herd::Place;
+use crate::games::game_batch::GameItem;
 
 /// For each of several games a ring of records, kept column by column: what is copied together lies together.
 ///
 /// A column is named by where it lies in a record, and has an item for each game and place of its ring.
 #[derive(Debug)]
-pub struct Records {
+pub struct HistoryBuffer {
     bytes: Vec<u8>,
     depth: usize,
     rings: Vec<Ring>,
@@ -24,7 +24,7 @@ struct Ring {
     newest: usize,
 }
 
-impl Records {
+impl HistoryBuffer {
     /// Keeps the last `depth` records of `record` bytes of so many games.
     pub fn new(record: usize, depth: usize, games: usize) -> Self {
         let rings = vec![Ring::default(); games];
@@ -72,7 +72,11 @@ impl Records {
     }
 
     /// Writes all items of a column: for each game what `value` says.
-    pub fn fill<const N: usize>(&mut self, column: Fixed, value: impl Fn(usize) -> [u8; N]) {
+    pub fn fill<const N: usize>(
+        &mut self,
+        column: BuiltinColumn,
+        value: impl Fn(usize) -> [u8; N],
+    ) {
         let games = (0..self.rings.len()).cycle();
         let items = self.column_mut(&column.range()).as_chunks_mut().0;
         items.iter_mut().zip(games).for_each(|(item, game)| *item = value(game));
@@ -83,8 +87,8 @@ impl Records {
     pub fn put<const N: usize>(
         &mut self,
         plan: &Plan,
-        column: Fixed,
-        places: &[Place],
+        column: BuiltinColumn,
+        places: &[GameItem],
         value: impl Fn(usize) -> [u8; N],
     ) {
         if !plan.shows(column) {
@@ -97,7 +101,7 @@ impl Records {
     }
 
     /// Zeroes items of a column.
-    pub fn clear_column(&mut self, column: &Range<usize>, places: &[Place]) {
+    pub fn clear_column(&mut self, column: &Range<usize>, places: &[GameItem]) {
         let size = column.len();
         let items = self.column_mut(column);
         // Items one after the other are zeroed at once.
@@ -174,7 +178,7 @@ mod tests {
     /// The columns of a record of three bytes.
     const COLUMNS: [Range<usize>; 2] = [0..1, 1..3];
 
-    fn record(records: &mut Records, game: usize, number: u8) {
+    fn record(records: &mut HistoryBuffer, game: usize, number: u8) {
         let item = records.push(game);
         records.column_mut(&COLUMNS[0])[item] = number;
         records.column_mut(&COLUMNS[1])[2 * item..][..2].fill(number + 100);
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_game_keeps_its_last_records() {
-        let mut records = Records::new(3, 3, 2);
+        let mut records = HistoryBuffer::new(3, 3, 2);
         assert!(records.back(&COLUMNS[0], 1, 0).is_none());
         (1..=5).for_each(|number| record(&mut records, 1, number));
         record(&mut records, 0, 9);
@@ -202,7 +206,7 @@ mod tests {
 
     #[test]
     fn games_in_step_have_their_records_side_by_side() {
-        let mut records = Records::new(3, 2, 3);
+        let mut records = HistoryBuffer::new(3, 2, 3);
         (0..3).for_each(|game| record(&mut records, game, game as u8));
         assert_eq!(records.in_step(0..3), Some(1));
         assert_eq!(records.run(&COLUMNS[0], 1..3, 0), [1, 2]);

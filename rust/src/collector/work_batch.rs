@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use crate::collector::board::Taken;
-use crate::collector::group::Row;
-use crate::collector::slot::Wish;
+use crate::collector::batch_queue::Row;
+use crate::collector::game_state::RowRequest;
+use crate::collector::scheduler::Taken;
 
 /// Rows of a batch, one after the other, that games have been given and are to write.
 #[derive(Debug, Clone)]
-pub struct Grant {
+pub struct RowAssignment {
     /// The collector.
     pub group: usize,
     /// Which of its batches, and the first row.
     pub row: Row,
-    /// The games, as positions in [`Chunk::granted`].
+    /// The games, as positions in [`WorkBatch::granted`].
     pub slots: Range<usize>,
 }
 
-impl Grant {
+impl RowAssignment {
     /// Whether a row comes right after these.
     fn is_before(&self, group: usize, row: Row) -> bool {
         let next = Row { row: self.row.row + self.slots.len(), ..self.row };
@@ -58,7 +58,7 @@ pub enum Task {
     /// Nothing any more: the game failed, and the chunk says why.
     Failed(u32),
     /// Nothing but what the chunk says already: what a query wants.
-    Asked(u32),
+    Query(u32),
 }
 
 impl Task {
@@ -72,7 +72,7 @@ impl Task {
     #[inline]
     pub fn slot(&self) -> u32 {
         match *self {
-            Self::Advance(slot) | Self::Failed(slot) | Self::Asked(slot) => slot,
+            Self::Advance(slot) | Self::Failed(slot) | Self::Query(slot) => slot,
             Self::Answer { slot, .. } | Self::Write { slot, .. } | Self::Report { slot, .. } => {
                 slot
             }
@@ -91,15 +91,15 @@ pub enum Role {
 
 /// What one thread does between two looks at the board.
 #[derive(Debug, Default)]
-pub struct Chunk {
+pub struct WorkBatch {
     /// What to do.
     pub tasks: Vec<Task>,
     /// What the games that went on want, and who, as positions in `wishing`.
-    pub wishes: Vec<(Wish, Range<usize>)>,
+    pub wishes: Vec<(RowRequest, Range<usize>)>,
     /// The games that went on.
     pub wishing: Vec<u32>,
     /// Rows to write.
-    pub grants: Vec<Grant>,
+    pub grants: Vec<RowAssignment>,
     /// Whose they are.
     pub granted: Vec<u32>,
     /// The game being dealt with.
@@ -109,16 +109,16 @@ pub struct Chunk {
     /// A game whose move was broken off, though nothing is wrong with it.
     pub broken_off: Option<u32>,
     /// Whose desk [`Task::Report`] is about.
-    pub driver: usize,
+    pub env_worker: usize,
     /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.
     pub answered: Option<(Taken, Vec<u32>)>,
     /// Whether its games may go on before all of those answers are taken: there are rows for them elsewhere.
     pub in_sections: bool,
 }
 
-impl Chunk {
+impl WorkBatch {
     /// Adds what games want.
-    pub fn wish(&mut self, wish: Wish, slots: impl IntoIterator<Item = u32>) {
+    pub fn wish(&mut self, wish: RowRequest, slots: impl IntoIterator<Item = u32>) {
         let first = self.wishing.len();
         self.wishing.extend(slots);
         self.wishes.push((wish, first..self.wishing.len()));
@@ -130,7 +130,7 @@ impl Chunk {
         self.granted.push(slot);
         match self.grants.last_mut() {
             Some(last) if last.is_before(group, row) => last.slots.end += 1,
-            _ => self.grants.push(Grant { group, row, slots: at..at + 1 }),
+            _ => self.grants.push(RowAssignment { group, row, slots: at..at + 1 }),
         }
     }
 }

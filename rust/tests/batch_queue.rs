@@ -4,13 +4,13 @@
 
 use std::collections::VecDeque;
 
-use cogrs::collector::group::{Group, Row, Rules};
+use cogrs::collector::batch_queue::{BatchQueue, Row, Rules};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-fn group(batch_size: usize, buffers: usize, sorted: bool) -> Group<u32> {
+fn group(batch_size: usize, buffers: usize, sorted: bool) -> BatchQueue<u32> {
     let order = sorted.then_some(u32::cmp as fn(&u32, &u32) -> std::cmp::Ordering);
-    Group::new(Rules { batch_size, buffers, timeout: None, order })
+    BatchQueue::new(Rules { batch_size, buffers, timeout: None, order })
 }
 
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A group, and what it should be doing.
 struct Driven {
-    group: Group<u32>,
+    group: BatchQueue<u32>,
     batch_size: usize,
     next: u32,
     /// Rows given and not yet written.

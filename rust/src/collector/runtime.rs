@@ -5,15 +5,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::Batch;
-use crate::collector::board::{Board, Taken};
-use crate::collector::chunk::{Chunk, Grant, Role, Task};
-use crate::collector::desk::Desk;
-use crate::collector::failure::panic_text;
-use crate::collector::group::Row;
-use crate::collector::life::Life;
+use crate::collector::batch_queue::Row;
+use crate::collector::copy_plan::CopyPlan;
+use crate::collector::failure_policy::panic_text;
 use crate::collector::plan::Plan;
-use crate::collector::route::Route;
-use crate::collector::slots::{MOST, Slots};
+use crate::collector::run_state::RunState;
+use crate::collector::scheduler::{Scheduler, Taken};
+use crate::collector::shard::{MOST, Shard};
+use crate::collector::step_buffer::StepBuffer;
+use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::error::Error;
 
 /// Games of a batch that go on before those behind them have taken their answers.
@@ -21,15 +21,15 @@ const SECTION: usize = MOST;
 
 /// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
 /// while that of a slot is taken.
-pub struct Shared {
+pub struct Runtime {
     pub plan: Plan,
     /// Games and queries, each so many as share a lock.
-    pub slots: Vec<Mutex<Slots>>,
+    pub slots: Vec<Mutex<Shard>>,
     /// How many do, as a power of two.
     pub sharing: u32,
     pub batches: Vec<Vec<Arc<Batch>>>,
-    pub board: Mutex<Board>,
-    pub desks: Vec<Desk>,
+    pub scheduler: Mutex<Scheduler>,
+    pub step_buffers: Vec<StepBuffer>,
     pub games: usize,
     /// Queries of each game.
     pub queries: usize,
@@ -37,7 +37,7 @@ pub struct Shared {
     pub news: Condvar,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("plan", &self.plan).finish_non_exhaustive()
     }
@@ -49,34 +49,34 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl Runtime {
     /// What a thread does all its life.
     pub fn serve(&self) {
-        let mut chunk = Chunk::default();
-        let mut board = lock(&self.board);
-        while board.life == Life::Running {
-            if board.pick(&mut chunk, Role::Worker) {
-                board = self.run(board, &mut chunk, Role::Worker);
+        let mut chunk = WorkBatch::default();
+        let mut scheduler = lock(&self.scheduler);
+        while scheduler.life == RunState::Running {
+            if scheduler.pick(&mut chunk, Role::Worker) {
+                scheduler = self.run(scheduler, &mut chunk, Role::Worker);
                 continue;
             }
-            board = self.rest(board, None);
+            scheduler = self.rest(scheduler, None);
         }
     }
 
     /// Does a chunk of work with the board free meanwhile.
     pub fn run<'a>(
         &'a self,
-        board: MutexGuard<'a, Board>,
-        chunk: &mut Chunk,
+        scheduler: MutexGuard<'a, Scheduler>,
+        chunk: &mut WorkBatch,
         role: Role,
-    ) -> MutexGuard<'a, Board> {
-        drop(board);
+    ) -> MutexGuard<'a, Scheduler> {
+        drop(scheduler);
         let start = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| self.work(chunk)));
         if let Err(panic) = done {
             let text = panic_text(&*panic);
             self.fail(Error::State(format!("game {}: panicked: {text}", chunk.slot)));
-            return lock(&self.board);
+            return lock(&self.scheduler);
         }
         for (slot, text) in chunk.crashes.drain(..) {
             self.crash(slot, text);
@@ -84,14 +84,14 @@ impl Shared {
         if let Some(slot) = chunk.broken_off.take() {
             self.begin_anew(slot);
         }
-        let mut board = lock(&self.board);
-        board.finish(chunk, start.elapsed());
-        self.call_threads(&board, Some(role));
-        self.tell_consumers(&board);
-        board
+        let mut scheduler = lock(&self.scheduler);
+        scheduler.finish(chunk, start.elapsed());
+        self.call_threads(&scheduler, Some(role));
+        self.tell_consumers(&scheduler);
+        scheduler
     }
 
-    fn work(&self, chunk: &mut Chunk) {
+    fn work(&self, chunk: &mut WorkBatch) {
         let mut tasks = std::mem::take(&mut chunk.tasks);
         // Games that go on together do so in no order, and fastest beside their neighbours.
         if !tasks.is_sorted_by_key(Task::slot) {
@@ -113,22 +113,22 @@ impl Shared {
             let taken = answered.as_ref().or(done.as_ref()).map(|(taken, _)| *taken);
             self.go_on(section, chunk, taken);
             let claimed = chunk.grants.len();
-            lock(&self.board).claim(chunk, done);
+            lock(&self.scheduler).claim(chunk, done);
             self.write(&chunk.grants[claimed..], &chunk.granted);
         }
         chunk.tasks = tasks;
     }
 
     /// Has games take what there is for them and go on to where they need rows.
-    fn go_on(&self, tasks: &[Task], chunk: &mut Chunk, taken: Option<Taken>) {
-        let desk = self.desks.get(chunk.driver);
+    fn go_on(&self, tasks: &[Task], chunk: &mut WorkBatch, taken: Option<Taken>) {
+        let step_buffer = self.step_buffers.get(chunk.env_worker);
         for tasks in self.by_lock(tasks, Task::slot) {
             chunk.slot = tasks[0].slot();
             let mut slots = self.slots_of(chunk.slot);
             if let Some(taken) = taken {
                 slots.take(&self.plan, taken.group, self.batch(taken.group, taken.buffer), tasks);
             }
-            slots.go_on(&self.plan, desk, tasks, chunk);
+            slots.go_on(&self.plan, step_buffer, tasks, chunk);
         }
     }
 
@@ -144,8 +144,8 @@ impl Shared {
     }
 
     /// Writes rows that were given to games.
-    fn write(&self, grants: &[Grant], granted: &[u32]) {
-        for Grant { group, row, slots } in grants {
+    fn write(&self, grants: &[RowAssignment], granted: &[u32]) {
+        for RowAssignment { group, row, slots } in grants {
             let batch = self.batch(*group, row.buffer);
             let mut first = row.row;
             for slots in self.by_lock(&granted[slots.clone()], |&slot| slot) {
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// A game or query with all those that share its lock.
-    pub fn slots_of(&self, slot: u32) -> MutexGuard<'_, Slots> {
+    pub fn slots_of(&self, slot: u32) -> MutexGuard<'_, Shard> {
         lock(&self.slots[self.share(slot)])
     }
 
@@ -180,12 +180,12 @@ impl Shared {
     /// Has happen to a game that failed what the options say.
     fn crash(&self, slot: u32, text: String) {
         let lost = self.give_up(slot);
-        let mut board = lock(&self.board);
-        let fails = board.crash(slot, &lost);
-        let before = board.crashes.restarts_before(slot);
+        let mut scheduler = lock(&self.scheduler);
+        let fails = scheduler.crash(slot, &lost);
+        let before = scheduler.crashes.restarts_before(slot);
         let error = Error::State(format!("game {slot}: {text}{before}"));
-        board.crashes.remember(slot, text);
-        drop(board);
+        scheduler.crashes.remember(slot, text);
+        drop(scheduler);
         if fails {
             self.fail(error);
         }
@@ -194,9 +194,9 @@ impl Shared {
     /// Has a game begin an episode, since its move was broken off.
     fn begin_anew(&self, slot: u32) {
         let lost = self.give_up(slot);
-        let mut board = lock(&self.board);
-        board.count_lost(&lost);
-        board.push(slot);
+        let mut scheduler = lock(&self.scheduler);
+        scheduler.count_lost(&lost);
+        scheduler.push(slot);
     }
 
     /// Gives up a game's episode: the states that each collector will not get.
@@ -209,66 +209,66 @@ impl Shared {
     /// A driver sleeps until there is work, or who has asked until there is an answer.
     pub fn rest<'a>(
         &'a self,
-        mut board: MutexGuard<'a, Board>,
+        mut scheduler: MutexGuard<'a, Scheduler>,
         left: Option<Duration>,
-    ) -> MutexGuard<'a, Board> {
-        board.idle += 1;
-        let mut board = match left {
-            None => self.work.wait(board).unwrap_or_else(PoisonError::into_inner),
+    ) -> MutexGuard<'a, Scheduler> {
+        scheduler.idle += 1;
+        let mut scheduler = match left {
+            None => self.work.wait(scheduler).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
-                self.work.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner).0
+                self.work.wait_timeout(scheduler, left).unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        board.idle -= 1;
-        board
+        scheduler.idle -= 1;
+        scheduler
     }
 
     /// Sleeps until there may be a batch, or work.
     pub fn sleep<'a>(
         &'a self,
-        mut board: MutexGuard<'a, Board>,
+        mut scheduler: MutexGuard<'a, Scheduler>,
         left: Option<Duration>,
-    ) -> MutexGuard<'a, Board> {
-        board.consumers += 1;
-        board.alarm = board.deadline();
-        let short = board.alarm.map(|at| at.saturating_duration_since(Instant::now()));
-        let mut board = match left.into_iter().chain(short).min() {
-            None => self.news.wait(board).unwrap_or_else(PoisonError::into_inner),
+    ) -> MutexGuard<'a, Scheduler> {
+        scheduler.consumers += 1;
+        scheduler.alarm = scheduler.deadline();
+        let short = scheduler.alarm.map(|at| at.saturating_duration_since(Instant::now()));
+        let mut scheduler = match left.into_iter().chain(short).min() {
+            None => self.news.wait(scheduler).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
-                self.news.wait_timeout(board, left).unwrap_or_else(PoisonError::into_inner).0
+                self.news.wait_timeout(scheduler, left).unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        board.consumers -= 1;
-        board
+        scheduler.consumers -= 1;
+        scheduler
     }
 
     /// Wakes threads for the work that is there beyond what this one will take, if it works too.
-    pub fn call_threads(&self, board: &Board, this: Option<Role>) {
-        if board.calls_drivers() {
+    pub fn call_threads(&self, scheduler: &Scheduler, this: Option<Role>) {
+        if scheduler.calls_drivers() {
             self.work.notify_all();
         }
-        if board.has_drivers() {
+        if scheduler.has_drivers() {
             return;
         }
-        for _ in 0..board.helpers(this).min(board.idle) {
+        for _ in 0..scheduler.helpers(this).min(scheduler.idle) {
             self.work.notify_one();
         }
     }
 
     /// Wakes those who sleep until there is a batch, when there may be one.
-    pub fn tell_consumers(&self, board: &Board) {
-        if board.consumers > 0 && (board.calls_consumers() || board.is_news()) {
+    pub fn tell_consumers(&self, scheduler: &Scheduler) {
+        if scheduler.consumers > 0 && (scheduler.calls_consumers() || scheduler.is_news()) {
             self.news.notify_all();
         }
     }
 
     /// Ends the run with an error.
     pub fn fail(&self, error: Error) {
-        let mut board = lock(&self.board);
-        if board.life == Life::Running {
-            board.life = Life::Failed(error);
+        let mut scheduler = lock(&self.scheduler);
+        if scheduler.life == RunState::Running {
+            scheduler.life = RunState::Failed(error);
         }
-        drop(board);
+        drop(scheduler);
         self.wake_all();
     }
 
@@ -280,7 +280,7 @@ impl Shared {
 
     /// Zeroes the replies of a batch.
     pub fn clear_replies(&self, taken: Taken) {
-        let Route { collector, takes, .. } = &self.plan.routes[taken.group];
+        let CopyPlan { collector, takes, .. } = &self.plan.routes[taken.group];
         let batch = &self.batches[taken.group][taken.buffer];
         for part in (0..collector.steps * takes.len()).map(|at| collector.reply_part(0, 0) + at) {
             batch.zero(part, taken.rows);

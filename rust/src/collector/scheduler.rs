@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::collector::chunk::{Chunk, Grant, Role, Task};
-use crate::collector::crash::{Crashes, OnError, Verdict};
-use crate::collector::group::Group;
-use crate::collector::life::Life;
+use crate::collector::batch_queue::BatchQueue;
+use crate::collector::failure_policy::{Failures, OnError, Verdict};
+use crate::collector::game_state::RowRequest;
 use crate::collector::query::Queries;
-use crate::collector::slot::Wish;
+use crate::collector::run_state::RunState;
+use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 
 /// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
 /// than a few of those is not worth it.
@@ -36,11 +36,11 @@ pub struct Delivered {
 
 /// The bookkeeping of a context.
 #[derive(Debug)]
-pub struct Board {
+pub struct Scheduler {
     /// Whether it works.
-    pub life: Life,
+    pub life: RunState,
     /// A group for each collector.
-    pub groups: Vec<Group<u32>>,
+    pub groups: Vec<BatchQueue<u32>>,
     /// Which of them hold a game until its batch is given back: those that answer, and others that ask for it.
     pub(super) holding: u64,
     /// For each game, what it waits for: answers not given, or rows not written.
@@ -58,7 +58,7 @@ pub struct Board {
     /// A thread that waits for batches moves them meanwhile: their driver has no thread of its own.
     pub(super) lent: bool,
     /// The games that failed.
-    pub crashes: Crashes,
+    pub crashes: Failures,
     /// Questions that games ask while they are moved.
     pub queries: Queries,
     pub(super) ready: VecDeque<(usize, usize)>,
@@ -71,7 +71,7 @@ pub struct Board {
     /// Nanoseconds that a task of a quick game takes, smoothed.
     pub(super) cost: f64,
     /// What was used for the work of an answer, and is used again: its vectors have grown.
-    pub spare: Chunk,
+    pub spare: WorkBatch,
     /// Threads that sleep until there is work.
     pub idle: usize,
     /// Threads that sleep until there is a batch.
@@ -82,11 +82,11 @@ pub struct Board {
     pub delivered: Vec<Delivered>,
 }
 
-impl Board {
+impl Scheduler {
     /// A board of games none of which has begun.
-    pub fn new(groups: Vec<Group<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
+    pub fn new(groups: Vec<BatchQueue<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
         Self {
-            life: Life::New,
+            life: RunState::New,
             delivered: vec![Delivered::default(); groups.len()],
             groups,
             holding,
@@ -97,14 +97,14 @@ impl Board {
             blocking,
             outside: Vec::new(),
             lent: false,
-            crashes: Crashes::new(OnError::Raise, games),
+            crashes: Failures::new(OnError::Raise, games),
             queries: Queries::new(games, 0, 0),
             ready: VecDeque::new(),
             in_turn: false,
             turns: VecDeque::new(),
             running: 0,
             cost: 0.0,
-            spare: Chunk::default(),
+            spare: WorkBatch::default(),
             idle: 0,
             consumers: 0,
             alarm: None,
@@ -112,10 +112,10 @@ impl Board {
     }
 
     /// Has so many drivers move the games, each its share of them.
-    pub fn move_outside(&mut self, drivers: usize, slots: usize) {
-        self.outside = vec![VecDeque::new(); drivers];
+    pub fn move_outside(&mut self, env_workers: usize, slots: usize) {
+        self.outside = vec![VecDeque::new(); env_workers];
         self.ends.resize(slots, 0);
-        self.queries = Queries::new(self.is_slow.len(), slots, drivers);
+        self.queries = Queries::new(self.is_slow.len(), slots, env_workers);
         self.is_slow.fill(false);
         self.queue.extend(self.slow.drain(..).map(Task::Advance));
     }
@@ -142,7 +142,7 @@ impl Board {
     }
 
     /// Takes work. Returns whether there is some.
-    pub fn pick(&mut self, chunk: &mut Chunk, role: Role) -> bool {
+    pub fn pick(&mut self, chunk: &mut WorkBatch, role: Role) -> bool {
         let slow = if role == Role::Worker { self.slow.pop_front() } else { None };
         chunk.tasks.clear();
         chunk.tasks.extend(slow.map(Task::Advance));
@@ -164,7 +164,7 @@ impl Board {
     }
 
     /// Learns from how long a chunk took.
-    fn learn(&mut self, chunk: &Chunk, took: Duration) {
+    fn learn(&mut self, chunk: &WorkBatch, took: Duration) {
         // Which game of several it was shows when each is timed alone, as those are that are taken for slow.
         let slow = self.outside.is_empty() && (self.blocking || took > SLOW);
         if slow || chunk.tasks.len() == 1 {
@@ -182,14 +182,14 @@ impl Board {
 
     /// Asks for the rows that games want; those that are there already become the chunk's grants. Those of a batch
     /// from which all has been taken are `done`, and free.
-    pub fn claim(&mut self, chunk: &mut Chunk, done: Option<(Taken, Vec<u32>)>) {
+    pub fn claim(&mut self, chunk: &mut WorkBatch, done: Option<(Taken, Vec<u32>)>) {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
         for (wish, slots) in chunk.wishes.drain(..) {
             let slots = &chunk.wishing[slots];
             match wish {
-                Wish::Ask(groups) | Wish::Tell(groups) => {
+                RowRequest::Ask(groups) | RowRequest::Tell(groups) => {
                     for &slot in slots {
                         self.ends[slot as usize] = groups.count_ones();
                         if groups == 0 {
@@ -200,10 +200,10 @@ impl Board {
                         self.claim_of(group, slots, &mut chunk.grants, &mut chunk.granted);
                     }
                 }
-                Wish::Move => {
+                RowRequest::Move => {
                     for &slot in slots {
-                        let driver = self.queries.driver_of(slot);
-                        self.outside[driver].push_back(slot);
+                        let env_worker = self.queries.driver_of(slot);
+                        self.outside[env_worker].push_back(slot);
                     }
                 }
             }
@@ -216,7 +216,7 @@ impl Board {
         &mut self,
         group: usize,
         slots: &[u32],
-        grants: &mut Vec<Grant>,
+        grants: &mut Vec<RowAssignment>,
         granted: &mut Vec<u32>,
     ) {
         let mut left = slots;
@@ -226,7 +226,7 @@ impl Board {
             let (given, rest) = left.split_at(count);
             let first = granted.len();
             granted.extend_from_slice(given);
-            grants.push(Grant { group, row, slots: first..granted.len() });
+            grants.push(RowAssignment { group, row, slots: first..granted.len() });
             left = rest;
         }
         self.note(group);
@@ -255,10 +255,10 @@ impl Board {
     }
 
     /// Says that the chunk is done, its rows written.
-    pub fn finish(&mut self, chunk: &mut Chunk, took: Duration) {
+    pub fn finish(&mut self, chunk: &mut WorkBatch, took: Duration) {
         self.learn(chunk, took);
         let mut written = 0;
-        for Grant { group, row, slots } in chunk.grants.drain(..) {
+        for RowAssignment { group, row, slots } in chunk.grants.drain(..) {
             self.groups[group].commit_many(row.buffer, slots.len());
             written |= 1 << group;
             if self.holding >> group & 1 == 0 {
@@ -330,39 +330,40 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::group::{Row, Rules};
+    use crate::collector::batch_queue::{Row, Rules};
 
     /// Two answering collectors whose batches have a row for each of two games.
-    fn board(in_turn: bool) -> Board {
+    fn scheduler(in_turn: bool) -> Scheduler {
         let order: fn(&u32, &u32) -> std::cmp::Ordering = u32::cmp;
         let rules = Rules { batch_size: 2, buffers: 2, timeout: None, order: Some(order) };
-        let mut board = Board::new(vec![Group::new(rules), Group::new(rules)], 0b11, 2, false);
-        board.in_turn = in_turn;
-        board
+        let mut scheduler =
+            Scheduler::new(vec![BatchQueue::new(rules), BatchQueue::new(rules)], 0b11, 2, false);
+        scheduler.in_turn = in_turn;
+        scheduler
     }
 
     /// Has both games ask both, and the rows written, those of the group that answers last first.
-    fn written_the_other_way_round(board: &mut Board) -> Vec<usize> {
-        let mut chunk = Chunk::default();
-        chunk.wish(Wish::Ask(0b11), [1, 0]);
-        board.claim(&mut chunk, None);
-        let mut writes: Vec<_> = board.queue.drain(..).collect();
+    fn written_the_other_way_round(scheduler: &mut Scheduler) -> Vec<usize> {
+        let mut chunk = WorkBatch::default();
+        chunk.wish(RowRequest::Ask(0b11), [1, 0]);
+        scheduler.claim(&mut chunk, None);
+        let mut writes: Vec<_> = scheduler.queue.drain(..).collect();
         writes.reverse();
         let mut order = Vec::new();
         for write in writes {
             let Task::Write { slot, group, buffer, row } = write else { continue };
-            let mut chunk = Chunk::default();
+            let mut chunk = WorkBatch::default();
             let row = Row { buffer: buffer as usize, row: row as usize };
             chunk.grant(group as usize, row, slot);
-            board.finish(&mut chunk, Duration::ZERO);
-            order.extend(std::iter::from_fn(|| board.take(None)).map(|taken| taken.group));
+            scheduler.finish(&mut chunk, Duration::ZERO);
+            order.extend(std::iter::from_fn(|| scheduler.take(None)).map(|taken| taken.group));
         }
         order
     }
 
     #[test]
     fn batches_are_delivered_in_turn_whichever_is_written_first() {
-        assert_eq!(written_the_other_way_round(&mut board(false)), [1, 0]);
-        assert_eq!(written_the_other_way_round(&mut board(true)), [0, 1]);
+        assert_eq!(written_the_other_way_round(&mut scheduler(false)), [1, 0]);
+        assert_eq!(written_the_other_way_round(&mut scheduler(true)), [0, 1]);
     }
 }

@@ -11,10 +11,10 @@ mod run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cogrs::collector::context::{Context, CrashCounts};
-use cogrs::collector::crash::OnError;
+use cogrs::collector::context::{Context, FailureCounts};
 use cogrs::collector::description::Collector;
-use cogrs::collector::desk::Report;
+use cogrs::collector::failure_policy::OnError;
+use cogrs::collector::step_buffer::Report;
 use cogrs::error::Result;
 use cogrs::games::{Action, Game, Outcome};
 use game::{actor, optimizer};
@@ -66,8 +66,8 @@ fn ask(context: &Context, game: usize, state: i64, count: usize) {
 
 /// Moves the scripted game of the other tests, whose episodes have `length` states, until the run is over.
 /// Games in `fails` fail at every third move of theirs; all make so many queries at once before each report.
-fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usize) {
-    let memory = context.desks()[driver].memory();
+fn drive(context: &Context, env_worker: usize, length: i64, fails: &[i64], asks: usize) {
+    let memory = context.step_buffers()[env_worker].memory();
     let read = |part, row| {
         let mut bytes = [0; 8];
         memory.read(part, row, &mut bytes);
@@ -75,7 +75,7 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
     };
     let mut games = std::collections::BTreeMap::new();
     let mut report = Report::default();
-    while let Some(count) = context.play(driver, std::mem::take(&mut report), soon()).unwrap() {
+    while let Some(count) = context.play(env_worker, std::mem::take(&mut report), soon()).unwrap() {
         for row in 0..count {
             let (episode, seq, moves) = games.entry(read(GAME, row)).or_insert((-1, 0, 0));
             *moves += 1;
@@ -100,7 +100,7 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
 fn driven(
     collectors: Vec<Collector>,
     games: usize,
-    drivers: usize,
+    env_workers: usize,
     on_error: OnError,
     fails: &'static [i64],
     asks: usize,
@@ -108,15 +108,15 @@ fn driven(
     let mut options = options(games, 1);
     options.on_error = on_error;
     options.queries = asks;
-    let files = vec![None; drivers];
+    let files = vec![None; env_workers];
     let context = Context::outside(&game::spec(1), collectors, options, &files).unwrap();
     let run = Run { context: Arc::new(context), log: game::Log::default() };
     run.context.start().unwrap();
-    let drive = |driver| {
+    let drive = |env_worker| {
         let context = Arc::clone(&run.context);
-        std::thread::spawn(move || drive(&context, driver, 5, fails, asks))
+        std::thread::spawn(move || drive(&context, env_worker, 5, fails, asks))
     };
-    let threads = (0..drivers).map(drive).collect();
+    let threads = (0..env_workers).map(drive).collect();
     (run, threads)
 }
 
@@ -129,7 +129,7 @@ fn end(run: &Run, threads: Vec<std::thread::JoinHandle<()>>) {
 
 #[test]
 fn games_that_drivers_move_show_what_those_say() {
-    for (games, batch_size, listener, steps, drivers, asks) in [
+    for (games, batch_size, listener, steps, env_workers, asks) in [
         (1, 1, 1, 2, 1, 0),
         (4, 2, 4, 3, 1, 0),
         (4, 2, 4, 3, 3, 0),
@@ -141,7 +141,7 @@ fn games_that_drivers_move_show_what_those_say() {
         (5, 1, 1, 2, 3, 3),
     ] {
         let collectors = vec![actor(batch_size), optimizer(listener, steps)];
-        let (run, threads) = driven(collectors, games, drivers, OnError::Raise, &[], asks);
+        let (run, threads) = driven(collectors, games, env_workers, OnError::Raise, &[], asks);
         let mut last = vec![None; games];
         for row in run.collect("optimizer", 12).concat() {
             let (id, states) = (row["id"][0] as usize, &row["s"]);
@@ -168,12 +168,12 @@ fn wrong_reports_are_refused() {
     assert!(make(&[]).is_err());
     assert!(make(&[None, None, None]).is_err());
     let context = make(&[None, None]).unwrap();
-    let play = |driver, begun, failed| {
-        context.play(driver, Report { begun, failed, ..Report::default() }, soon())
+    let play = |env_worker, begun, failed| {
+        context.play(env_worker, Report { begun, failed, ..Report::default() }, soon())
     };
     assert_eq!(play(0, 0, vec![]).unwrap(), None, "not started");
     context.start().unwrap();
-    assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("driver: expected"));
+    assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("env_worker: expected"));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1), "what was not begun is given out again");
     assert!(play(0, 2, vec![]).unwrap_err().to_string().starts_with("begun: expected at most 1"));
@@ -185,10 +185,10 @@ fn an_end_that_is_none_is_the_game_s_failure() {
     let context = Context::outside(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
     context.start().unwrap();
     assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
-    context.desks()[0].memory().write(END, 0, 0, &[3]);
+    context.step_buffers()[0].memory().write(END, 0, 0, &[3]);
     assert_eq!(context.play(0, Report::done(1), soon()).unwrap(), None);
     let error = context.wait(None, None).unwrap_err().to_string();
-    assert_eq!(error, "game 0: its driver reports an end 3");
+    assert_eq!(error, "game 0: its env worker reported end 3, expected 0, 1 or 2");
     assert_eq!(context.failed_game(), Some(0));
 }
 
@@ -204,7 +204,7 @@ fn the_tail_of_an_episode_that_broke_is_lost_and_counted() {
         assert_eq!(row["last_terminal"], [0.0, 0.0]);
     }
     assert_eq!(run.histories("optimizer", 0.0, 1)[0]["id"], [0.0, 0.0]);
-    let CrashCounts { crashes, restarts, dropped } = run.context.crashes();
+    let FailureCounts { crashes, restarts, dropped } = run.context.crashes();
     assert!(crashes >= 5 && restarts == crashes && dropped == 0);
     assert_eq!(run.context.delivered()[1].lost, 0, "each state was in a history");
     end(&run, threads);
@@ -243,7 +243,7 @@ fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
     assert_eq!(seen, [4, 5, 6]);
     // Histories of 3 states share one: 4, 5 and 6 states are 1, 2 and 2 of them, and 1, 0 and 1 are lost.
     assert_eq!((listened, run.context.delivered()[1].lost), (5, 2));
-    assert_eq!(run.context.crashes(), CrashCounts { crashes: 3, restarts: 0, dropped: 3 });
+    assert_eq!(run.context.crashes(), FailureCounts { crashes: 3, restarts: 0, dropped: 3 });
 }
 
 #[test]

@@ -13,9 +13,9 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// The process that an object was made in.
 #[derive(Debug, Clone, Copy)]
-pub struct Birthplace(u64);
+pub struct ForkGuard(u64);
 
-impl Birthplace {
+impl ForkGuard {
     /// This process.
     pub fn here() -> Self {
         Self(FORKS.load(Ordering::Relaxed))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{self, Batch, Layout};
-use crate::collector::group::{Group, Row, Rules};
+use crate::collector::batch_queue::{BatchQueue, Row, Rules};
 use crate::error::{Error, Result};
 
 /// One group that anybody may put rows into, each with an owner who is to get the answer.
@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 /// What an owner is, and how it is told, is the caller's business. Owners are dropped only by what returns
 /// them, never under the lock.
 #[derive(Debug)]
-pub struct Exchange<O> {
+pub struct RequestBatcher<O> {
     batches: Vec<Arc<Batch>>,
     /// Bytes of a row in each of the inputs, which are the first arrays of a batch, and of the replies.
     inputs: Vec<usize>,
     replies: usize,
-    desk: Mutex<Desk<O>>,
+    pending: Mutex<Pending<O>>,
     news: Condvar,
 }
 
@@ -26,8 +26,8 @@ pub struct Exchange<O> {
 const BATCH: usize = 256;
 
 #[derive(Debug)]
-struct Desk<O> {
-    group: Group<O>,
+struct Pending<O> {
+    group: BatchQueue<O>,
     ready: VecDeque<usize>,
     /// Rows of those who wait for one, in the order in which they wait.
     late: VecDeque<Vec<u8>>,
@@ -35,15 +35,15 @@ struct Desk<O> {
     sleepers: usize,
     alarm: Option<Instant>,
     /// Nobody else will ask soon.
-    lull: bool,
+    flushing: bool,
     closed: bool,
 }
 
-impl<O> Desk<O> {
+impl<O> Pending<O> {
     /// Whether the batch that is being filled is to go out as it is.
     fn is_due(&self, now: Instant) -> bool {
         let waits = self.group.deadline().is_some_and(|deadline| deadline <= now);
-        waits || (self.lull && self.group.is_open())
+        waits || (self.flushing && self.group.is_open())
     }
 
     fn make_ready(&mut self) {
@@ -55,7 +55,7 @@ impl<O> Desk<O> {
 
 /// A batch of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestBatch {
     /// Which batch.
     pub buffer: usize,
     /// Rows filled, from the first on.
@@ -64,7 +64,7 @@ pub struct Asked {
     pub serial: u64,
 }
 
-impl<O> Exchange<O> {
+impl<O> RequestBatcher<O> {
     /// An exchange whose rows have these sizes, and that takes at most `memory` bytes.
     ///
     /// # Errors
@@ -88,16 +88,23 @@ impl<O> Exchange<O> {
         batch::check_memory("batches", needed.saturating_add(kept), kept, memory)?;
         let layout = Layout::new(batch_size, inputs.iter().chain(replies).copied())?;
         let batches = Batch::several(layout, buffers)?;
-        let group = Group::new(Rules { batch_size, buffers, timeout, order: None });
+        let group = BatchQueue::new(Rules { batch_size, buffers, timeout, order: None });
         let (ready, late) = (VecDeque::new(), VecDeque::new());
-        let desk =
-            Desk { group, ready, late, sleepers: 0, alarm: None, lull: false, closed: false };
+        let pending = Pending {
+            group,
+            ready,
+            late,
+            sleepers: 0,
+            alarm: None,
+            flushing: false,
+            closed: false,
+        };
         let replies = replies.len();
-        Ok(Self { batches, inputs, replies, desk: Mutex::new(desk), news: Condvar::new() })
+        Ok(Self { batches, inputs, replies, pending: Mutex::new(pending), news: Condvar::new() })
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk<O>> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending<O>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a row: for each input its bytes. When no batch has room, they are kept until one has.
@@ -106,32 +113,34 @@ impl<O> Exchange<O> {
     /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in: the owner
     /// comes back.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
-        let mut desk = self.desk();
-        if desk.closed {
+        let mut pending = self.pending();
+        if pending.closed {
             return Err((owner, closed()));
         }
-        desk.lull = false;
-        if !desk.group.gives_at_once() {
+        pending.flushing = false;
+        if !pending.group.gives_at_once() {
             match kept(inputs) {
-                Ok(bytes) => desk.late.push_back(bytes),
+                Ok(bytes) => pending.late.push_back(bytes),
                 Err(error) => return Err((owner, error)),
             }
         }
-        let Some(row) = desk.group.claim(owner) else { return Ok(()) };
-        drop(desk);
+        let Some(row) = pending.group.claim(owner) else { return Ok(()) };
+        drop(pending);
         for (part, bytes) in inputs.iter().enumerate() {
             self.batches[row.buffer].write(part, row.row, 0, bytes);
         }
-        self.commit(self.desk(), &[row]);
+        self.commit(self.pending(), &[row]);
         Ok(())
     }
 
-    fn commit(&self, mut desk: MutexGuard<'_, Desk<O>>, rows: &[Row]) {
+    fn commit(&self, mut pending: MutexGuard<'_, Pending<O>>, rows: &[Row]) {
         for &row in rows {
-            desk.group.commit(row);
+            pending.group.commit(row);
         }
-        desk.make_ready();
-        if desk.sleepers > 0 && (!desk.ready.is_empty() || desk.group.deadline() != desk.alarm) {
+        pending.make_ready();
+        if pending.sleepers > 0
+            && (!pending.ready.is_empty() || pending.group.deadline() != pending.alarm)
+        {
             self.news.notify_one();
         }
     }
@@ -140,57 +149,57 @@ impl<O> Exchange<O> {
     ///
     /// # Errors
     /// [`Error::State`] when it is closed.
-    pub fn wait(&self, until: Option<Instant>) -> Result<Option<Asked>> {
-        let mut desk = self.desk();
+    pub fn wait(&self, until: Option<Instant>) -> Result<Option<RequestBatch>> {
+        let mut pending = self.pending();
         loop {
-            if desk.closed {
+            if pending.closed {
                 return Err(closed());
             }
-            if let Some(buffer) = desk.ready.pop_front() {
-                let (rows, serial) = desk.group.take(buffer);
-                drop(desk);
+            if let Some(buffer) = pending.ready.pop_front() {
+                let (rows, serial) = pending.group.take(buffer);
+                drop(pending);
                 let parts = self.inputs.len()..self.inputs.len() + self.replies;
                 parts.for_each(|part| self.batches[buffer].zero(part, rows));
-                return Ok(Some(Asked { buffer, rows, serial }));
+                return Ok(Some(RequestBatch { buffer, rows, serial }));
             }
             let now = Instant::now();
-            let deadline = desk.group.deadline();
-            if desk.is_due(now) {
-                desk.lull = false;
-                desk.group.shorten(|_, _| {});
-                desk.make_ready();
+            let deadline = pending.group.deadline();
+            if pending.is_due(now) {
+                pending.flushing = false;
+                pending.group.shorten(|_, _| {});
+                pending.make_ready();
                 continue;
             }
             let next = until.into_iter().chain(deadline).min();
             if until.is_some_and(|until| until <= now) {
                 return Ok(None);
             }
-            desk = self.sleep(desk, next.map(|next| next - now));
+            pending = self.sleep(pending, next.map(|next| next - now));
         }
     }
 
     fn sleep<'a>(
         &'a self,
-        mut desk: MutexGuard<'a, Desk<O>>,
+        mut pending: MutexGuard<'a, Pending<O>>,
         left: Option<Duration>,
-    ) -> MutexGuard<'a, Desk<O>> {
-        desk.sleepers += 1;
-        desk.alarm = desk.group.deadline();
-        let mut desk = match left {
-            None => self.news.wait(desk).unwrap_or_else(PoisonError::into_inner),
+    ) -> MutexGuard<'a, Pending<O>> {
+        pending.sleepers += 1;
+        pending.alarm = pending.group.deadline();
+        let mut pending = match left {
+            None => self.news.wait(pending).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
-                self.news.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0
+                self.news.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        desk.sleepers -= 1;
-        desk
+        pending.sleepers -= 1;
+        pending
     }
 
     /// Has the rows that wait go out as soon as somebody waits for a batch, unless another row comes before.
-    pub fn hurry(&self) {
-        let mut desk = self.desk();
-        desk.lull = true;
-        if desk.sleepers > 0 && desk.group.is_open() {
+    pub fn flush(&self) {
+        let mut pending = self.pending();
+        pending.flushing = true;
+        if pending.sleepers > 0 && pending.group.is_open() {
             self.news.notify_one();
         }
     }
@@ -199,10 +208,10 @@ impl<O> Exchange<O> {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn put_back(&self, asked: Asked) -> Result<()> {
-        let mut desk = self.desk();
-        desk.group.put_back(asked.buffer, asked.serial)?;
-        desk.ready.push_front(asked.buffer);
+    pub fn put_back(&self, asked: RequestBatch) -> Result<()> {
+        let mut pending = self.pending();
+        pending.group.put_back(asked.buffer, asked.serial)?;
+        pending.ready.push_front(asked.buffer);
         self.news.notify_one();
         Ok(())
     }
@@ -212,21 +221,21 @@ impl<O> Exchange<O> {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn release(&self, asked: Asked) -> Result<Vec<O>> {
-        let mut desk = self.desk();
-        let owners = desk.group.answer(asked.buffer, asked.serial)?;
-        desk.group.release(asked.buffer, Vec::new());
+    pub fn release(&self, asked: RequestBatch) -> Result<Vec<O>> {
+        let mut pending = self.pending();
+        let owners = pending.group.answer(asked.buffer, asked.serial)?;
+        pending.group.release(asked.buffer, Vec::new());
         let mut rows = Vec::new();
-        desk.group.grants(|_, row| rows.push(row));
-        let late: Vec<_> = desk.late.drain(..rows.len()).collect();
+        pending.group.grants(|_, row| rows.push(row));
+        let late: Vec<_> = pending.late.drain(..rows.len()).collect();
         if rows.is_empty() {
             return Ok(owners);
         }
-        drop(desk);
+        drop(pending);
         for (row, bytes) in rows.iter().zip(&late) {
             self.write(*row, bytes);
         }
-        self.commit(self.desk(), &rows);
+        self.commit(self.pending(), &rows);
         Ok(owners)
     }
 
@@ -241,10 +250,10 @@ impl<O> Exchange<O> {
     /// Ends everything: who waits for a batch gets an error. Returns the owners whose rows are unanswered,
     /// those in the hands of a consumer too.
     pub fn close(&self) -> Vec<O> {
-        let mut desk = self.desk();
-        desk.closed = true;
-        let owners = desk.group.abandon();
-        drop(desk);
+        let mut pending = self.pending();
+        pending.closed = true;
+        let owners = pending.group.abandon();
+        drop(pending);
         self.news.notify_all();
         owners
     }
@@ -268,5 +277,5 @@ fn kept(inputs: &[&[u8]]) -> Result<Vec<u8>> {
 }
 
 fn closed() -> Error {
-    Error::State("this group is closed".into())
+    Error::State("this request batcher is closed".into())
 }

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::collector::batch::{Batch, Rows};
-use crate::collector::column::Fixed;
-use crate::collector::records::Records;
-use crate::collector::route::{Route, Show};
+use crate::collector::column::BuiltinColumn;
+use crate::collector::copy_plan::{CopyPlan, Gather};
+use crate::collector::history_buffer::HistoryBuffer;
 
 /// A game's row.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RowOf {
     row: usize,
     game: usize,
 }
@@ -17,15 +17,15 @@ struct Place {
 /// Writes rows of one batch, from this one on one for each of these games, input by input. Of neighbours in step with
 /// each other all is copied at once; so far as they have it.
 pub fn fill(
-    route: &Route,
-    records: &Records,
+    route: &CopyPlan,
+    records: &HistoryBuffer,
     batch: &Batch,
     first: usize,
     games: impl Iterator<Item = usize> + Clone,
     neighbours: Option<Range<usize>>,
 ) {
     let collector = &route.collector;
-    let places = games.zip(first..).map(|(game, row)| Place { row, game });
+    let places = games.zip(first..).map(|(game, row)| RowOf { row, game });
     let run = neighbours.and_then(|run| Some((records.in_step(run.clone())?, run)));
     for step in 0..collector.steps {
         let back = collector.steps - 1 - step;
@@ -51,7 +51,7 @@ pub fn fill(
 }
 
 #[inline]
-fn write(show: &Show, records: &Records, place: Place, from: usize, rows: Rows<'_>) {
+fn write(show: &Gather, records: &HistoryBuffer, place: RowOf, from: usize, rows: Rows<'_>) {
     match records.back(&show.range, place.game, from).or(show.blank) {
         Some(bytes) => rows.write(place.row, 0, bytes),
         None => rows.clear(place.row, 0, show.range.len()),
@@ -59,9 +59,9 @@ fn write(show: &Show, records: &Records, place: Place, from: usize, rows: Rows<'
 }
 
 /// The last states of the same episode, zeros before its start.
-fn write_frames(show: &Show, records: &Records, place: Place, back: usize, rows: Rows<'_>) {
-    let Place { row, game } = place;
-    let episode = |back: usize| records.back(&const { Fixed::Episode.range() }, game, back);
+fn write_frames(show: &Gather, records: &HistoryBuffer, place: RowOf, back: usize, rows: Rows<'_>) {
+    let RowOf { row, game } = place;
+    let episode = |back: usize| records.back(&const { BuiltinColumn::Episode.range() }, game, back);
     let newest = episode(back);
     for frame in 0..show.frames {
         let from = back + show.frames - 1 - frame;

@@ -6,8 +6,8 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::collector::crash::OnError;
-use crate::collector::desk::{Report, SharedFile, Turn};
+use crate::collector::failure_policy::OnError;
+use crate::collector::step_buffer::{Report, SharedFile, WorkItem};
 use crate::error::{Error, short};
 use crate::games::{Action, Game, GameSpec, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
@@ -100,15 +100,15 @@ pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
 #[pymethods]
 impl CollectorContext {
     /// The arrays of a driver's desk, and where each begins in its memory.
-    fn desk<'py>(
+    fn step_buffer<'py>(
         &self,
         py: Python<'py>,
-        driver: usize,
+        env_worker: usize,
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let missing = || Error::Index(format!("no driver {driver}"));
-        let desk = self.context()?.desks().get(driver).ok_or_else(missing)?;
+        let missing = || Error::Index(format!("no env worker {env_worker}"));
+        let step_buffer = self.context()?.step_buffers().get(env_worker).ok_or_else(missing)?;
         let Moved { action, keys, .. } = self.moved.as_ref().ok_or_else(missing)?;
-        let memory = TensorMemory::new(py, desk.memory())?;
+        let memory = TensorMemory::new(py, step_buffer.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>((PyArrayDescr::new(py, code)?.unbind(), vec![]));
         let books = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
         let arrays = PyList::empty(py);
@@ -116,15 +116,15 @@ impl CollectorContext {
         for (part, (dtype, shape)) in all.enumerate() {
             arrays.append(array(&memory, part, &dtype, &shape)?)?;
         }
-        let offsets = (0..arrays.len()).map(|part| desk.memory().offset(part)).collect();
+        let offsets = (0..arrays.len()).map(|part| step_buffer.memory().offset(part)).collect();
         Ok((arrays, offsets))
     }
 
-    #[pyo3(signature = (driver, begun, failed, timeout))]
+    #[pyo3(signature = (env_worker, begun, failed, timeout))]
     fn play(
         &self,
         py: Python<'_>,
-        driver: usize,
+        env_worker: usize,
         begun: usize,
         failed: Vec<(usize, String)>,
         timeout: &Bound<'_, PyAny>,
@@ -133,7 +133,7 @@ impl CollectorContext {
         let end = until(Some(timeout))?;
         let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
         let report = Report { begun, broken_off: false, failed };
-        Ok(py.detach(|| context.play(driver, report, end))?)
+        Ok(py.detach(|| context.play(env_worker, report, end))?)
     }
 
     #[pyo3(signature = (gid, timeout, progress, failed))]
@@ -152,11 +152,11 @@ impl CollectorContext {
         }
         match interruptible(py, end, |end| context.attend(gid, Some(end)))? {
             None => Ok(py.None().into_bound(py)),
-            Some(Turn::Moves(count)) => {
+            Some(WorkItem::Moves(count)) => {
                 forget(progress)?;
                 Ok(count.into_pyobject(py)?.into_any())
             }
-            Some(Turn::Batch(taken)) => {
+            Some(WorkItem::Batch(taken)) => {
                 let delivery = CollectorDelivery::new(slf, taken);
                 Ok(Bound::new(py, delivery)?.into_any())
             }

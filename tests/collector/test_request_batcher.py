@@ -1,4 +1,4 @@
-"""`Group`: many askers, one policy."""
+"""`RequestBatcher`: many askers, one policy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.collector.batchers import check, group, policy, question, served
 from tests.collector.build import LIMIT
-from tests.collector.groups import check, group, policy, question, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def test_a_short_batch_goes_out_when_nobody_else_will_ask() -> None:
     asker.start()
     until = time.monotonic() + LIMIT
     while not asked.run(policy, timeout=0):
-        asked.hurry()
+        asked.flush()
         assert time.monotonic() < until
     asker.join(LIMIT)
     check(1, answers[0])
@@ -192,7 +192,7 @@ def test_closing_wakes_everybody() -> None:
     for thread in threads:
         thread.join(LIMIT)
         assert not thread.is_alive()
-    assert errors == ["this group is closed"] * 3
+    assert errors == ["this request batcher is closed"] * 3
     with pytest.raises(RuntimeError, match="closed"):
         asked.ask(question(0))
     with pytest.raises(RuntimeError, match="closed"):
@@ -282,3 +282,14 @@ def test_many_askers_wait_in_one_process() -> None:
                 check(number, answer)
 
         asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+def test_former_names_warn_and_work() -> None:
+    import cogrs.collector
+
+    with pytest.warns(DeprecationWarning, match="Group is now cogrs.collector.RequestBatcher"):
+        assert cogrs.collector.Group is cogrs.collector.RequestBatcher
+    asked = group(2)
+    with pytest.warns(DeprecationWarning, match="hurry"):
+        asked.hurry()
+    asked.close()

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use crate::collector::board::{Board, bits};
-use crate::collector::chunk::Task;
-use crate::collector::group::Group;
+use crate::collector::batch_queue::BatchQueue;
+use crate::collector::scheduler::{Scheduler, bits};
+use crate::collector::work_batch::Task;
 
-impl Board {
+impl Scheduler {
     /// Whether all games were dropped, and what they left was delivered but for batches that are not full.
     pub fn is_over(&self) -> bool {
         let left = self.is_busy() || self.groups.iter().any(|group| group.out() > 0);
@@ -53,7 +53,7 @@ impl Board {
     /// When the next batch is to go out short, or the next game to begin again.
     pub fn deadline(&self) -> Option<Instant> {
         let rest = self.crashes.next_rested();
-        self.groups.iter().filter_map(Group::deadline).chain(rest).min()
+        self.groups.iter().filter_map(BatchQueue::deadline).chain(rest).min()
     }
 
     /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
@@ -81,14 +81,14 @@ impl Board {
     fn is_busy(&self) -> bool {
         // A driver whose game waits for an answer does nothing until that comes.
         let moves = self.outside.iter().enumerate();
-        let moves = moves.filter(|(driver, _)| !self.queries.holds_up(*driver));
+        let moves = moves.filter(|(env_worker, _)| !self.queries.holds_up(*env_worker));
         let moves = moves.map(|(_, games)| games.len()).sum::<usize>();
         let waiting = self.queue.is_empty() && self.slow.is_empty() && moves == 0;
         self.running > self.queries.held_up() || !waiting
     }
 
     /// Whether a batch that is out will let a game go on when it comes back.
-    fn will_wake(&self, at: usize, group: &Group<u32>) -> bool {
+    fn will_wake(&self, at: usize, group: &BatchQueue<u32>) -> bool {
         let holds = self.holding >> at & 1 == 1;
         group.holds_up() || (holds && group.out() > 0)
     }

@@ -55,7 +55,7 @@ pub struct Rules<O> {
 /// [`commit`](Self::commit); a batch from [`next_ready`](Self::next_ready) through [`take`](Self::take),
 /// [`answer`](Self::answer) and [`release`](Self::release).
 #[derive(Debug)]
-pub struct Group<O> {
+pub struct BatchQueue<O> {
     rules: Rules<O>,
     buffers: Vec<Buffer<O>>,
     free: VecDeque<usize>,
@@ -70,7 +70,7 @@ pub struct Group<O> {
     out: usize,
 }
 
-impl<O> Group<O> {
+impl<O> BatchQueue<O> {
     /// A group with all batches free.
     pub fn new(rules: Rules<O>) -> Self {
         let buffer = |_| Buffer { phase: Phase::Free, owners: Vec::new(), written: 0, serial: 0 };

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::error::{Error, Result};
 use crate::python::array::Template;
 use crate::python::block::Pool;
-use crate::python::fork::Birthplace;
+use crate::python::fork_guard::ForkGuard;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -21,7 +21,7 @@ pub const LONG: usize = usize::MAX;
 
 /// A memory, its lock, and what can be read without waiting for that.
 #[derive(Debug)]
-pub struct Shared {
+pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
@@ -32,12 +32,12 @@ pub struct Shared {
     weight_sum: AtomicU64,
     total_episodes: AtomicU64,
     total_steps: AtomicU64,
-    birthplace: Birthplace,
+    fork_guard: ForkGuard,
     /// Memory of batches.
     pub pool: Arc<Pool>,
 }
 
-impl Shared {
+impl MemoryHandle {
     /// Shares a memory.
     pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Shared {
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
-            birthplace: Birthplace::here(),
+            fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
     }
@@ -82,7 +82,7 @@ impl Shared {
         bytes: usize,
         call: impl FnOnce(&mut Memory) -> Result<T> + Send,
     ) -> PyResult<T> {
-        self.birthplace.check("ReplayMemory")?;
+        self.fork_guard.check("ReplayMemory")?;
         if bytes <= DETACH_FROM {
             match self.memory.try_lock() {
                 Err(TryLockError::WouldBlock) => {}
@@ -137,7 +137,7 @@ impl Shared {
     /// Runs `call` for something that is being dropped, which has nobody to report to: not at all in a
     /// forked child, nor after an internal error.
     pub fn call_in_drop(&self, call: impl FnOnce(&mut Memory) -> Result<()> + Send) {
-        if self.birthplace.is_here() {
+        if self.fork_guard.is_here() {
             // While the interpreter shuts down there is none to attach to, and nothing to give back for.
             drop(Python::try_attach(|py| self.call(py, 0, call)));
         }
@@ -148,7 +148,7 @@ impl Shared {
     /// # Errors
     /// `RuntimeError`.
     pub fn check_process(&self) -> PyResult<()> {
-        self.birthplace.check("ReplayMemory")
+        self.fork_guard.check("ReplayMemory")
     }
 
     /// Whether anything can be drawn, as far as is known without waiting.

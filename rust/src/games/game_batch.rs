@@ -6,7 +6,7 @@ use crate::games::{Action, Game, Outcome};
 
 /// Where something of one of the games lies.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct GameItem {
     /// Which of the games.
     pub at: usize,
     /// The item of the array, as these are as large as what is there.
@@ -18,7 +18,7 @@ pub struct Place {
 ///
 /// What several of them do starts at the position `done`, which is counted up as they do it, and stays at one that
 /// fails or panics.
-pub trait Herd: Send {
+pub trait GameBatch: Send {
     /// Has a game begin an episode.
     fn reset(&mut self, at: usize, seed: u64);
 
@@ -30,13 +30,13 @@ pub trait Herd: Send {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[Place],
+        places: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()>;
 
     /// Has games write a key of `size` bytes.
-    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[Place], done: &mut usize);
+    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[GameItem], done: &mut usize);
 
     /// Whose turn it is in a game.
     fn player(&self, at: usize) -> usize;
@@ -45,7 +45,7 @@ pub trait Herd: Send {
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32;
 }
 
-impl<G: Game> Herd for Vec<G> {
+impl<G: Game> GameBatch for Vec<G> {
     fn reset(&mut self, at: usize, seed: u64) {
         self[at].reset(seed);
     }
@@ -54,12 +54,12 @@ impl<G: Game> Herd for Vec<G> {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[Place],
+        places: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()> {
         while *done < places.len() {
-            let together = places[*done..].first_chunk().and_then(|four: &[Place; LANES]| {
+            let together = places[*done..].first_chunk().and_then(|four: &[GameItem; LANES]| {
                 let games = self.get_disjoint_mut(four.map(|place| place.at)).ok()?;
                 G::step_together(games, four.map(|place| action(size, actions, place)))
             });
@@ -76,8 +76,15 @@ impl<G: Game> Herd for Vec<G> {
         Ok(())
     }
 
-    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[Place], done: &mut usize) {
-        for &Place { at, item } in &places[*done..] {
+    fn write(
+        &self,
+        key: usize,
+        size: usize,
+        out: &mut [u8],
+        places: &[GameItem],
+        done: &mut usize,
+    ) {
+        for &GameItem { at, item } in &places[*done..] {
             self[at].write(key, &mut out[item * size..][..size]);
             *done += 1;
         }
@@ -93,6 +100,6 @@ impl<G: Game> Herd for Vec<G> {
 }
 
 #[inline]
-fn action(size: usize, actions: &[u8], place: Place) -> Action<'_> {
+fn action(size: usize, actions: &[u8], place: GameItem) -> Action<'_> {
     Action(&actions[place.item * size..][..size])
 }

@@ -3,57 +3,63 @@
 use std::ops::Range;
 
 use crate::collector::batch::{Batch, Rows};
-use crate::collector::board::bits;
-use crate::collector::chunk::{Chunk, Task};
-use crate::collector::column::Fixed;
-use crate::collector::desk::Desk;
-use crate::collector::failure::{Failed, passing_over};
+use crate::collector::column::BuiltinColumn;
+use crate::collector::copy_plan::{HistorySpec, Scatter};
+use crate::collector::failure_policy::{Failed, passing_over};
+use crate::collector::game_state::{Counts, GameState, Move, Override, RowRequest};
+use crate::collector::gather;
+use crate::collector::history_buffer::HistoryBuffer;
 use crate::collector::plan::Plan;
-use crate::collector::records::Records;
-use crate::collector::route::{Take, Track};
-use crate::collector::rows;
-use crate::collector::slot::{Counts, Detour, Move, Slot, Wish};
+use crate::collector::scheduler::bits;
+use crate::collector::step_buffer::StepBuffer;
+use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::{Error, Result};
-use crate::games::herd::{self, Herd};
+use crate::games::game_batch::{self, GameBatch};
 use crate::games::{Game, Outcome};
 
 /// Games that share a lock at most: what they are made of is still at hand when their rows are written.
 pub const MOST: usize = 64;
 
 /// Games that share a lock. What several of them do they do side by side, one part after the other.
-pub struct Slots {
+pub struct Shard {
     /// The number of the first among all.
     first: u32,
     games: Games,
     /// Where each stands.
-    each: Vec<Slot>,
+    each: Vec<GameState>,
     /// Those of all their states, and then those of single players, as the plan's tracks are numbered.
-    pasts: Vec<Past>,
+    pasts: Vec<History>,
 }
 
 /// Games, or what is known of them.
 pub enum Games {
     /// Games that move here.
-    Here(Box<dyn Herd>),
+    Here(Box<dyn GameBatch>),
     /// What drivers have reported last of games that they move.
     Outside(Vec<Box<dyn Game>>),
 }
 
 /// The states of games, or of one of their players.
-struct Past {
-    records: Records,
+struct History {
+    records: HistoryBuffer,
     /// For each game what happened since the newest of them.
     carried: Vec<Outcome>,
 }
 
-impl Past {
+impl History {
     /// Remembers how a game's step ended, and what it paid.
     #[inline]
-    fn pay(&mut self, at: usize, track: &Track, outcome: Outcome, herd: &dyn Herd) {
+    fn pay(
+        &mut self,
+        at: usize,
+        track: &HistorySpec,
+        outcome: Outcome,
+        game_batch: &dyn GameBatch,
+    ) {
         let carried = &mut self.carried[at];
         carried.reward += match track.player {
             None => outcome.reward,
-            Some(player) => herd.reward(at, outcome, player),
+            Some(player) => game_batch.reward(at, outcome, player),
         };
         carried.terminated |= outcome.terminated;
         carried.truncated |= outcome.truncated;
@@ -66,22 +72,22 @@ enum Next {
     /// It does nothing.
     Nothing,
     /// It waits for this.
-    Wish(Wish),
+    RowRequest(RowRequest),
     /// It takes a step.
     Step,
     /// It is in a new state already: it has begun an episode.
     Enter,
 }
 
-impl Slots {
+impl Shard {
     /// Games before their first states.
-    pub fn new(first: u32, games: Games, slots: Vec<Slot>, plan: &Plan) -> Self {
-        let past = |track: &Track| {
-            let mut records = Records::new(plan.columns.size(), track.depth, slots.len());
+    pub fn new(first: u32, games: Games, slots: Vec<GameState>, plan: &Plan) -> Self {
+        let past = |track: &HistorySpec| {
+            let mut records = HistoryBuffer::new(plan.columns.size(), track.depth, slots.len());
             // These never change.
-            records.fill(Fixed::Id, |at| slots[at].id.to_ne_bytes());
-            records.fill(Fixed::Tid, |at| slots[at].tid.to_ne_bytes());
-            Past { records, carried: vec![Outcome::default(); slots.len()] }
+            records.fill(BuiltinColumn::Id, |at| slots[at].id.to_ne_bytes());
+            records.fill(BuiltinColumn::Tid, |at| slots[at].tid.to_ne_bytes());
+            History { records, carried: vec![Outcome::default(); slots.len()] }
         };
         let pasts = plan.tracks.iter().map(past).collect();
         Self { first, games, each: slots, pasts }
@@ -131,7 +137,7 @@ impl Slots {
         at_once.then_some((row as usize, games))
     }
 
-    fn take_one(&mut self, take: &Take, at: usize, part: Rows<'_>, row: usize) {
+    fn take_one(&mut self, take: &Scatter, at: usize, part: Rows<'_>, row: usize) {
         // Where a later collector has answered the same key, its answer stays.
         if self.each[at].has_answer_of(take.later) {
             return;
@@ -145,19 +151,28 @@ impl Slots {
 
     /// Has games go on to where collectors are needed next. What they want, and which of them failed, is added to the
     /// chunk.
-    pub fn go_on(&mut self, plan: &Plan, desk: Option<&Desk>, tasks: &[Task], chunk: &mut Chunk) {
+    pub fn go_on(
+        &mut self,
+        plan: &Plan,
+        step_buffer: Option<&StepBuffer>,
+        tasks: &[Task],
+        chunk: &mut WorkBatch,
+    ) {
         let mut entering = Vec::with_capacity(tasks.len());
         let mut steps = Vec::with_capacity(tasks.len());
         let failed = passing_over(|done| {
             for &task in &tasks[*done..] {
                 let at = self.at(task.slot());
-                match self.start(plan, desk, task)? {
+                match self.start(plan, step_buffer, task)? {
                     Next::Nothing => {}
-                    Next::Wish(wish) => chunk.wish(wish, [task.slot()]),
+                    Next::RowRequest(wish) => chunk.wish(wish, [task.slot()]),
                     Next::Enter => entering.push(at),
                     Next::Step => {
                         entering.push(at);
-                        steps.push(herd::Place { at, item: self.pasts[0].records.item(at) });
+                        steps.push(game_batch::GameItem {
+                            at,
+                            item: self.pasts[0].records.item(at),
+                        });
                     }
                 }
                 *done += 1;
@@ -178,7 +193,7 @@ impl Slots {
     }
 
     /// Games that failed, by their numbers here, enter nothing.
-    fn drop_failed(&self, failed: Failed, entering: &mut Vec<usize>, chunk: &mut Chunk) {
+    fn drop_failed(&self, failed: Failed, entering: &mut Vec<usize>, chunk: &mut WorkBatch) {
         for (at, text) in failed {
             // One that fails twice, such as in two of its keys, is told of once.
             if let Some(place) = entering.iter().position(|&other| other == at) {
@@ -190,12 +205,12 @@ impl Slots {
 
     /// Finds out what a task has its game do.
     #[inline]
-    fn start(&mut self, plan: &Plan, desk: Option<&Desk>, task: Task) -> Result<Next> {
+    fn start(&mut self, plan: &Plan, step_buffer: Option<&StepBuffer>, task: Task) -> Result<Next> {
         let at = self.at(task.slot());
-        Ok(match (task, desk) {
+        Ok(match (task, step_buffer) {
             (Task::Advance(_) | Task::Answer { .. }, _) => self.next(plan, at),
-            (Task::Report { row, .. }, Some(desk)) => {
-                self.show(at, desk.report(row as usize)?);
+            (Task::Report { row, .. }, Some(step_buffer)) => {
+                self.show(at, step_buffer.report(row as usize)?);
                 self.move_on(at)
             }
             _ => Next::Nothing,
@@ -206,18 +221,18 @@ impl Slots {
     fn next(&mut self, plan: &Plan, at: usize) -> Next {
         let slot = &mut self.each[at];
         match slot.detour() {
-            Some(Detour::Stay) => {
+            Some(Override::Stay) => {
                 slot.forget_answers();
-                return Next::Wish(slot.asks(plan));
+                return Next::RowRequest(slot.asks(plan));
             }
-            Some(Detour::Begin(seed)) => self.begin_anew(at, seed),
+            Some(Override::Begin(seed)) => self.begin_anew(at, seed),
             None => {}
         }
         let due = if self.each[at].tells() { self.due(plan, at) } else { 0 };
         match self.games {
-            _ if due != 0 => Next::Wish(Wish::Tell(due)),
+            _ if due != 0 => Next::RowRequest(RowRequest::Tell(due)),
             Games::Here(_) => self.move_on(at),
-            Games::Outside(_) => Next::Wish(Wish::Move),
+            Games::Outside(_) => Next::RowRequest(RowRequest::Move),
         }
     }
 
@@ -244,20 +259,23 @@ impl Slots {
     }
 
     /// Has games take steps; those that fail are named by their numbers here.
-    fn step(&mut self, plan: &Plan, places: &[herd::Place]) -> Failed {
+    fn step(&mut self, plan: &Plan, places: &[game_batch::GameItem]) -> Failed {
         let Self { games, each, pasts, .. } = self;
-        let herd = games.herd_mut();
+        let game_batch = games.herd_mut();
         let mut outcomes = vec![None; places.len()];
         let column = plan.columns.action();
         let actions = pasts[0].records.column(column);
-        let mut failed =
-            passing_over(|done| herd.step(column.len(), actions, places, &mut outcomes, done));
+        let mut failed = passing_over(|done| {
+            game_batch.step(column.len(), actions, places, &mut outcomes, done)
+        });
         let paid = passing_over(|done| {
-            for (&herd::Place { at, .. }, outcome) in places.iter().zip(&outcomes).skip(*done) {
+            for (&game_batch::GameItem { at, .. }, outcome) in
+                places.iter().zip(&outcomes).skip(*done)
+            {
                 if let Some(outcome) = *outcome {
                     each[at].step(outcome);
                     for (past, track) in pasts.iter_mut().zip(&plan.tracks) {
-                        past.pay(at, track, outcome, &*herd);
+                        past.pay(at, track, outcome, &*game_batch);
                     }
                 }
                 *done += 1;
@@ -272,7 +290,7 @@ impl Slots {
     fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
         let failed = passing_over(|done| {
             for &at in &games[*done..] {
-                let player = if plan.has_turns { self.games.herd().player(at) } else { 0 };
+                let player = if plan.has_turns { self.games.game_batch().player(at) } else { 0 };
                 self.each[at].enter(player, plan.present(player));
                 *done += 1;
             }
@@ -289,23 +307,27 @@ impl Slots {
     /// Records the states that belong to a track.
     fn record(&mut self, plan: &Plan, track: usize, games: &[usize]) -> Failed {
         let Self { games: all, each: slots, pasts, .. } = self;
-        let Past { records, carried } = &mut pasts[track];
+        let History { records, carried } = &mut pasts[track];
         let recorded = games.iter().copied().filter(|&at| slots[at].is_in(track));
         let mut places = Vec::with_capacity(games.len());
-        places.extend(recorded.map(|at| herd::Place { at, item: records.push(at) }));
-        records.put(plan, Fixed::Seq, &places, |at| slots[at].seq.to_ne_bytes());
-        records.put(plan, Fixed::Episode, &places, |at| slots[at].episode.to_ne_bytes());
-        records.put(plan, Fixed::LastReward, &places, |at| carried[at].reward.to_ne_bytes());
+        places.extend(recorded.map(|at| game_batch::GameItem { at, item: records.push(at) }));
+        records.put(plan, BuiltinColumn::Seq, &places, |at| slots[at].seq.to_ne_bytes());
+        records.put(plan, BuiltinColumn::Episode, &places, |at| slots[at].episode.to_ne_bytes());
+        records
+            .put(plan, BuiltinColumn::LastReward, &places, |at| carried[at].reward.to_ne_bytes());
         // The other keys tell of the end of an episode in the first state after it.
-        records.put(plan, Fixed::LastTerminal, &places, |at| {
+        records.put(plan, BuiltinColumn::LastTerminal, &places, |at| {
             flag(!slots[at].over && carried[at].terminated)
         });
-        records.put(plan, Fixed::LastTruncated, &places, |at| {
+        records.put(plan, BuiltinColumn::LastTruncated, &places, |at| {
             flag(!slots[at].over && carried[at].truncated)
         });
-        records
-            .put(plan, Fixed::Ended, &places, |at| flag(slots[at].over && carried[at].terminated));
-        records.put(plan, Fixed::Cut, &places, |at| flag(slots[at].over && carried[at].truncated));
+        records.put(plan, BuiltinColumn::Ended, &places, |at| {
+            flag(slots[at].over && carried[at].terminated)
+        });
+        records.put(plan, BuiltinColumn::Cut, &places, |at| {
+            flag(slots[at].over && carried[at].truncated)
+        });
         for place in &places {
             let end = &mut carried[place.at];
             let told = !slots[place.at].over;
@@ -318,12 +340,12 @@ impl Slots {
         for (_, column) in plan.columns.replies() {
             records.clear_column(column, &places);
         }
-        let herd = all.herd();
+        let game_batch = all.game_batch();
         let mut failed = Vec::new();
         for (key, column) in plan.columns.game_keys().enumerate() {
             let out = records.column_mut(column);
             let each = passing_over(|done| {
-                herd.write(key, column.len(), out, &places, done);
+                game_batch.write(key, column.len(), out, &places, done);
                 Ok(())
             });
             failed.extend(each.into_iter().map(|(place, text)| (places[place].at, text)));
@@ -338,14 +360,14 @@ impl Slots {
         let beside = slots.is_sorted_by(|one, other| one + 1 == *other);
         let neighbours = slots.first().map(|&slot| self.at(slot)..self.at(slot) + slots.len());
         let neighbours = neighbours.filter(|_| beside);
-        rows::fill(route, &self.pasts[route.history].records, batch, first, games, neighbours);
+        gather::fill(route, &self.pasts[route.history].records, batch, first, games, neighbours);
     }
 
     /// Has a query ask about a state that `shown` shows.
     ///
     /// # Errors
     /// [`Error::State`] when that fails.
-    pub fn ask(&mut self, plan: &Plan, slot: u32, shown: Box<dyn Game>) -> Result<Wish> {
+    pub fn ask(&mut self, plan: &Plan, slot: u32, shown: Box<dyn Game>) -> Result<RowRequest> {
         let at = self.at(slot);
         self.show(at, shown);
         self.each[at].begin();
@@ -392,7 +414,7 @@ impl Slots {
 
     /// As if there had been no state before the next.
     fn begin_anew(&mut self, at: usize, seed: Option<u64>) {
-        for Past { records, carried } in &mut self.pasts {
+        for History { records, carried } in &mut self.pasts {
             records.clear(at);
             carried[at] = Outcome::default();
         }
@@ -400,30 +422,30 @@ impl Slots {
     }
 
     /// Has a game do something else than its next step.
-    pub fn divert(&mut self, slot: u32, detour: Detour) {
+    pub fn divert(&mut self, slot: u32, detour: Override) {
         let at = self.at(slot);
         self.each[at].divert(detour);
     }
 
     /// What each has done.
     pub fn counts(&self) -> Vec<Counts> {
-        self.each.iter().map(Slot::counts).collect()
+        self.each.iter().map(GameState::counts).collect()
     }
 }
 
 impl Games {
     #[inline]
-    fn herd(&self) -> &dyn Herd {
+    fn game_batch(&self) -> &dyn GameBatch {
         match self {
-            Self::Here(herd) => &**herd,
+            Self::Here(game_batch) => &**game_batch,
             Self::Outside(games) => games,
         }
     }
 
     #[inline]
-    fn herd_mut(&mut self) -> &mut dyn Herd {
+    fn herd_mut(&mut self) -> &mut dyn GameBatch {
         match self {
-            Self::Here(herd) => &mut **herd,
+            Self::Here(game_batch) => &mut **game_batch,
             Self::Outside(games) => games,
         }
     }

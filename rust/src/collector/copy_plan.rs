@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use crate::collector::column::{Columns, Fixed};
+use crate::collector::column::{BuiltinColumn, Columns};
 use crate::collector::description::{Collector, Input, Reply};
 use crate::error::{Error, Result};
 use crate::spec::FieldSpec;
 
 /// One of the histories that a game keeps: of all its states, or of those of one player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Track {
+pub struct HistorySpec {
     /// Whose states; none for all.
     pub player: Option<usize>,
     /// States kept.
@@ -18,20 +18,20 @@ pub struct Track {
 
 /// What a collector copies, resolved to bytes.
 #[derive(Debug)]
-pub struct Route {
+pub struct CopyPlan {
     /// The description.
     pub collector: Collector,
     /// The history it looks at.
     pub history: usize,
     /// What a row shows, by input.
-    pub shows: Vec<Show>,
+    pub shows: Vec<Gather>,
     /// What is taken from an answered row.
-    pub takes: Vec<Take>,
+    pub takes: Vec<Scatter>,
 }
 
 /// What a row shows of an input, at each of its states.
 #[derive(Debug)]
-pub struct Show {
+pub struct Gather {
     /// Where it lies in a record.
     pub range: Range<usize>,
     /// It is taken from the record after that of the state.
@@ -44,7 +44,7 @@ pub struct Show {
     pub frames: usize,
 }
 
-impl Show {
+impl Gather {
     /// Whose record a state's is taken from, both counted back from the newest; none for what is not there yet.
     #[inline]
     pub fn source(&self, back: usize) -> Option<usize> {
@@ -55,7 +55,7 @@ impl Show {
 
 /// What is taken of a reply.
 #[derive(Debug)]
-pub struct Take {
+pub struct Scatter {
     /// The array of the batch.
     pub part: usize,
     /// Where it goes in a record.
@@ -64,7 +64,7 @@ pub struct Take {
     pub later: u64,
 }
 
-impl Route {
+impl CopyPlan {
     /// Resolves a description; `later` are, for each reply, the collectors after this one that write it too.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Route {
         collector: Collector,
         later: &[u64],
         columns: &Columns,
-        tracks: &mut Vec<Track>,
+        tracks: &mut Vec<HistorySpec>,
     ) -> Result<Self> {
         let frames = collector.inputs.iter().map(|each| each.stack).max().unwrap_or(0);
         let depth = collector.steps + frames.saturating_sub(1);
@@ -89,38 +89,38 @@ fn column(columns: &Columns, key: &str, field: &FieldSpec) -> Result<usize> {
     at.ok_or_else(|| Error::value(key, "the size of its column", field.nbytes()))
 }
 
-fn shows(collector: &Collector, columns: &Columns) -> Result<Vec<Show>> {
+fn shows(collector: &Collector, columns: &Columns) -> Result<Vec<Gather>> {
     static NO_SEQ: [u8; 4] = (-1_i32).to_ne_bytes();
     let show = |input: &Input| {
         let at = column(columns, &input.column, &input.field)?;
         let known = columns.at(at);
-        Ok(Show {
+        Ok(Gather {
             range: known.range.clone(),
             shifted: input.shifted,
             // What others are answering just now is not there yet for who is asked the same.
             late: known.reply && collector.replying(),
-            blank: (at == Fixed::Seq as usize).then_some(NO_SEQ.as_slice()),
+            blank: (at == BuiltinColumn::Seq as usize).then_some(NO_SEQ.as_slice()),
             frames: input.stack,
         })
     };
     collector.inputs.iter().map(show).collect()
 }
 
-fn takes(collector: &Collector, columns: &Columns, later: &[u64]) -> Result<Vec<Take>> {
+fn takes(collector: &Collector, columns: &Columns, later: &[u64]) -> Result<Vec<Scatter>> {
     let replies = collector.replies.iter().flatten().zip(later).enumerate();
     let take = |(at, (reply, &later)): (usize, (&Reply, &u64))| {
         let known = column(columns, &reply.key, &reply.field)?;
         let part = collector.reply_part(collector.steps - 1, at);
-        Ok(Take { part, range: columns.at(known).range.clone(), later })
+        Ok(Scatter { part, range: columns.at(known).range.clone(), later })
     };
     replies.map(take).collect()
 }
 
 /// The history of a player's states, made long enough.
-fn track(tracks: &mut Vec<Track>, player: Option<usize>, depth: usize) -> usize {
+fn track(tracks: &mut Vec<HistorySpec>, player: Option<usize>, depth: usize) -> usize {
     let known = tracks.iter().position(|track| track.player == player);
     let at = known.unwrap_or_else(|| {
-        tracks.push(Track { player, depth });
+        tracks.push(HistorySpec { player, depth });
         tracks.len() - 1
     });
     tracks[at].depth = tracks[at].depth.max(depth);

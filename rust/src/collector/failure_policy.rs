@@ -1,10 +1,14 @@
 //! Games that failed, and what becomes of them.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+
+use crate::error::Result;
 
 /// A game rests at most so long before it begins again.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -38,7 +42,7 @@ pub enum Verdict {
 
 /// What happened so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CrashCounts {
+pub struct FailureCounts {
     /// Failures of games.
     pub crashes: u64,
     /// Games that were to begin again.
@@ -49,24 +53,24 @@ pub struct CrashCounts {
 
 /// The games that failed.
 #[derive(Debug)]
-pub struct Crashes {
+pub struct Failures {
     policy: OnError,
     games: usize,
     restarts: FxHashMap<u32, u32>,
     resting: BinaryHeap<Reverse<(Instant, u32)>>,
-    counts: CrashCounts,
+    counts: FailureCounts,
     last: Option<(u32, String)>,
 }
 
-impl Crashes {
+impl Failures {
     /// None yet, of so many games.
     pub fn new(policy: OnError, games: usize) -> Self {
         let (restarts, resting) = (FxHashMap::default(), BinaryHeap::new());
-        Self { policy, games, restarts, resting, counts: CrashCounts::default(), last: None }
+        Self { policy, games, restarts, resting, counts: FailureCounts::default(), last: None }
     }
 
     /// What happened so far.
-    pub fn counts(&self) -> CrashCounts {
+    pub fn counts(&self) -> FailureCounts {
         self.counts
     }
 
@@ -134,6 +138,31 @@ impl Crashes {
     }
 }
 
+/// Those that failed, by position, and what they said.
+pub type Failed = Vec<(usize, String)>;
+
+/// Has something done from a position on, which it counts up as it gets on. Where it fails or panics it is had go on
+/// behind that: where it was, and what it said.
+pub fn passing_over(mut act: impl FnMut(&mut usize) -> Result<()>) -> Failed {
+    let mut failed = Vec::new();
+    let mut done = 0;
+    loop {
+        let text = match catch_unwind(AssertUnwindSafe(|| act(&mut done))) {
+            Ok(Ok(())) => return failed,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => format!("panicked: {}", panic_text(&*panic)),
+        };
+        failed.push((done, text));
+        done += 1;
+    }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,7 +170,7 @@ mod tests {
     #[test]
     fn rests_double_and_end_in_a_failure() {
         let backoff = Duration::from_secs(25);
-        let mut crashes = Crashes::new(OnError::Restart { most: 3, backoff }, 2);
+        let mut crashes = Failures::new(OnError::Restart { most: 3, backoff }, 2);
         let start = Instant::now();
         for rest in [25, 50, 60] {
             assert_eq!(crashes.decide(1, start), Verdict::Rest);
@@ -154,13 +183,13 @@ mod tests {
         assert_eq!(crashes.restarts_before(0), ", after 1 restart (max_restarts=3)");
         assert_eq!(crashes.decide(1, start), Verdict::Fail);
         assert_eq!(crashes.restarts_before(1), ", after 3 restarts (max_restarts=3)");
-        let counts = CrashCounts { crashes: 5, restarts: 4, dropped: 0 };
+        let counts = FailureCounts { crashes: 5, restarts: 4, dropped: 0 };
         assert_eq!((crashes.counts(), crashes.live()), (counts, 2));
     }
 
     #[test]
     fn a_game_that_is_dropped_is_gone() {
-        let mut crashes = Crashes::new(OnError::Drop, 2);
+        let mut crashes = Failures::new(OnError::Drop, 2);
         assert_eq!(crashes.decide(1, Instant::now()), Verdict::Drop);
         assert_eq!((crashes.live(), crashes.next_rested()), (1, None));
         assert_eq!(crashes.restarts_before(1), "");

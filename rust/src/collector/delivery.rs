@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::collector::board::{Board, Taken};
-use crate::collector::chunk::{Chunk, Task};
+use crate::collector::scheduler::{Scheduler, Taken};
+use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::Result;
 
 /// Work that who answers a batch does at once. Others would have to be woken for a share of it, and the batch
 /// that follows would wait for them.
 const ALONE: Duration = Duration::from_micros(100);
 
-impl Board {
+impl Scheduler {
     /// The batch that has been ready longest, of one group or of any.
     pub fn take(&mut self, only: Option<usize>) -> Option<Taken> {
         let at = self.ready.iter().position(|&(group, _)| only.is_none_or(|only| only == group))?;
@@ -31,7 +31,7 @@ impl Board {
 
     /// Makes tasks of an answered batch, when its games are quick, wait for nothing else, and its answers are little
     /// work: then they are best taken and gone on with at once. Returns whether it did.
-    pub fn answer_at_once(&mut self, chunk: &mut Chunk, taken: Taken, owners: &[u32]) -> bool {
+    pub fn answer_at_once(&mut self, chunk: &mut WorkBatch, taken: Taken, owners: &[u32]) -> bool {
         let holds = self.holding >> taken.group & 1 == 1;
         let work = Duration::from_nanos((owners.len() as f64 * self.cost) as u64);
         let quick = !self.blocking && !self.has_drivers() && work <= ALONE;

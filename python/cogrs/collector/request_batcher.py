@@ -1,10 +1,11 @@
-"""Questions of many callers, answered together."""
+"""Batches the requests of many callers for one policy."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
@@ -25,21 +26,22 @@ if TYPE_CHECKING:
     Question = Mapping[str, npt.ArrayLike]
     Policy = Callable[[Arrays, Arrays], object]
 
-_CLOSED = "this group is closed"
+_CLOSED = "this request batcher is closed"
 
 
-class Group(OfOneProcess):
+class RequestBatcher(OfOneProcess):
     """One policy for many askers: each puts one row, the policy sees the whole batch.
 
     ::
 
-        group = Group({"s": ("float32", (4,))}, {"a": ("int64", ())}, 64, timeout_usec=2_000)
+        inputs, replies = {"s": ("float32", (4,))}, {"a": ("int64", ())}
+        batcher = RequestBatcher(inputs, replies, 64, timeout_usec=2_000)
 
-        answer = group.ask({"s": observation})           # in many threads
-        answer = await group.ask_async({"s": observation})   # or in many tasks
+        answer = batcher.ask({"s": observation})           # in many threads
+        answer = await batcher.ask_async({"s": observation})   # or in many tasks
 
         while True:                                      # in one thread
-            group.run(policy)                            # policy(inputs, replies)
+            batcher.run(policy)                            # policy(inputs, replies)
 
     Args:
         inputs: What an asker puts: dtype and shape of one row by name.
@@ -67,7 +69,7 @@ class Group(OfOneProcess):
         num_buffers: int = 2,
     ) -> None:
         """Reserve the memory; see the class."""
-        self._core = _core.CollectorGroup(
+        self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
             integer("batch_size", batch_size, 1),
@@ -93,7 +95,7 @@ class Group(OfOneProcess):
                 timeout is negative or NaN. Nothing is put.
             TypeError: A dtype cannot be converted, or inputs are no mapping. Nothing is put.
             TimeoutError: No answer in time.
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
         """
         seconds = _bounded(timeout)
         call = _Call()
@@ -120,7 +122,7 @@ class Group(OfOneProcess):
             How many rows were answered; 0 when no batch came in time.
 
         Raises:
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
         """
         delivery = self._core.wait(timeout)
         if delivery is None:
@@ -137,12 +139,17 @@ class Group(OfOneProcess):
             raise
         return delivery.rows
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Say that nobody else will ask soon, so the rows that wait need not wait for more.
 
         They go out short as soon as `run` waits, unless another row comes before that.
         """
-        self._core.hurry()
+        self._core.flush()
+
+    def hurry(self) -> None:
+        """Deprecated: the former name of `flush`."""
+        warnings.warn("hurry() is now flush()", DeprecationWarning, stacklevel=2)
+        self.flush()
 
     def _views(self, buffer: int, rows: int) -> tuple[Arrays, Arrays]:
         arrays = self._arrays.get(buffer)

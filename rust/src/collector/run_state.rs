@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// Whether a context works.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Life {
+pub enum RunState {
     /// Not yet.
     New,
     /// Yes.
@@ -15,7 +15,7 @@ pub enum Life {
     Failed(Error),
 }
 
-impl Life {
+impl RunState {
     /// Whether it is running.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::games::Outcome;
 
 /// What a game has got to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Point {
+enum GamePhase {
     /// Nothing yet.
     Fresh,
     /// In a state that the answering collectors see.
@@ -16,7 +16,7 @@ enum Point {
 
 /// What a game wants before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum RowRequest {
     /// Answers of these collectors, as bits.
     Ask(u64),
     /// That these collectors have its history, as bits.
@@ -36,7 +36,7 @@ pub enum Move {
 
 /// What a game does once instead of its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detour {
+pub enum Override {
     /// Show its state again.
     Stay,
     /// Begin an episode, of which nothing before is told; with a seed, the first of those that the seed determines.
@@ -54,7 +54,7 @@ pub struct Counts {
 
 /// Where a game stands.
 #[derive(Debug)]
-pub struct Slot {
+pub struct GameState {
     /// The game's number.
     pub id: u32,
     /// Which query of its game it is; 0 is the game itself.
@@ -65,7 +65,7 @@ pub struct Slot {
     pub episode: u32,
     /// The state is the last of its episode.
     pub over: bool,
-    point: Point,
+    point: GamePhase,
     /// Whose turn it is in the present state.
     pub player: u32,
     /// The tracks of single players that the present state is in, as bits.
@@ -74,10 +74,10 @@ pub struct Slot {
     answered: u64,
     counts: Counts,
     seed: u64,
-    detour: Option<Detour>,
+    detour: Option<Override>,
 }
 
-impl Slot {
+impl GameState {
     /// A game before its first state, or a query of it.
     pub fn new(id: u32, tid: u32, seed: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Slot {
             seq: 0,
             episode: 0,
             over: false,
-            point: Point::Fresh,
+            point: GamePhase::Fresh,
             player: 0,
             present: 0,
             answered: 0,
@@ -103,30 +103,30 @@ impl Slot {
 
     /// What it does instead of its next step.
     #[inline]
-    pub fn detour(&mut self) -> Option<Detour> {
+    pub fn detour(&mut self) -> Option<Override> {
         if self.detour.is_none() { None } else { self.detour.take() }
     }
 
     /// Has it do something else than its next step.
-    pub fn divert(&mut self, detour: Detour) {
+    pub fn divert(&mut self, detour: Override) {
         match (self.point, detour) {
-            (Point::Fresh, Detour::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
-            (Point::Fresh, Detour::Stay) => {}
+            (GamePhase::Fresh, Override::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
+            (GamePhase::Fresh, Override::Stay) => {}
             _ => self.detour = Some(detour),
         }
     }
 
     /// Wants the present state answered.
     #[inline]
-    pub fn asks(&self, plan: &Plan) -> Wish {
-        Wish::Ask(plan.asked(self.player as usize))
+    pub fn asks(&self, plan: &Plan) -> RowRequest {
+        RowRequest::Ask(plan.asked(self.player as usize))
     }
 
     /// Is answered, and to be shown to the listening collectors. Returns whether that is news.
     #[inline]
     pub fn tells(&mut self) -> bool {
-        let news = self.point == Point::Asking;
-        self.point = if news { Point::Telling } else { self.point };
+        let news = self.point == GamePhase::Asking;
+        self.point = if news { GamePhase::Telling } else { self.point };
         news
     }
 
@@ -139,7 +139,7 @@ impl Slot {
     /// What moves it on.
     #[inline]
     pub fn next_move(&self) -> Move {
-        if self.point == Point::Fresh || self.over {
+        if self.point == GamePhase::Fresh || self.over {
             Move::Reset(episode_seed(self.seed, self.id, self.next_episode()))
         } else {
             Move::Step
@@ -147,7 +147,7 @@ impl Slot {
     }
 
     fn next_episode(&self) -> u32 {
-        self.episode.wrapping_add(u32::from(self.point != Point::Fresh))
+        self.episode.wrapping_add(u32::from(self.point != GamePhase::Fresh))
     }
 
     /// Has begun an episode.
@@ -171,13 +171,13 @@ impl Slot {
         self.player = player as u32;
         self.present = present;
         self.counts.states += 1;
-        self.point = Point::Asking;
+        self.point = GamePhase::Asking;
         self.forget_answers();
     }
 
     /// As if there had been no state before the next.
     pub fn begin_anew(&mut self, seed: Option<u64>) {
-        self.point = Point::Telling;
+        self.point = GamePhase::Telling;
         self.over = true;
         if let Some(seed) = seed {
             self.seed = seed;
