@@ -1,4 +1,4 @@
-//! Games that drivers move, and games that fail.
+//! Games that env workers step, and games that fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use cogrs::games::{Action, Game, Outcome};
 use game::{actor, optimizer};
 use run::{Run, options};
 
-/// Arrays of a desk.
+/// Arrays of a step buffer.
 const GAME: usize = 0;
 const SEED: usize = 1;
 const REWARD: usize = 3;
@@ -31,7 +31,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_millis(20)
 }
 
-/// A state that is asked about.
+/// The state of a query.
 struct Thought(i64);
 
 impl Game for Thought {
@@ -46,7 +46,7 @@ impl Game for Thought {
     }
 }
 
-/// Makes queries at once; the answer to each is its state, as long as there is one.
+/// Makes queries at once; the reply to each is its state, while the run goes on.
 fn ask(context: &Context, game: usize, state: i64, count: usize) {
     std::thread::scope(|scope| {
         for tid in 1..=count {
@@ -64,8 +64,8 @@ fn ask(context: &Context, game: usize, state: i64, count: usize) {
     });
 }
 
-/// Moves the scripted game of the other tests, whose episodes have `length` states, until the run is over.
-/// Games in `fails` fail at every third move of theirs; all make so many queries at once before each report.
+/// Steps the scripted game of the other tests, whose episodes have `length` states, until the run is over. Games in
+/// `fails` fail at every third move; all make `asks` queries at once before each report.
 fn drive(context: &Context, env_worker: usize, length: i64, fails: &[i64], asks: usize) {
     let memory = context.step_buffers()[env_worker].memory();
     let read = |part, row| {
@@ -96,7 +96,7 @@ fn drive(context: &Context, env_worker: usize, length: i64, fails: &[i64], asks:
     }
 }
 
-/// A run whose games so many drivers move.
+/// A run whose games this many env workers step.
 fn driven(
     collectors: Vec<Collector>,
     games: usize,
@@ -109,7 +109,7 @@ fn driven(
     options.on_error = on_error;
     options.queries = asks;
     let files = vec![None; env_workers];
-    let context = Context::outside(&game::spec(1), collectors, options, &files).unwrap();
+    let context = Context::with_env_workers(&game::spec(1), collectors, options, &files).unwrap();
     let run = Run { context: Arc::new(context), log: game::Log::default() };
     run.context.start().unwrap();
     let drive = |env_worker| {
@@ -128,7 +128,7 @@ fn end(run: &Run, threads: Vec<std::thread::JoinHandle<()>>) {
 }
 
 #[test]
-fn games_that_drivers_move_show_what_those_say() {
+fn batches_show_what_env_workers_report() {
     for (games, batch_size, listener, steps, env_workers, asks) in [
         (1, 1, 1, 2, 1, 0),
         (4, 2, 4, 3, 1, 0),
@@ -164,7 +164,7 @@ fn games_that_drivers_move_show_what_those_say() {
 #[test]
 fn wrong_reports_are_refused() {
     let spec = game::spec(1);
-    let make = |files| Context::outside(&spec, vec![actor(1)], options(2, 1), files);
+    let make = |files| Context::with_env_workers(&spec, vec![actor(1)], options(2, 1), files);
     assert!(make(&[]).is_err());
     assert!(make(&[None, None, None]).is_err());
     let context = make(&[None, None]).unwrap();
@@ -181,8 +181,9 @@ fn wrong_reports_are_refused() {
 }
 
 #[test]
-fn an_end_that_is_none_is_the_game_s_failure() {
-    let context = Context::outside(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
+fn unknown_end_in_a_report_fails_the_game() {
+    let context =
+        Context::with_env_workers(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
     context.start().unwrap();
     assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
     context.step_buffers()[0].memory().write(END, 0, 0, &[3]);
@@ -193,25 +194,25 @@ fn an_end_that_is_none_is_the_game_s_failure() {
 }
 
 #[test]
-fn the_tail_of_an_episode_that_broke_is_lost_and_counted() {
+fn undelivered_states_of_a_failed_game_are_counted_as_lost() {
     let backoff = Duration::ZERO;
     let policy = OnError::Restart { most: 1_000, backoff };
     let collectors = vec![actor(2), optimizer(1, 2)];
     let (run, threads) = driven(collectors, 2, 1, policy, &[1], 0);
-    // Every third move of game 1 fails: it resets and steps once, so each history is of its own.
+    // Every third move of game 1 fails: it resets and steps once, so no two histories share a state.
     for row in run.histories("optimizer", 1.0, 6) {
         assert_eq!((&row["seq"], &row["last_r"]), (&vec![0.0, 1.0], &vec![0.0, 1.0]));
         assert_eq!(row["last_terminal"], [0.0, 0.0]);
     }
     assert_eq!(run.histories("optimizer", 0.0, 1)[0]["id"], [0.0, 0.0]);
-    let FailureCounts { crashes, restarts, dropped } = run.context.crashes();
-    assert!(crashes >= 5 && restarts == crashes && dropped == 0);
+    let FailureCounts { failures, restarts, dropped } = run.context.failures();
+    assert!(failures >= 5 && restarts == failures && dropped == 0);
     assert_eq!(run.context.delivered()[1].lost, 0, "each state was in a history");
     end(&run, threads);
 }
 
 #[test]
-fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
+fn failed_games_are_dropped_until_the_last_ends_the_run() {
     let mut limits = options(3, 2);
     limits.on_error = OnError::Drop;
     let run = Run::new(vec![actor(3), optimizer(2, 3)], limits, 100, |game| {
@@ -228,7 +229,7 @@ fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
             Ok(taken) => {
                 let taken = taken.unwrap();
                 for row in run.rows(taken) {
-                    if taken.group == 0 {
+                    if taken.collector == 0 {
                         seen[row["id"][0] as usize] += 1;
                     } else {
                         listened += 1;
@@ -243,11 +244,11 @@ fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
     assert_eq!(seen, [4, 5, 6]);
     // Histories of 3 states share one: 4, 5 and 6 states are 1, 2 and 2 of them, and 1, 0 and 1 are lost.
     assert_eq!((listened, run.context.delivered()[1].lost), (5, 2));
-    assert_eq!(run.context.crashes(), FailureCounts { crashes: 3, restarts: 0, dropped: 3 });
+    assert_eq!(run.context.failures(), FailureCounts { failures: 3, restarts: 0, dropped: 3 });
 }
 
 #[test]
-fn a_game_that_panics_begins_again() {
+fn game_that_panics_restarts() {
     let mut limits = options(1, 1);
     limits.on_error = OnError::Restart { most: 1, backoff: Duration::from_millis(1) };
     let run = Run::new(vec![actor(1)], limits, 100, |game| game.panics_at = Some(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Questions of many threads, answered together.
+//! Requests of many threads, answered in batches.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn ask(batcher: &Batcher, number: u64) -> Receiver<u64> {
     answers
 }
 
-/// Answers a batch with what `policy` makes of the numbers asked.
+/// Answers a batch with `policy` of the numbers asked.
 fn answer(batcher: &Batcher, asked: RequestBatch, policy: impl Fn(u64) -> u64) {
     let batch = &batcher.batches()[asked.buffer];
     let mut answers = Vec::new();
@@ -39,7 +39,7 @@ fn answer(batcher: &Batcher, asked: RequestBatch, policy: impl Fn(u64) -> u64) {
         answers.push(policy(u64::from_ne_bytes(number)));
     }
     for (owner, answer) in batcher.release(asked).unwrap().into_iter().zip(answers) {
-        // Who gave up has dropped its end.
+        // A caller that gave up has dropped its end.
         let _ = owner.send(answer);
     }
 }
@@ -51,17 +51,17 @@ fn wait(batcher: &Batcher) -> RequestBatch {
 }
 
 #[test]
-fn rows_go_out_short_when_nobody_else_will_ask_soon() {
+fn flush_sends_out_a_short_batch() {
     let batcher = batcher(4, 2, None);
     let first = ask(&batcher, 1);
     batcher.flush();
     let second = ask(&batcher, 2);
-    // Somebody asked after all.
+    // Another row came after all.
     assert!(batcher.wait(Some(Instant::now())).unwrap().is_none());
     batcher.flush();
     let asked = wait(&batcher);
     assert_eq!(asked.rows, 2);
-    // It was about these rows.
+    // The flush was for these rows only.
     answer(&batcher, asked, |number| number + 1);
     assert_eq!([first, second].map(|answers| answers.recv().unwrap()), [2, 3]);
     let third = ask(&batcher, 3);
@@ -79,7 +79,7 @@ fn rows_go_out_short_when_nobody_else_will_ask_soon() {
 }
 
 #[test]
-fn everybody_gets_its_own_answer() {
+fn each_caller_gets_its_own_reply() {
     // Towards the end there are too few for a full batch.
     let batcher = batcher(4, 2, Some(Duration::from_millis(1)));
     let start = Arc::new(Barrier::new(8));
@@ -107,7 +107,7 @@ fn everybody_gets_its_own_answer() {
 }
 
 #[test]
-fn rows_that_find_no_room_wait_in_order() {
+fn rows_without_room_wait_in_order() {
     let batcher = batcher(2, 1, None);
     let answers: Vec<_> = (0..7).map(|number| ask(&batcher, number)).collect();
     for _ in 0..3 {
@@ -121,7 +121,7 @@ fn rows_that_find_no_room_wait_in_order() {
 }
 
 #[test]
-fn a_timeout_sends_a_batch_out_short() {
+fn timeout_sends_out_a_short_batch() {
     let batcher = batcher(4, 2, Some(Duration::from_millis(2)));
     let sleeper = Arc::clone(&batcher);
     let waits = thread::spawn(move || wait(&sleeper));
@@ -140,7 +140,7 @@ fn a_timeout_sends_a_batch_out_short() {
 }
 
 #[test]
-fn who_gives_up_disturbs_nobody() {
+fn dropped_receiver_does_not_disturb_the_batch() {
     let batcher = batcher(2, 2, None);
     drop(ask(&batcher, 1));
     let stays = ask(&batcher, 2);
@@ -149,7 +149,7 @@ fn who_gives_up_disturbs_nobody() {
 }
 
 #[test]
-fn a_batch_put_back_comes_again() {
+fn batch_put_back_is_delivered_again() {
     let batcher = batcher(1, 2, None);
     let answers = ask(&batcher, 5);
     let first = wait(&batcher);
@@ -162,7 +162,7 @@ fn a_batch_put_back_comes_again() {
 }
 
 #[test]
-fn closing_wakes_who_waits_and_returns_who_asked() {
+fn close_wakes_waiting_threads_and_returns_owners() {
     let batcher = batcher(2, 1, None);
     let _open: Vec<_> = (0..5).map(|number| ask(&batcher, number)).collect();
     let held = wait(&batcher);

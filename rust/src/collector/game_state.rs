@@ -1,31 +1,31 @@
-//! Where one game stands between its collectors.
+//! Where one game, or one query of a game, stands between its collectors.
 
 use crate::collector::plan::Plan;
 use crate::games::Outcome;
 
-/// What a game has got to.
+/// How far a game has got with its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GamePhase {
-    /// Nothing yet.
+    /// It has no state yet.
     Fresh,
-    /// In a state that the answering collectors see.
-    Asking,
-    /// Answered, and shown to the listening collectors.
-    Telling,
+    /// Replying collectors see the state.
+    AwaitingReplies,
+    /// All have replied, and listening collectors were told.
+    Replied,
 }
 
-/// What a game wants before it goes on.
+/// What a game needs before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowRequest {
-    /// Answers of these collectors, as bits.
-    Ask(u64),
-    /// That these collectors have its history, as bits.
-    Tell(u64),
-    /// That its driver moves it.
+    /// Rows of these collectors, as bits, and their replies.
+    Replies(u64),
+    /// Rows of these listening collectors, as bits, for its history.
+    Histories(u64),
+    /// A move by its env worker.
     Move,
 }
 
-/// What moves a game on.
+/// The next move of a game.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Begin an episode with this seed.
@@ -39,7 +39,8 @@ pub enum Move {
 pub enum Override {
     /// Show its state again.
     Stay,
-    /// Begin an episode, of which nothing before is told; with a seed, the first of those that the seed determines.
+    /// Begin an episode, with no history of what was before. A seed replaces the one that determines the game's
+    /// episodes, and counts them anew.
     Begin(Option<u64>),
 }
 
@@ -61,20 +62,20 @@ pub struct GameState {
     pub tid: u32,
     /// Steps of the episode.
     pub seq: i32,
-    /// Episodes so far, but for the first.
+    /// Number of the episode; the first is 0.
     pub episode: u32,
     /// The state is the last of its episode.
     pub over: bool,
-    point: GamePhase,
-    /// Whose turn it is in the present state.
+    phase: GamePhase,
+    /// The player to move in the present state.
     pub player: u32,
-    /// The tracks of single players that the present state is in, as bits.
+    /// The histories of single players that the present state is in, as bits.
     present: u64,
-    /// The collectors that have answered the present state, as bits.
-    answered: u64,
+    /// The collectors that have replied to the present state, as bits.
+    replied: u64,
     counts: Counts,
     seed: u64,
-    detour: Option<Override>,
+    next_override: Option<Override>,
 }
 
 impl GameState {
@@ -86,13 +87,13 @@ impl GameState {
             seq: 0,
             episode: 0,
             over: false,
-            point: GamePhase::Fresh,
+            phase: GamePhase::Fresh,
             player: 0,
             present: 0,
-            answered: 0,
+            replied: 0,
             counts: Counts::default(),
             seed,
-            detour: None,
+            next_override: None,
         }
     }
 
@@ -101,45 +102,45 @@ impl GameState {
         self.counts
     }
 
-    /// What it does instead of its next step.
+    /// Takes what replaces the next step.
     #[inline]
-    pub fn detour(&mut self) -> Option<Override> {
-        if self.detour.is_none() { None } else { self.detour.take() }
+    pub fn take_override(&mut self) -> Option<Override> {
+        if self.next_override.is_none() { None } else { self.next_override.take() }
     }
 
-    /// Has it do something else than its next step.
-    pub fn divert(&mut self, detour: Override) {
-        match (self.point, detour) {
+    /// Replaces the next step.
+    pub fn override_step(&mut self, by: Override) {
+        match (self.phase, by) {
             (GamePhase::Fresh, Override::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
             (GamePhase::Fresh, Override::Stay) => {}
-            _ => self.detour = Some(detour),
+            _ => self.next_override = Some(by),
         }
     }
 
-    /// Wants the present state answered.
+    /// Requests replies to the present state.
     #[inline]
-    pub fn asks(&self, plan: &Plan) -> RowRequest {
-        RowRequest::Ask(plan.asked(self.player as usize))
+    pub fn request_replies(&self, plan: &Plan) -> RowRequest {
+        RowRequest::Replies(plan.repliers(self.player as usize))
     }
 
-    /// Is answered, and to be shown to the listening collectors. Returns whether that is news.
+    /// Marks the present state as replied to by all. Returns whether it was not before.
     #[inline]
-    pub fn tells(&mut self) -> bool {
-        let news = self.point == GamePhase::Asking;
-        self.point = if news { GamePhase::Telling } else { self.point };
+    pub fn mark_replied(&mut self) -> bool {
+        let news = self.phase == GamePhase::AwaitingReplies;
+        self.phase = if news { GamePhase::Replied } else { self.phase };
         news
     }
 
-    /// Whether the present state is in a track.
+    /// Whether the present state is in a history.
     #[inline]
-    pub fn is_in(&self, track: usize) -> bool {
-        track == 0 || self.present >> (track - 1) & 1 == 1
+    pub fn is_in(&self, history: usize) -> bool {
+        history == 0 || self.present >> (history - 1) & 1 == 1
     }
 
-    /// What moves it on.
+    /// The next move.
     #[inline]
     pub fn next_move(&self) -> Move {
-        if self.point == GamePhase::Fresh || self.over {
+        if self.phase == GamePhase::Fresh || self.over {
             Move::Reset(episode_seed(self.seed, self.id, self.next_episode()))
         } else {
             Move::Step
@@ -147,17 +148,17 @@ impl GameState {
     }
 
     fn next_episode(&self) -> u32 {
-        self.episode.wrapping_add(u32::from(self.point != GamePhase::Fresh))
+        self.episode.wrapping_add(u32::from(self.phase != GamePhase::Fresh))
     }
 
-    /// Has begun an episode.
+    /// Notes that an episode begins.
     pub fn begin(&mut self) {
         self.episode = self.next_episode();
         self.seq = 0;
         self.over = false;
     }
 
-    /// Has taken a step.
+    /// Notes a step.
     #[inline]
     pub fn step(&mut self, outcome: Outcome) {
         self.seq = self.seq.wrapping_add(1);
@@ -165,19 +166,19 @@ impl GameState {
         self.counts.episodes += u64::from(self.over);
     }
 
-    /// Is in a state in which this player moves, which belongs to these tracks of single players.
+    /// Enters a state in which this player moves, and which belongs to these histories of single players.
     #[inline]
     pub fn enter(&mut self, player: usize, present: u64) {
         self.player = player as u32;
         self.present = present;
         self.counts.states += 1;
-        self.point = GamePhase::Asking;
-        self.forget_answers();
+        self.phase = GamePhase::AwaitingReplies;
+        self.forget_replies();
     }
 
-    /// As if there had been no state before the next.
+    /// Has an episode begin next, as if there had been no state before.
     pub fn begin_anew(&mut self, seed: Option<u64>) {
-        self.point = GamePhase::Telling;
+        self.phase = GamePhase::Replied;
         self.over = true;
         if let Some(seed) = seed {
             self.seed = seed;
@@ -186,31 +187,31 @@ impl GameState {
         }
     }
 
-    /// Whether one of these collectors has answered the present state.
+    /// Whether one of these collectors has replied to the present state.
     #[inline]
-    pub fn has_answer_of(&self, collectors: u64) -> bool {
-        self.answered & collectors != 0
+    pub fn has_reply_of(&self, collectors: u64) -> bool {
+        self.replied & collectors != 0
     }
 
-    /// As if nobody had answered the present state.
+    /// Forgets all replies to the present state.
     #[inline]
-    pub fn forget_answers(&mut self) {
-        self.answered = 0;
+    pub fn forget_replies(&mut self) {
+        self.replied = 0;
     }
 
-    /// Remembers that a collector has answered the present state.
+    /// Notes that a collector has replied to the present state.
     #[inline]
-    pub fn answer(&mut self, collector: usize) {
-        self.answered |= 1 << collector;
+    pub fn reply(&mut self, collector: usize) {
+        self.replied |= 1 << collector;
     }
 }
 
-/// The seed of an episode: unlike for any two, like for the same whatever else runs.
+/// The seed of an episode. No two episodes share one, and it depends on nothing else that runs.
 fn episode_seed(seed: u64, game: u32, episode: u32) -> u64 {
     mix(mix(seed) ^ (u64::from(game) << 32 | u64::from(episode)))
 }
 
-/// The finalizer of `SplitMix64`: a bijection that leaves no trace of neighbouring inputs.
+/// The finalizer of `SplitMix64`: a bijection that leaves no trace of adjacent inputs.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Rows of batches, filled from the records of games.
+//! Rows of batches, filled from the histories of games.
 
 use std::ops::Range;
 
@@ -7,43 +7,43 @@ use crate::collector::column::BuiltinColumn;
 use crate::collector::copy_plan::{CopyPlan, Gather};
 use crate::collector::history_buffer::HistoryBuffer;
 
-/// A game's row.
+/// The row of a game.
 #[derive(Debug, Clone, Copy)]
-struct RowOf {
+struct GameRow {
     row: usize,
     game: usize,
 }
 
-/// Writes rows of one batch, from this one on one for each of these games, input by input. Of neighbours in step with
-/// each other all is copied at once; so far as they have it.
-pub fn fill(
-    route: &CopyPlan,
+/// Writes adjacent rows of a batch, from `first` on, one for each of these games, input by input. `run` are the same
+/// games where they are adjacent: as far as their records are adjacent too, they are copied in one go.
+pub fn gather(
+    copy_plan: &CopyPlan,
     records: &HistoryBuffer,
     batch: &Batch,
     first: usize,
     games: impl Iterator<Item = usize> + Clone,
-    neighbours: Option<Range<usize>>,
+    run: Option<Range<usize>>,
 ) {
-    let collector = &route.collector;
-    let places = games.zip(first..).map(|(game, row)| RowOf { row, game });
-    let run = neighbours.and_then(|run| Some((records.in_step(run.clone())?, run)));
+    let collector = &copy_plan.collector;
+    let pairs = games.zip(first..).map(|(game, row)| GameRow { row, game });
+    let run = run.and_then(|run| Some((records.in_step(run.clone())?, run)));
     for step in 0..collector.steps {
         let back = collector.steps - 1 - step;
-        for (input, show) in route.shows.iter().enumerate() {
+        for (input, gather) in copy_plan.gathers.iter().enumerate() {
             let rows = batch.rows_of(collector.input_part(step, input));
-            if show.frames > 0 {
-                places.clone().for_each(|place| write_frames(show, records, place, back, rows));
+            if gather.frames > 0 {
+                pairs.clone().for_each(|pair| write_frames(gather, records, pair, back, rows));
                 continue;
             }
-            match (show.source(back), &run) {
+            match (gather.source(back), &run) {
                 (None, _) => {
-                    places.clone().for_each(|each| rows.clear(each.row, 0, show.range.len()));
+                    pairs.clone().for_each(|each| rows.clear(each.row, 0, gather.range.len()));
                 }
                 (Some(from), Some((kept, run))) if from < *kept => {
-                    rows.write_run(first, records.run(&show.range, run.clone(), from));
+                    rows.write_run(first, records.run(&gather.range, run.clone(), from));
                 }
                 (Some(from), _) => {
-                    places.clone().for_each(|place| write(show, records, place, from, rows));
+                    pairs.clone().for_each(|pair| write(gather, records, pair, from, rows));
                 }
             }
         }
@@ -51,25 +51,31 @@ pub fn fill(
 }
 
 #[inline]
-fn write(show: &Gather, records: &HistoryBuffer, place: RowOf, from: usize, rows: Rows<'_>) {
-    match records.back(&show.range, place.game, from).or(show.blank) {
-        Some(bytes) => rows.write(place.row, 0, bytes),
-        None => rows.clear(place.row, 0, show.range.len()),
+fn write(gather: &Gather, records: &HistoryBuffer, pair: GameRow, from: usize, rows: Rows<'_>) {
+    match records.back(&gather.range, pair.game, from).or(gather.blank) {
+        Some(bytes) => rows.write(pair.row, 0, bytes),
+        None => rows.clear(pair.row, 0, gather.range.len()),
     }
 }
 
-/// The last states of the same episode, zeros before its start.
-fn write_frames(show: &Gather, records: &HistoryBuffer, place: RowOf, back: usize, rows: Rows<'_>) {
-    let RowOf { row, game } = place;
+/// Writes the last states of the same episode, and zeros before its start.
+fn write_frames(
+    gather: &Gather,
+    records: &HistoryBuffer,
+    pair: GameRow,
+    back: usize,
+    rows: Rows<'_>,
+) {
+    let GameRow { row, game } = pair;
     let episode = |back: usize| records.back(&const { BuiltinColumn::Episode.range() }, game, back);
     let newest = episode(back);
-    for frame in 0..show.frames {
-        let from = back + show.frames - 1 - frame;
-        let shown = records.back(&show.range, game, from).filter(|_| episode(from) == newest);
-        let skip = frame * show.range.len();
+    for frame in 0..gather.frames {
+        let from = back + gather.frames - 1 - frame;
+        let shown = records.back(&gather.range, game, from).filter(|_| episode(from) == newest);
+        let skip = frame * gather.range.len();
         match shown {
             Some(bytes) => rows.write(row, skip, bytes),
-            None => rows.clear(row, skip, show.range.len()),
+            None => rows.clear(row, skip, gather.range.len()),
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Questions of many, answered together.
+//! Requests of many callers, answered in batches.
+//!
+//! One lock, of the pending requests. It is given back while rows are copied.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,18 +10,20 @@ use crate::collector::batch::{self, Batch, Layout};
 use crate::collector::batch_queue::{BatchQueue, Row, Rules};
 use crate::error::{Error, Result};
 
-/// One group that anybody may put rows into, each with an owner who is to get the answer.
+/// A batch queue that any thread may put rows into, each with an owner that is to get the reply.
 ///
-/// What an owner is, and how it is told, is the caller's business. Owners are dropped only by what returns
-/// them, never under the lock.
+/// What an owner is, and how it is told, is up to the caller. Owners are returned to be dropped, never dropped under
+/// the lock.
 #[derive(Debug)]
 pub struct RequestBatcher<O> {
     batches: Vec<Arc<Batch>>,
-    /// Bytes of a row in each of the inputs, which are the first arrays of a batch, and of the replies.
+    /// Bytes of a row of each input; these are the first arrays of a batch.
     inputs: Vec<usize>,
+    /// Arrays of replies, which follow.
     replies: usize,
     pending: Mutex<Pending<O>>,
-    news: Condvar,
+    /// Wakes threads that sleep until there is a batch.
+    batch_ready: Condvar,
 }
 
 /// Bytes that a batch takes beside its memory, about.
@@ -27,45 +31,45 @@ const BATCH: usize = 256;
 
 #[derive(Debug)]
 struct Pending<O> {
-    group: BatchQueue<O>,
+    queue: BatchQueue<O>,
     ready: VecDeque<usize>,
-    /// Rows of those who wait for one, in the order in which they wait.
-    late: VecDeque<Vec<u8>>,
-    /// Threads that sleep until there is a batch, and the deadline by which they will wake by themselves.
+    /// Rows that no batch has room for, in order of arrival.
+    overflow: VecDeque<Vec<u8>>,
+    /// Threads that sleep until there is a batch, and when they will wake by themselves.
     sleepers: usize,
     alarm: Option<Instant>,
-    /// Nobody else will ask soon.
+    /// The batch being filled goes out short, unless another row comes first.
     flushing: bool,
     closed: bool,
 }
 
 impl<O> Pending<O> {
-    /// Whether the batch that is being filled is to go out as it is.
+    /// Whether the batch being filled is to go out as it is.
     fn is_due(&self, now: Instant) -> bool {
-        let waits = self.group.deadline().is_some_and(|deadline| deadline <= now);
-        waits || (self.flushing && self.group.is_open())
+        let waits = self.queue.deadline().is_some_and(|deadline| deadline <= now);
+        waits || (self.flushing && self.queue.is_open())
     }
 
     fn make_ready(&mut self) {
-        while let Some(buffer) = self.group.next_ready() {
+        while let Some(buffer) = self.queue.next_ready() {
             self.ready.push_back(buffer);
         }
     }
 }
 
-/// A batch of questions.
+/// A batch of requests in the hands of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestBatch {
     /// Which batch.
     pub buffer: usize,
     /// Rows filled, from the first on.
     pub rows: usize,
-    /// Which delivery of it.
+    /// The number of this delivery of the batch.
     pub serial: u64,
 }
 
 impl<O> RequestBatcher<O> {
-    /// An exchange whose rows have these sizes, and that takes at most `memory` bytes.
+    /// Creates a request batcher whose rows have these sizes, and that takes at most `memory` bytes.
     ///
     /// # Errors
     /// [`Error::Value`] for a size of 0, [`Error::Memory`] when the system refuses.
@@ -88,43 +92,49 @@ impl<O> RequestBatcher<O> {
         batch::check_memory("batches", needed.saturating_add(kept), kept, memory)?;
         let layout = Layout::new(batch_size, inputs.iter().chain(replies).copied())?;
         let batches = Batch::several(layout, buffers)?;
-        let group = BatchQueue::new(Rules { batch_size, buffers, timeout, order: None });
-        let (ready, late) = (VecDeque::new(), VecDeque::new());
+        let queue = BatchQueue::new(Rules { batch_size, buffers, timeout, order: None });
+        let (ready, overflow) = (VecDeque::new(), VecDeque::new());
         let pending = Pending {
-            group,
+            queue,
             ready,
-            late,
+            overflow,
             sleepers: 0,
             alarm: None,
             flushing: false,
             closed: false,
         };
         let replies = replies.len();
-        Ok(Self { batches, inputs, replies, pending: Mutex::new(pending), news: Condvar::new() })
+        Ok(Self {
+            batches,
+            inputs,
+            replies,
+            pending: Mutex::new(pending),
+            batch_ready: Condvar::new(),
+        })
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending<O>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a row: for each input its bytes. When no batch has room, they are kept until one has.
+    /// Puts a row: the bytes of each input. They are kept while no batch has room.
     ///
     /// # Errors
-    /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in: the owner
-    /// comes back.
+    /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in. The owner comes
+    /// back with the error.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
         let mut pending = self.pending();
         if pending.closed {
             return Err((owner, closed()));
         }
         pending.flushing = false;
-        if !pending.group.gives_at_once() {
-            match kept(inputs) {
-                Ok(bytes) => pending.late.push_back(bytes),
+        if !pending.queue.assigns_at_once() {
+            match joined(inputs) {
+                Ok(bytes) => pending.overflow.push_back(bytes),
                 Err(error) => return Err((owner, error)),
             }
         }
-        let Some(row) = pending.group.claim(owner) else { return Ok(()) };
+        let Some(row) = pending.queue.claim(owner) else { return Ok(()) };
         drop(pending);
         for (part, bytes) in inputs.iter().enumerate() {
             self.batches[row.buffer].write(part, row.row, 0, bytes);
@@ -135,17 +145,17 @@ impl<O> RequestBatcher<O> {
 
     fn commit(&self, mut pending: MutexGuard<'_, Pending<O>>, rows: &[Row]) {
         for &row in rows {
-            pending.group.commit(row);
+            pending.queue.commit(row);
         }
         pending.make_ready();
         if pending.sleepers > 0
-            && (!pending.ready.is_empty() || pending.group.deadline() != pending.alarm)
+            && (!pending.ready.is_empty() || pending.queue.deadline() != pending.alarm)
         {
-            self.news.notify_one();
+            self.batch_ready.notify_one();
         }
     }
 
-    /// Waits for a batch; none when `until` comes first. Its replies are zero.
+    /// Waits for a batch; None when `until` comes first. Its replies are zero.
     ///
     /// # Errors
     /// [`Error::State`] when it is closed.
@@ -156,17 +166,17 @@ impl<O> RequestBatcher<O> {
                 return Err(closed());
             }
             if let Some(buffer) = pending.ready.pop_front() {
-                let (rows, serial) = pending.group.take(buffer);
+                let (rows, serial) = pending.queue.take(buffer);
                 drop(pending);
                 let parts = self.inputs.len()..self.inputs.len() + self.replies;
                 parts.for_each(|part| self.batches[buffer].zero(part, rows));
                 return Ok(Some(RequestBatch { buffer, rows, serial }));
             }
             let now = Instant::now();
-            let deadline = pending.group.deadline();
+            let deadline = pending.queue.deadline();
             if pending.is_due(now) {
                 pending.flushing = false;
-                pending.group.shorten(|_, _| {});
+                pending.queue.shorten(|_, _| {});
                 pending.make_ready();
                 continue;
             }
@@ -184,55 +194,57 @@ impl<O> RequestBatcher<O> {
         left: Option<Duration>,
     ) -> MutexGuard<'a, Pending<O>> {
         pending.sleepers += 1;
-        pending.alarm = pending.group.deadline();
+        pending.alarm = pending.queue.deadline();
         let mut pending = match left {
-            None => self.news.wait(pending).unwrap_or_else(PoisonError::into_inner),
+            None => self.batch_ready.wait(pending).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
-                self.news.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
+                self.batch_ready
+                    .wait_timeout(pending, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
             }
         };
         pending.sleepers -= 1;
         pending
     }
 
-    /// Has the rows that wait go out as soon as somebody waits for a batch, unless another row comes before.
+    /// Sends the batch being filled out short as soon as a thread waits for it, unless another row comes first.
     pub fn flush(&self) {
         let mut pending = self.pending();
         pending.flushing = true;
-        if pending.sleepers > 0 && pending.group.is_open() {
-            self.news.notify_one();
+        if pending.sleepers > 0 && pending.queue.is_open() {
+            self.batch_ready.notify_one();
         }
     }
 
-    /// Takes back a batch that could not be dealt with; it is delivered again, before all others.
+    /// Takes back a batch that could not be processed; it is delivered again, before all others.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, asked: RequestBatch) -> Result<()> {
         let mut pending = self.pending();
-        pending.group.put_back(asked.buffer, asked.serial)?;
+        pending.queue.put_back(asked.buffer, asked.serial)?;
         pending.ready.push_front(asked.buffer);
-        self.news.notify_one();
+        self.batch_ready.notify_one();
         Ok(())
     }
 
-    /// The owners of a batch, in the order of its rows. The batch is filled anew: its answers must have been
-    /// taken out.
+    /// Frees a batch whose replies were read. Returns its owners, in the order of its rows.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn release(&self, asked: RequestBatch) -> Result<Vec<O>> {
         let mut pending = self.pending();
-        let owners = pending.group.answer(asked.buffer, asked.serial)?;
-        pending.group.release(asked.buffer, Vec::new());
+        let owners = pending.queue.answer(asked.buffer, asked.serial)?;
+        pending.queue.release(asked.buffer, Vec::new());
         let mut rows = Vec::new();
-        pending.group.grants(|_, row| rows.push(row));
-        let late: Vec<_> = pending.late.drain(..rows.len()).collect();
+        pending.queue.assign_waiting(|_, row| rows.push(row));
+        let waited: Vec<_> = pending.overflow.drain(..rows.len()).collect();
         if rows.is_empty() {
             return Ok(owners);
         }
         drop(pending);
-        for (row, bytes) in rows.iter().zip(&late) {
+        for (row, bytes) in rows.iter().zip(&waited) {
             self.write(*row, bytes);
         }
         self.commit(self.pending(), &rows);
@@ -247,14 +259,14 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Ends everything: who waits for a batch gets an error. Returns the owners whose rows are unanswered,
-    /// those in the hands of a consumer too.
+    /// Ends everything: threads that wait for a batch get an error. Returns the owners of unanswered rows, those in the
+    /// hands of a consumer too.
     pub fn close(&self) -> Vec<O> {
         let mut pending = self.pending();
         pending.closed = true;
-        let owners = pending.group.abandon();
+        let owners = pending.queue.abandon();
         drop(pending);
-        self.news.notify_all();
+        self.batch_ready.notify_all();
         owners
     }
 
@@ -264,8 +276,8 @@ impl<O> RequestBatcher<O> {
     }
 }
 
-/// A row's bytes in one piece.
-fn kept(inputs: &[&[u8]]) -> Result<Vec<u8>> {
+/// The bytes of a row in one piece.
+fn joined(inputs: &[&[u8]]) -> Result<Vec<u8>> {
     let size = inputs.iter().map(|bytes| bytes.len()).sum();
     let mut row = Vec::new();
     row.try_reserve_exact(size)

@@ -1,224 +1,237 @@
-//! What the threads of a context share, and what they do with it.
+//! What the threads of a context share, and how they do a batch of work.
+//!
+//! The lock of the scheduler is given back before a game steps, a row is copied or a shard is locked. Shards are
+//! locked one after the other, never two at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::Batch;
-use crate::collector::batch_queue::Row;
+use crate::collector::batch_queue::{Row, Taken};
 use crate::collector::copy_plan::CopyPlan;
 use crate::collector::failure_policy::panic_text;
 use crate::collector::plan::Plan;
 use crate::collector::run_state::RunState;
-use crate::collector::scheduler::{Scheduler, Taken};
-use crate::collector::shard::{MOST, Shard};
+use crate::collector::scheduler::Scheduler;
+use crate::collector::shard::{MAX_GAMES, Shard};
 use crate::collector::step_buffer::StepBuffer;
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::error::Error;
 
-/// Games of a batch that go on before those behind them have taken their answers.
-const SECTION: usize = MOST;
+/// Games of a batch that go on before those behind them have taken their replies.
+const SECTION: usize = MAX_GAMES;
 
-/// What the threads share. The lock of the board is never held while a game steps or a row is copied, nor
-/// while that of a slot is taken.
+/// What the threads of a context share.
 pub struct Runtime {
     pub plan: Plan,
-    /// Games and queries, each so many as share a lock.
-    pub slots: Vec<Mutex<Shard>>,
-    /// How many do, as a power of two.
-    pub sharing: u32,
+    /// Games, and behind them queries.
+    pub shards: Vec<Mutex<Shard>>,
+    /// How many each shard has, as a power of two.
+    pub shard_bits: u32,
     pub batches: Vec<Vec<Arc<Batch>>>,
     pub scheduler: Mutex<Scheduler>,
     pub step_buffers: Vec<StepBuffer>,
     pub games: usize,
     /// Queries of each game.
     pub queries: usize,
-    pub work: Condvar,
-    pub news: Condvar,
+    /// Wakes threads that sleep until there is work.
+    pub work_ready: Condvar,
+    /// Wakes threads that sleep until there is a batch.
+    pub batch_ready: Condvar,
 }
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("plan", &self.plan).finish_non_exhaustive()
     }
 }
 
-/// The guarded value, also after a panic: none happens while one of these locks is held but in a game, and
-/// then the context has failed.
+/// Locks a mutex, also after a panic. While one of these locks is held only a game can panic, and then the context has
+/// failed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sleeps until the condition is notified, at most so long.
+fn sleep<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    left: Option<Duration>,
+) -> MutexGuard<'a, T> {
+    match left {
+        None => condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        Some(left) => condition.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
+    }
+}
+
 impl Runtime {
-    /// What a thread does all its life.
+    /// Does work until the run ends.
     pub fn serve(&self) {
-        let mut chunk = WorkBatch::default();
+        let mut work = WorkBatch::default();
         let mut scheduler = lock(&self.scheduler);
-        while scheduler.life == RunState::Running {
-            if scheduler.pick(&mut chunk, Role::Worker) {
-                scheduler = self.run(scheduler, &mut chunk, Role::Worker);
+        while scheduler.run_state == RunState::Running {
+            if scheduler.work.pick(&mut work, Role::Worker) {
+                scheduler = self.run(scheduler, &mut work, Role::Worker);
                 continue;
             }
             scheduler = self.rest(scheduler, None);
         }
     }
 
-    /// Does a chunk of work with the board free meanwhile.
+    /// Does a batch of work with the lock of the scheduler given back meanwhile.
     pub fn run<'a>(
         &'a self,
         scheduler: MutexGuard<'a, Scheduler>,
-        chunk: &mut WorkBatch,
+        work: &mut WorkBatch,
         role: Role,
     ) -> MutexGuard<'a, Scheduler> {
         drop(scheduler);
         let start = Instant::now();
-        let done = catch_unwind(AssertUnwindSafe(|| self.work(chunk)));
+        let done = catch_unwind(AssertUnwindSafe(|| self.do_work(work)));
         if let Err(panic) = done {
             let text = panic_text(&*panic);
-            self.fail(Error::State(format!("game {}: panicked: {text}", chunk.slot)));
+            self.fail(Error::State(format!("game {}: panicked: {text}", work.game)));
             return lock(&self.scheduler);
         }
-        for (slot, text) in chunk.crashes.drain(..) {
-            self.crash(slot, text);
+        for (game, text) in work.failures.drain(..) {
+            self.apply_failure_policy(game, text);
         }
-        if let Some(slot) = chunk.broken_off.take() {
-            self.begin_anew(slot);
+        if let Some(game) = work.broken_off.take() {
+            self.begin_anew(game);
         }
         let mut scheduler = lock(&self.scheduler);
-        scheduler.finish(chunk, start.elapsed());
-        self.call_threads(&scheduler, Some(role));
-        self.tell_consumers(&scheduler);
+        scheduler.finish(work, start.elapsed());
+        self.wake_workers(&scheduler, Some(role));
+        self.wake_consumers(&scheduler);
         scheduler
     }
 
-    fn work(&self, chunk: &mut WorkBatch) {
-        let mut tasks = std::mem::take(&mut chunk.tasks);
-        // Games that go on together do so in no order, and fastest beside their neighbours.
-        if !tasks.is_sorted_by_key(Task::slot) {
-            tasks.sort_by_key(Task::slot);
+    fn do_work(&self, work: &mut WorkBatch) {
+        let mut tasks = std::mem::take(&mut work.tasks);
+        // The order is free, and games are fastest beside their neighbours.
+        if !tasks.is_sorted_by_key(Task::game) {
+            tasks.sort_by_key(Task::game);
         }
         for &task in &tasks {
-            if let Task::Write { slot, group, buffer, row } = task {
+            if let Task::Write { game, collector, buffer, row } = task {
                 let row = Row { buffer: buffer as usize, row: row as usize };
-                chunk.grant(group as usize, row, slot);
+                work.assign(collector as usize, row, game);
             }
         }
-        self.write(&chunk.grants, &chunk.granted);
-        let mut answered = chunk.answered.take();
-        // Rows are free only when all of a batch have been taken from: who has no others waits for that.
-        let size = if chunk.in_sections { SECTION } else { tasks.len().max(1) };
+        self.gather(&work.assignments, &work.assigned);
+        let mut answered = work.answered.take();
+        // A batch is free once all its replies are taken: games with rows nowhere else wait for that.
+        let size = if work.in_sections { SECTION } else { tasks.len().max(1) };
         let mut sections = tasks.chunks(size).peekable();
         while let Some(section) = sections.next() {
             let done = if sections.peek().is_none() { answered.take() } else { None };
             let taken = answered.as_ref().or(done.as_ref()).map(|(taken, _)| *taken);
-            self.go_on(section, chunk, taken);
-            let claimed = chunk.grants.len();
-            lock(&self.scheduler).claim(chunk, done);
-            self.write(&chunk.grants[claimed..], &chunk.granted);
+            self.go_on(section, work, taken);
+            let claimed = work.assignments.len();
+            lock(&self.scheduler).claim(work, done);
+            self.gather(&work.assignments[claimed..], &work.assigned);
         }
-        chunk.tasks = tasks;
+        work.tasks = tasks;
     }
 
-    /// Has games take what there is for them and go on to where they need rows.
-    fn go_on(&self, tasks: &[Task], chunk: &mut WorkBatch, taken: Option<Taken>) {
-        let step_buffer = self.step_buffers.get(chunk.env_worker);
-        for tasks in self.by_lock(tasks, Task::slot) {
-            chunk.slot = tasks[0].slot();
-            let mut slots = self.slots_of(chunk.slot);
+    /// Has games take their replies and go on to where they need rows.
+    fn go_on(&self, tasks: &[Task], work: &mut WorkBatch, taken: Option<Taken>) {
+        let step_buffer = self.step_buffers.get(work.env_worker);
+        for tasks in self.by_shard(tasks, Task::game) {
+            work.game = tasks[0].game();
+            let mut shard = self.shard_of(work.game);
             if let Some(taken) = taken {
-                slots.take(&self.plan, taken.group, self.batch(taken.group, taken.buffer), tasks);
+                shard.scatter(&self.plan, taken.collector, self.batch(taken), tasks);
             }
-            slots.go_on(&self.plan, step_buffer, tasks, chunk);
+            shard.go_on(&self.plan, step_buffer, tasks, work);
         }
     }
 
-    /// Has games take what their rows of a batch were answered, and not go on yet.
-    pub fn take(&self, taken: Taken, owners: &[u32]) {
+    /// Has games take the replies in the rows of a batch, and not go on yet.
+    pub fn scatter(&self, taken: Taken, owners: &[u32]) {
         let mut tasks: Vec<_> =
-            owners.iter().zip(0..).map(|(&slot, row)| Task::Answer { slot, row }).collect();
-        tasks.sort_by_key(Task::slot);
-        let batch = self.batch(taken.group, taken.buffer);
-        for tasks in self.by_lock(&tasks, Task::slot) {
-            self.slots_of(tasks[0].slot()).take(&self.plan, taken.group, batch, tasks);
+            owners.iter().zip(0..).map(|(&game, row)| Task::Reply { game, row }).collect();
+        tasks.sort_by_key(Task::game);
+        for tasks in self.by_shard(&tasks, Task::game) {
+            let mut shard = self.shard_of(tasks[0].game());
+            shard.scatter(&self.plan, taken.collector, self.batch(taken), tasks);
         }
     }
 
-    /// Writes rows that were given to games.
-    fn write(&self, grants: &[RowAssignment], granted: &[u32]) {
-        for RowAssignment { group, row, slots } in grants {
-            let batch = self.batch(*group, row.buffer);
+    /// Writes rows that were assigned to games.
+    fn gather(&self, assignments: &[RowAssignment], assigned: &[u32]) {
+        for RowAssignment { collector, row, games } in assignments {
+            let batch = &self.batches[*collector][row.buffer];
             let mut first = row.row;
-            for slots in self.by_lock(&granted[slots.clone()], |&slot| slot) {
-                self.slots_of(slots[0]).write(&self.plan, *group, batch, first, slots);
-                first += slots.len();
+            for games in self.by_shard(&assigned[games.clone()], |&game| game) {
+                self.shard_of(games[0]).gather(&self.plan, *collector, batch, first, games);
+                first += games.len();
             }
         }
     }
 
-    fn batch(&self, group: usize, buffer: usize) -> &Batch {
-        &self.batches[group][buffer]
+    fn batch(&self, taken: Taken) -> &Batch {
+        &self.batches[taken.collector][taken.buffer]
     }
 
-    /// A game or query with all those that share its lock.
-    pub fn slots_of(&self, slot: u32) -> MutexGuard<'_, Shard> {
-        lock(&self.slots[self.share(slot)])
+    /// Locks the shard of a game or query.
+    pub fn shard_of(&self, game: u32) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.shard_number(game)])
     }
 
-    fn share(&self, slot: u32) -> usize {
-        (slot >> self.sharing) as usize
+    fn shard_number(&self, game: u32) -> usize {
+        (game >> self.shard_bits) as usize
     }
 
-    /// What there is for games that share a lock, one lock after the other.
-    fn by_lock<'a, T>(
+    /// Cuts a list where the shard changes.
+    fn by_shard<'a, T>(
         &self,
         all: &'a [T],
-        slot: impl Fn(&T) -> u32,
+        game: impl Fn(&T) -> u32,
     ) -> impl Iterator<Item = &'a [T]> {
-        all.chunk_by(move |one, other| self.share(slot(one)) == self.share(slot(other)))
+        all.chunk_by(move |one, other| {
+            self.shard_number(game(one)) == self.shard_number(game(other))
+        })
     }
 
-    /// Has happen to a game that failed what the options say.
-    fn crash(&self, slot: u32, text: String) {
-        let lost = self.give_up(slot);
+    /// Applies the failure policy to a failed game.
+    fn apply_failure_policy(&self, game: u32, text: String) {
+        let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
-        let fails = scheduler.crash(slot, &lost);
-        let before = scheduler.crashes.restarts_before(slot);
-        let error = Error::State(format!("game {slot}: {text}{before}"));
-        scheduler.crashes.remember(slot, text);
+        let fails = scheduler.apply_failure_policy(game, &lost);
+        let before = scheduler.failures.restarts_before(game);
+        let error = Error::State(format!("game {game}: {text}{before}"));
+        scheduler.failures.remember(game, text);
         drop(scheduler);
         if fails {
             self.fail(error);
         }
     }
 
-    /// Has a game begin an episode, since its move was broken off.
-    fn begin_anew(&self, slot: u32) {
-        let lost = self.give_up(slot);
+    /// Has a game begin an episode because its move was broken off.
+    fn begin_anew(&self, game: u32) {
+        let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
         scheduler.count_lost(&lost);
-        scheduler.push(slot);
+        scheduler.work.advance(game);
     }
 
-    /// Gives up a game's episode: the states that each collector will not get.
-    fn give_up(&self, slot: u32) -> Vec<u64> {
-        let mut lost = vec![0; self.plan.routes.len()];
-        self.slots_of(slot).crash(&self.plan, slot, &mut lost);
+    /// Abandons a game's episode. Returns how many of its states each collector will not get.
+    fn abandon_episode(&self, game: u32) -> Vec<u64> {
+        let mut lost = vec![0; self.plan.copy_plans.len()];
+        self.shard_of(game).abandon_episode(&self.plan, game, &mut lost);
         lost
     }
 
-    /// A driver sleeps until there is work, or who has asked until there is an answer.
+    /// Sleeps until there is work, or an answer to a query.
     pub fn rest<'a>(
         &'a self,
         mut scheduler: MutexGuard<'a, Scheduler>,
         left: Option<Duration>,
     ) -> MutexGuard<'a, Scheduler> {
         scheduler.idle += 1;
-        let mut scheduler = match left {
-            None => self.work.wait(scheduler).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                self.work.wait_timeout(scheduler, left).unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
+        let mut scheduler = sleep(&self.work_ready, scheduler, left);
         scheduler.idle -= 1;
         scheduler
     }
@@ -231,59 +244,55 @@ impl Runtime {
     ) -> MutexGuard<'a, Scheduler> {
         scheduler.consumers += 1;
         scheduler.alarm = scheduler.deadline();
-        let short = scheduler.alarm.map(|at| at.saturating_duration_since(Instant::now()));
-        let mut scheduler = match left.into_iter().chain(short).min() {
-            None => self.news.wait(scheduler).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                self.news.wait_timeout(scheduler, left).unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
+        let alarm = scheduler.alarm.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.into_iter().chain(alarm).min();
+        let mut scheduler = sleep(&self.batch_ready, scheduler, left);
         scheduler.consumers -= 1;
         scheduler
     }
 
-    /// Wakes threads for the work that is there beyond what this one will take, if it works too.
-    pub fn call_threads(&self, scheduler: &Scheduler, this: Option<Role>) {
-        if scheduler.calls_drivers() {
-            self.work.notify_all();
+    /// Wakes threads for work beyond what this thread will do itself, if it works in a role.
+    pub fn wake_workers(&self, scheduler: &Scheduler, this: Option<Role>) {
+        if scheduler.wakes_env_workers() {
+            self.work_ready.notify_all();
         }
-        if scheduler.has_drivers() {
+        if scheduler.has_env_workers() {
             return;
         }
         for _ in 0..scheduler.helpers(this).min(scheduler.idle) {
-            self.work.notify_one();
+            self.work_ready.notify_one();
         }
     }
 
-    /// Wakes those who sleep until there is a batch, when there may be one.
-    pub fn tell_consumers(&self, scheduler: &Scheduler) {
-        if scheduler.consumers > 0 && (scheduler.calls_consumers() || scheduler.is_news()) {
-            self.news.notify_all();
+    /// Wakes threads that sleep until there is a batch, when there may be one.
+    pub fn wake_consumers(&self, scheduler: &Scheduler) {
+        if scheduler.consumers > 0 && scheduler.wakes_consumers() {
+            self.batch_ready.notify_all();
         }
     }
 
     /// Ends the run with an error.
     pub fn fail(&self, error: Error) {
         let mut scheduler = lock(&self.scheduler);
-        if scheduler.life == RunState::Running {
-            scheduler.life = RunState::Failed(error);
+        if scheduler.run_state == RunState::Running {
+            scheduler.run_state = RunState::Failed(error);
         }
         drop(scheduler);
         self.wake_all();
     }
 
-    /// Wakes everybody who sleeps.
+    /// Wakes all threads.
     pub fn wake_all(&self) {
-        self.work.notify_all();
-        self.news.notify_all();
+        self.work_ready.notify_all();
+        self.batch_ready.notify_all();
     }
 
     /// Zeroes the replies of a batch.
     pub fn clear_replies(&self, taken: Taken) {
-        let CopyPlan { collector, takes, .. } = &self.plan.routes[taken.group];
-        let batch = &self.batches[taken.group][taken.buffer];
-        for part in (0..collector.steps * takes.len()).map(|at| collector.reply_part(0, 0) + at) {
-            batch.zero(part, taken.rows);
+        let CopyPlan { collector, scatters, .. } = &self.plan.copy_plans[taken.collector];
+        let first = collector.reply_part(0, 0);
+        for part in first..first + collector.steps * scatters.len() {
+            self.batch(taken).zero(part, taken.rows);
         }
     }
 }

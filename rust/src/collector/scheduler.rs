@@ -1,25 +1,18 @@
-//! Which game does what next: everything of a context that its lock guards.
+//! Who goes on when: all state of a context that its lock guards.
+//!
+//! Every method here, in [`super::delivery`] and in [`super::starvation`] needs that lock. None steps a game,
+//! copies a row or takes the lock of a shard, so it is held briefly.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::collector::batch_queue::BatchQueue;
+use crate::collector::batch_queue::{BatchQueue, Taken};
 use crate::collector::failure_policy::{Failures, OnError, Verdict};
 use crate::collector::game_state::RowRequest;
 use crate::collector::query::Queries;
 use crate::collector::run_state::RunState;
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
-
-/// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
-/// than a few of those is not worth it.
-const CHUNK: Duration = Duration::from_micros(50);
-
-/// Games in a chunk at most.
-const CHUNK_GAMES: usize = 256;
-
-/// A game that takes longer than this is left to the threads that have nothing else to do, one at a time:
-/// who waits for a batch would miss its timeout while it steps such a game.
-pub(super) const SLOW: Duration = Duration::from_millis(1);
+use crate::collector::work_queue::WorkQueue;
 
 /// What a collector has delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,76 +27,63 @@ pub struct Delivered {
     pub lost: u64,
 }
 
-/// The bookkeeping of a context.
+/// The state of a context that its lock guards.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// Whether it works.
-    pub life: RunState,
-    /// A group for each collector.
-    pub groups: Vec<BatchQueue<u32>>,
-    /// Which of them hold a game until its batch is given back: those that answer, and others that ask for it.
+    /// Whether the context runs.
+    pub run_state: RunState,
+    /// The batches of each collector.
+    pub queues: Vec<BatchQueue<u32>>,
+    /// The collectors that hold a game until its batch is given back, as bits: those that reply, and others that
+    /// ask for it.
     pub(super) holding: u64,
-    /// For each game, what it waits for: answers not given, or rows not written.
-    pub(super) ends: Vec<u32>,
-    /// Work, but for that with slow games.
-    pub(super) queue: VecDeque<Task>,
-    /// Slow games that are to go on.
-    pub(super) slow: VecDeque<u32>,
-    /// Which games are slow, as far as is known: a game is taken for slow until it has been timed.
-    pub(super) is_slow: Vec<bool>,
-    /// All games are to be taken for slow.
-    pub(super) blocking: bool,
-    /// For each driver its games that are to move. None when games move here.
-    pub(super) outside: Vec<VecDeque<u32>>,
-    /// A thread that waits for batches moves them meanwhile: their driver has no thread of its own.
-    pub(super) lent: bool,
+    /// For each game, what it waits for: replies not given, or rows not written.
+    pub(super) awaited: Vec<u32>,
+    /// Tasks that no thread has taken.
+    pub work: WorkQueue,
+    /// For each env worker its games that are to move; empty when games are stepped here.
+    pub(super) moves: Vec<VecDeque<u32>>,
+    /// Threads that wait for batches make the moves meanwhile: the env worker has no thread.
+    pub(super) inline: bool,
     /// The games that failed.
-    pub crashes: Failures,
-    /// Questions that games ask while they are moved.
+    pub failures: Failures,
+    /// Requests of games during their moves.
     pub queries: Queries,
+    /// Batches to deliver: collector and buffer.
     pub(super) ready: VecDeque<(usize, usize)>,
-    /// Batches are delivered in the order in which their rows were given away, whichever is written first.
-    pub in_turn: bool,
-    /// Then: the groups of those that are being written, in that order.
-    turns: VecDeque<usize>,
-    /// Tasks in the hands of threads.
-    pub(super) running: usize,
-    /// Nanoseconds that a task of a quick game takes, smoothed.
-    pub(super) cost: f64,
-    /// What was used for the work of an answer, and is used again: its vectors have grown.
+    /// Batches are delivered in the order in which their rows were assigned, not that in which they were written.
+    pub in_order: bool,
+    /// With `in_order`, the collectors of the batches that are being written, in that order.
+    order: VecDeque<usize>,
+    /// The last work batch of a thread that answered, used again because its vectors have grown.
     pub spare: WorkBatch,
     /// Threads that sleep until there is work.
     pub idle: usize,
     /// Threads that sleep until there is a batch.
     pub consumers: usize,
-    /// The deadline by which those will wake of their own accord.
+    /// When those will wake by themselves.
     pub alarm: Option<Instant>,
     /// What was delivered, by collector.
     pub delivered: Vec<Delivered>,
 }
 
 impl Scheduler {
-    /// A board of games none of which has begun.
-    pub fn new(groups: Vec<BatchQueue<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
+    /// A scheduler of games that have not begun.
+    pub fn new(queues: Vec<BatchQueue<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
         Self {
-            life: RunState::New,
-            delivered: vec![Delivered::default(); groups.len()],
-            groups,
+            run_state: RunState::New,
+            delivered: vec![Delivered::default(); queues.len()],
+            queues,
             holding,
-            ends: vec![0; games],
-            queue: VecDeque::new(),
-            slow: (0..games as u32).collect(),
-            is_slow: vec![true; games],
-            blocking,
-            outside: Vec::new(),
-            lent: false,
-            crashes: Failures::new(OnError::Raise, games),
+            awaited: vec![0; games],
+            work: WorkQueue::new(games, blocking),
+            moves: Vec::new(),
+            inline: false,
+            failures: Failures::new(OnError::Raise, games),
             queries: Queries::new(games, 0, 0),
             ready: VecDeque::new(),
-            in_turn: false,
-            turns: VecDeque::new(),
-            running: 0,
-            cost: 0.0,
+            in_order: false,
+            order: VecDeque::new(),
             spare: WorkBatch::default(),
             idle: 0,
             consumers: 0,
@@ -111,211 +91,205 @@ impl Scheduler {
         }
     }
 
-    /// Has so many drivers move the games, each its share of them.
-    pub fn move_outside(&mut self, env_workers: usize, slots: usize) {
-        self.outside = vec![VecDeque::new(); env_workers];
-        self.ends.resize(slots, 0);
-        self.queries = Queries::new(self.is_slow.len(), slots, env_workers);
-        self.is_slow.fill(false);
-        self.queue.extend(self.slow.drain(..).map(Task::Advance));
+    /// Shares the games out to env workers, which step them; `states` are games and queries together.
+    pub fn step_outside(&mut self, env_workers: usize, states: usize) {
+        self.moves = vec![VecDeque::new(); env_workers];
+        self.queries = Queries::new(self.awaited.len(), states, env_workers);
+        self.awaited.resize(states, 0);
+        self.work.step_outside();
     }
 
-    fn chunk_size(&self) -> usize {
-        let fitting = CHUNK.as_nanos() as f64 / self.cost.max(1.0);
-        (fitting as usize).clamp(1, CHUNK_GAMES)
-    }
-
-    /// Threads that there is work for, but for one that takes work itself in this role.
+    /// How many threads there is work for, beside one that takes work itself in this role.
     pub fn helpers(&self, role: Option<Role>) -> usize {
-        let size = self.chunk_size();
-        let chunks = self.queue.len().div_ceil(size);
-        match role {
-            // What is less than it costs to wake a thread can wait until somebody waits for a batch, if nobody
-            // does so now.
-            None if self.consumers == 0 && !self.has_drivers() => {
-                self.queue.len() / size + self.slow.len()
-            }
-            None => chunks + self.slow.len(),
-            Some(Role::Consumer) => chunks.saturating_sub(1) + self.slow.len(),
-            Some(Role::Worker) => (chunks + self.slow.len()).saturating_sub(1),
-        }
+        self.work.helpers(role, self.consumers == 0 && !self.has_env_workers())
     }
 
-    /// Takes work. Returns whether there is some.
-    pub fn pick(&mut self, chunk: &mut WorkBatch, role: Role) -> bool {
-        let slow = if role == Role::Worker { self.slow.pop_front() } else { None };
-        chunk.tasks.clear();
-        chunk.tasks.extend(slow.map(Task::Advance));
-        if chunk.tasks.is_empty() {
-            let count = self.chunk_size().min(self.queue.len());
-            chunk.tasks.extend(self.queue.drain(..count));
-        }
-        self.running += chunk.tasks.len();
-        !chunk.tasks.is_empty()
-    }
-
-    /// Has a game go on.
-    pub(super) fn push(&mut self, slot: u32) {
-        if self.is_slow[slot as usize] {
-            self.slow.push_back(slot);
+    /// Has a game go on, or marks a query as answered.
+    fn go_on(&mut self, game: u32) {
+        if self.queries.is_query(game) {
+            self.queries.answered(game);
         } else {
-            self.queue.push_back(Task::Advance(slot));
+            self.work.advance(game);
         }
     }
 
-    /// Learns from how long a chunk took.
-    fn learn(&mut self, chunk: &WorkBatch, took: Duration) {
-        // Which game of several it was shows when each is timed alone, as those are that are taken for slow.
-        let slow = self.outside.is_empty() && (self.blocking || took > SLOW);
-        if slow || chunk.tasks.len() == 1 {
-            for task in &chunk.tasks {
-                if let Task::Advance(slot) | Task::Answer { slot, .. } = *task {
-                    self.is_slow[slot as usize] = slow;
-                }
-            }
-        }
-        if took <= SLOW {
-            let each = took.as_nanos() as f64 / chunk.tasks.len().max(1) as f64;
-            self.cost += (each - self.cost) / 8.0;
-        }
-    }
-
-    /// Asks for the rows that games want; those that are there already become the chunk's grants. Those of a batch
-    /// from which all has been taken are `done`, and free.
-    pub fn claim(&mut self, chunk: &mut WorkBatch, done: Option<(Taken, Vec<u32>)>) {
+    /// Serves requests for rows; rows that are free become assignments of the work batch, and games without one wait.
+    /// A batch that is `done` is freed first: all its replies were taken.
+    pub fn claim(&mut self, work: &mut WorkBatch, done: Option<(Taken, Vec<u32>)>) {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
-        for (wish, slots) in chunk.wishes.drain(..) {
-            let slots = &chunk.wishing[slots];
-            match wish {
-                RowRequest::Ask(groups) | RowRequest::Tell(groups) => {
-                    for &slot in slots {
-                        self.ends[slot as usize] = groups.count_ones();
-                        if groups == 0 {
-                            self.go_on(slot);
+        for (request, games) in work.requests.drain(..) {
+            let games = &work.requesting[games];
+            match request {
+                RowRequest::Replies(collectors) | RowRequest::Histories(collectors) => {
+                    for &game in games {
+                        self.awaited[game as usize] = collectors.count_ones();
+                        if collectors == 0 {
+                            self.go_on(game);
                         }
                     }
-                    for group in bits(groups) {
-                        self.claim_of(group, slots, &mut chunk.grants, &mut chunk.granted);
+                    for collector in bits(collectors) {
+                        self.claim_from(
+                            collector,
+                            games,
+                            &mut work.assignments,
+                            &mut work.assigned,
+                        );
                     }
                 }
                 RowRequest::Move => {
-                    for &slot in slots {
-                        let env_worker = self.queries.driver_of(slot);
-                        self.outside[env_worker].push_back(slot);
+                    for &game in games {
+                        let env_worker = self.queries.env_worker_of(game);
+                        self.moves[env_worker].push_back(game);
                     }
                 }
             }
         }
-        chunk.wishing.clear();
+        work.requesting.clear();
     }
 
-    /// Asks a group for rows.
-    fn claim_of(
+    /// Claims rows of one collector.
+    fn claim_from(
         &mut self,
-        group: usize,
-        slots: &[u32],
-        grants: &mut Vec<RowAssignment>,
-        granted: &mut Vec<u32>,
+        collector: usize,
+        games: &[u32],
+        assignments: &mut Vec<RowAssignment>,
+        assigned: &mut Vec<u32>,
     ) {
-        let mut left = slots;
+        let mut left = games;
         while !left.is_empty()
-            && let Some((row, count)) = self.groups[group].claim_many(left.iter().copied())
+            && let Some((row, count)) = self.queues[collector].claim_many(left.iter().copied())
         {
             let (given, rest) = left.split_at(count);
-            let first = granted.len();
-            granted.extend_from_slice(given);
-            grants.push(RowAssignment { group, row, slots: first..granted.len() });
+            let first = assigned.len();
+            assigned.extend_from_slice(given);
+            assignments.push(RowAssignment { collector, row, games: first..assigned.len() });
             left = rest;
         }
-        self.note(group);
+        self.note_sealed(collector);
         if !left.is_empty() {
-            for &slot in left {
-                self.groups[group].wait(slot);
+            for &game in left {
+                self.queues[collector].wait(game);
             }
-            self.grant(group);
+            self.assign_waiting(collector);
         }
     }
 
-    /// Has rows written that somebody waited for.
-    pub(super) fn grant(&mut self, group: usize) {
-        let queue = &mut self.queue;
-        let mut write = |&slot: &u32, row| queue.push_back(Task::write(slot, group, row));
-        self.groups[group].grants(&mut write);
-        self.note(group);
+    /// Assigns rows to games that waited for them.
+    pub(super) fn assign_waiting(&mut self, collector: usize) {
+        let work = &mut self.work;
+        let mut write = |&game: &u32, row| work.push(Task::write(game, collector, row));
+        self.queues[collector].assign_waiting(&mut write);
+        self.note_sealed(collector);
     }
 
-    /// Remembers whose turn it is after a group has given rows away.
-    pub(super) fn note(&mut self, group: usize) {
-        if self.in_turn {
-            let sealed = self.groups[group].sealed();
-            self.turns.extend(std::iter::repeat_n(group, sealed));
+    /// Remembers the order of batches after rows were assigned.
+    pub(super) fn note_sealed(&mut self, collector: usize) {
+        if self.in_order {
+            let sealed = self.queues[collector].take_newly_sealed();
+            self.order.extend(std::iter::repeat_n(collector, sealed));
         }
     }
 
-    /// Says that the chunk is done, its rows written.
-    pub fn finish(&mut self, chunk: &mut WorkBatch, took: Duration) {
-        self.learn(chunk, took);
+    /// Finishes a work batch whose rows are written.
+    pub fn finish(&mut self, work: &mut WorkBatch, took: Duration) {
+        self.work.finish(work, took);
         let mut written = 0;
-        for RowAssignment { group, row, slots } in chunk.grants.drain(..) {
-            self.groups[group].commit_many(row.buffer, slots.len());
-            written |= 1 << group;
-            if self.holding >> group & 1 == 0 {
-                chunk.granted[slots].iter().for_each(|&slot| self.end(slot));
+        for RowAssignment { collector, row, games } in work.assignments.drain(..) {
+            self.queues[collector].commit_many(row.buffer, games.len());
+            written |= 1 << collector;
+            if !self.holds(collector) {
+                work.assigned[games].iter().for_each(|&game| self.end_wait(game));
             }
         }
-        chunk.granted.clear();
-        bits(written).for_each(|group| self.make_ready(group));
-        self.running -= chunk.tasks.len();
-        chunk.tasks.clear();
+        work.assigned.clear();
+        bits(written).for_each(|collector| self.make_ready(collector));
     }
 
-    /// One thing less that a game waits for.
-    pub(super) fn end(&mut self, slot: u32) {
-        self.ends[slot as usize] -= 1;
-        if self.ends[slot as usize] == 0 {
-            self.go_on(slot);
+    /// Whether a collector holds games until their batch is given back.
+    pub(super) fn holds(&self, collector: usize) -> bool {
+        self.holding >> collector & 1 == 1
+    }
+
+    /// Counts down what a game waits for.
+    pub(super) fn end_wait(&mut self, game: u32) {
+        self.awaited[game as usize] -= 1;
+        if self.awaited[game as usize] == 0 {
+            self.go_on(game);
         }
     }
 
-    /// Decides what becomes of a game that failed. Returns whether the whole run fails with it.
-    pub fn crash(&mut self, slot: u32, lost: &[u64]) -> bool {
-        self.count_lost(lost);
-        self.crashes.decide(slot, Instant::now()) == Verdict::Fail
-    }
-
-    /// Has batches delivered whose rows, of this group, were written.
-    pub(super) fn make_ready(&mut self, group: usize) {
-        if self.in_turn {
-            return self.make_ready_in_turn();
+    /// Queues batches for delivery after rows of this collector were written.
+    pub(super) fn make_ready(&mut self, collector: usize) {
+        if self.in_order {
+            return self.make_ready_in_order();
         }
-        while let Some(buffer) = self.groups[group].next_ready() {
-            self.ready.push_back((group, buffer));
+        while let Some(buffer) = self.queues[collector].next_ready() {
+            self.ready.push_back((collector, buffer));
         }
     }
 
-    fn make_ready_in_turn(&mut self) {
-        while let Some(&group) = self.turns.front()
-            && let Some(buffer) = self.groups[group].next_ready()
+    fn make_ready_in_order(&mut self) {
+        while let Some(&collector) = self.order.front()
+            && let Some(buffer) = self.queues[collector].next_ready()
         {
-            self.turns.pop_front();
-            self.ready.push_back((group, buffer));
+            self.order.pop_front();
+            self.ready.push_back((collector, buffer));
         }
     }
-}
 
-/// A batch in the hands of a consumer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// The collector.
-    pub group: usize,
-    /// Which of its batches.
-    pub buffer: usize,
-    /// Rows filled, from the first on.
-    pub rows: usize,
-    /// Which delivery of this batch.
-    pub serial: u64,
+    /// Decides about a game that failed. Returns whether the whole run fails with it.
+    pub fn apply_failure_policy(&mut self, game: u32, lost: &[u64]) -> bool {
+        self.count_lost(lost);
+        self.failures.decide(game, Instant::now()) == Verdict::Fail
+    }
+
+    /// Counts states that no history will show.
+    pub fn count_lost(&mut self, lost: &[u64]) {
+        for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
+            delivered.lost += lost;
+        }
+    }
+
+    /// Whether env workers step the games.
+    pub fn has_env_workers(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
+    /// How many games wait for an env worker that is able to step them.
+    pub(super) fn possible_moves(&self) -> usize {
+        let moves = self.moves.iter().enumerate();
+        let able = moves.filter(|(env_worker, _)| !self.queries.holds_up(*env_worker));
+        able.map(|(_, games)| games.len()).sum()
+    }
+
+    /// Hands games out to an env worker, at most so many.
+    pub fn hand_out(&mut self, env_worker: usize, most: usize, in_flight: &mut Vec<u32>) {
+        let games = &mut self.moves[env_worker];
+        let count = most.min(games.len());
+        in_flight.extend(games.drain(..count));
+        self.work.running += count;
+        self.queries.set_moving(env_worker, in_flight);
+    }
+
+    /// Takes moves back that an env worker has not begun.
+    pub fn take_back(&mut self, env_worker: usize, games: Vec<u32>) {
+        self.queries.set_moving(env_worker, &[]);
+        self.work.running -= games.len();
+        games.into_iter().rev().for_each(|game| self.moves[env_worker].push_front(game));
+    }
+
+    /// Whether sleeping env workers are to be woken.
+    pub fn wakes_env_workers(&self) -> bool {
+        let able = self.has_env_workers() && !self.inline && self.idle > 0;
+        able && (self.possible_moves() > 0 || self.queries.has_answers() || self.helpers(None) > 0)
+    }
+
+    /// Whether a thread that waits for a batch is to make moves.
+    pub fn wakes_inline(&self) -> bool {
+        self.inline && self.possible_moves() > 0
+    }
 }
 
 /// The positions of the bits that are set.
@@ -332,38 +306,37 @@ mod tests {
     use super::*;
     use crate::collector::batch_queue::{Row, Rules};
 
-    /// Two answering collectors whose batches have a row for each of two games.
-    fn scheduler(in_turn: bool) -> Scheduler {
+    /// Two replying collectors whose batches have a row for each of two games.
+    fn scheduler(in_order: bool) -> Scheduler {
         let order: fn(&u32, &u32) -> std::cmp::Ordering = u32::cmp;
         let rules = Rules { batch_size: 2, buffers: 2, timeout: None, order: Some(order) };
-        let mut scheduler =
-            Scheduler::new(vec![BatchQueue::new(rules), BatchQueue::new(rules)], 0b11, 2, false);
-        scheduler.in_turn = in_turn;
+        let queues = vec![BatchQueue::new(rules), BatchQueue::new(rules)];
+        let mut scheduler = Scheduler::new(queues, 0b11, 2, false);
+        scheduler.in_order = in_order;
         scheduler
     }
 
-    /// Has both games ask both, and the rows written, those of the group that answers last first.
-    fn written_the_other_way_round(scheduler: &mut Scheduler) -> Vec<usize> {
-        let mut chunk = WorkBatch::default();
-        chunk.wish(RowRequest::Ask(0b11), [1, 0]);
-        scheduler.claim(&mut chunk, None);
-        let mut writes: Vec<_> = scheduler.queue.drain(..).collect();
-        writes.reverse();
+    /// Has both games request a row of both collectors, and the rows written last request first: the collectors in
+    /// the order of delivery.
+    fn delivered_when_written_in_reverse(scheduler: &mut Scheduler) -> Vec<usize> {
+        let mut work = WorkBatch::default();
+        work.request(RowRequest::Replies(0b11), [1, 0]);
+        scheduler.claim(&mut work, None);
+        scheduler.work.pick(&mut work, Role::Consumer);
         let mut order = Vec::new();
-        for write in writes {
-            let Task::Write { slot, group, buffer, row } = write else { continue };
-            let mut chunk = WorkBatch::default();
+        for write in std::mem::take(&mut work.tasks).into_iter().rev() {
+            let Task::Write { game, collector, buffer, row } = write else { continue };
             let row = Row { buffer: buffer as usize, row: row as usize };
-            chunk.grant(group as usize, row, slot);
-            scheduler.finish(&mut chunk, Duration::ZERO);
-            order.extend(std::iter::from_fn(|| scheduler.take(None)).map(|taken| taken.group));
+            work.assign(collector as usize, row, game);
+            scheduler.finish(&mut work, Duration::ZERO);
+            order.extend(std::iter::from_fn(|| scheduler.take(None)).map(|taken| taken.collector));
         }
         order
     }
 
     #[test]
-    fn batches_are_delivered_in_turn_whichever_is_written_first() {
-        assert_eq!(written_the_other_way_round(&mut scheduler(false)), [1, 0]);
-        assert_eq!(written_the_other_way_round(&mut scheduler(true)), [0, 1]);
+    fn batches_are_delivered_in_order_of_assignment_when_in_order_is_set() {
+        assert_eq!(delivered_when_written_in_reverse(&mut scheduler(false)), [1, 0]);
+        assert_eq!(delivered_when_written_in_reverse(&mut scheduler(true)), [0, 1]);
     }
 }

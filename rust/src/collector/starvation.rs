@@ -1,4 +1,6 @@
-//! What happens when nothing else does: batches go out short, games begin again, runs are over.
+//! What happens when nothing else does: batches go out short, games begin again, runs end.
+//!
+//! Under the lock of the scheduler, as all its methods; called by threads that wait for a batch.
 
 use std::time::Instant;
 
@@ -7,95 +9,95 @@ use crate::collector::scheduler::{Scheduler, bits};
 use crate::collector::work_batch::Task;
 
 impl Scheduler {
-    /// Whether all games were dropped, and what they left was delivered but for batches that are not full.
+    /// Whether all games were dropped and nothing is left of them but batches that are not full.
     pub fn is_over(&self) -> bool {
-        let left = self.is_busy() || self.groups.iter().any(|group| group.out() > 0);
-        self.crashes.live() == 0 && !left && self.ready.is_empty()
+        let left = self.is_busy() || self.queues.iter().any(|queue| queue.out() > 0);
+        self.failures.live() == 0 && !left && self.ready.is_empty()
     }
 
-    /// When all games were dropped, sends out short what listeners have got of them. Returns whether anything
-    /// changed.
-    pub fn clear_out(&mut self) -> bool {
+    /// When all games were dropped, sends out short the batches that listeners have got of them. Returns whether
+    /// anything changed.
+    pub fn flush_leftovers(&mut self) -> bool {
         let over = self.is_over();
-        let open = (0..self.groups.len()).find(|&group| over && self.groups[group].is_open());
-        if let Some(group) = open {
-            self.shorten(group);
+        let open = (0..self.queues.len()).find(|&at| over && self.queues[at].is_open());
+        if let Some(collector) = open {
+            self.shorten(collector);
         }
         open.is_some()
     }
 
-    /// Sends out short what has waited its time, and has games begin again that have rested theirs. Returns
-    /// whether anything changed.
+    /// Sends batches out short whose timeout has passed, and restarts games whose back-off has. Returns whether
+    /// anything changed.
     pub fn expire(&mut self) -> bool {
         let mut changed = false;
-        while let Some(slot) = self.crashes.rested(Instant::now) {
-            self.push(slot);
+        while let Some(game) = self.failures.rested(Instant::now) {
+            self.work.advance(game);
             changed = true;
         }
-        for group in 0..self.groups.len() {
-            let deadline = self.groups[group].deadline();
+        for collector in 0..self.queues.len() {
+            let deadline = self.queues[collector].deadline();
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.shorten(group);
+                self.shorten(collector);
                 changed = true;
             }
         }
         changed
     }
 
-    fn shorten(&mut self, group: usize) {
-        let queue = &mut self.queue;
-        let write = |&slot: &u32, row| queue.push_back(Task::write(slot, group, row));
-        self.groups[group].shorten(write);
-        self.note(group);
-        self.make_ready(group);
+    fn shorten(&mut self, collector: usize) {
+        let work = &mut self.work;
+        let write = |&game: &u32, row| work.push(Task::write(game, collector, row));
+        self.queues[collector].shorten(write);
+        self.note_sealed(collector);
+        self.make_ready(collector);
     }
 
     /// When the next batch is to go out short, or the next game to begin again.
     pub fn deadline(&self) -> Option<Instant> {
-        let rest = self.crashes.next_rested();
-        self.groups.iter().filter_map(BatchQueue::deadline).chain(rest).min()
+        let rest = self.failures.next_rested();
+        self.queues.iter().filter_map(BatchQueue::deadline).chain(rest).min()
     }
 
     /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
     /// whether anything changed.
-    pub fn wake_from_quiescence(&mut self) -> bool {
-        if !self.is_quiescent() {
+    pub fn relieve(&mut self) -> bool {
+        if !self.is_starved() {
             return false;
         }
-        let open = bits(self.holding).filter_map(|at| Some((self.groups[at].since()?, at)));
+        let open = bits(self.holding).filter_map(|at| Some((self.queues[at].since()?, at)));
         let oldest = open.min();
-        if let Some((_, group)) = oldest {
-            self.shorten(group);
+        if let Some((_, collector)) = oldest {
+            self.shorten(collector);
         }
         oldest.is_some()
     }
 
-    /// Whether nothing will happen but by a batch that is not complete.
-    fn is_quiescent(&self) -> bool {
+    /// Whether only a batch that is not complete can make anything happen.
+    fn is_starved(&self) -> bool {
         !self.is_busy()
             && self.ready.is_empty()
-            && !self.groups.iter().enumerate().any(|(at, group)| self.will_wake(at, group))
+            && !self.queues.iter().enumerate().any(|(at, queue)| self.will_wake(at, queue))
     }
 
     /// Whether games move, or are about to.
     fn is_busy(&self) -> bool {
-        // A driver whose game waits for an answer does nothing until that comes.
-        let moves = self.outside.iter().enumerate();
-        let moves = moves.filter(|(env_worker, _)| !self.queries.holds_up(*env_worker));
-        let moves = moves.map(|(_, games)| games.len()).sum::<usize>();
-        let waiting = self.queue.is_empty() && self.slow.is_empty() && moves == 0;
-        self.running > self.queries.held_up() || !waiting
+        // An env worker whose game waits for an answer does nothing until that comes.
+        let moving = self.work.running > self.queries.held_up();
+        moving || !self.work.is_empty() || self.possible_moves() > 0
     }
 
-    /// Whether a batch that is out will let a game go on when it comes back.
-    fn will_wake(&self, at: usize, group: &BatchQueue<u32>) -> bool {
-        let holds = self.holding >> at & 1 == 1;
-        group.holds_up() || (holds && group.out() > 0)
+    /// Whether a batch that is out lets a game go on when it comes back.
+    fn will_wake(&self, collector: usize, queue: &BatchQueue<u32>) -> bool {
+        queue.holds_up() || (self.holds(collector) && queue.out() > 0)
     }
 
-    /// Whether whoever sleeps until a batch is there should look again.
-    pub fn is_news(&self) -> bool {
+    /// Whether threads that sleep until there is a batch should look again.
+    pub fn wakes_consumers(&self) -> bool {
         let changed = self.deadline() != self.alarm;
-        !self.ready.is_empty() || changed || self.is_quiescent() || self.is_over()
+        !self.ready.is_empty()
+            || changed
+            || self.wakes_inline()
+            || self.is_starved()
+            || self.is_over()
     }
 }

@@ -1,136 +1,136 @@
-//! What a thread does between two looks at the board.
+//! What one thread does between two looks at the scheduler.
 
 use std::ops::Range;
 
-use crate::collector::batch_queue::Row;
+use crate::collector::batch_queue::{Row, Taken};
 use crate::collector::game_state::RowRequest;
-use crate::collector::scheduler::Taken;
 
-/// Rows of a batch, one after the other, that games have been given and are to write.
+/// Adjacent rows of a batch that games were given and are to write.
 #[derive(Debug, Clone)]
 pub struct RowAssignment {
     /// The collector.
-    pub group: usize,
+    pub collector: usize,
     /// Which of its batches, and the first row.
     pub row: Row,
-    /// The games, as positions in [`WorkBatch::granted`].
-    pub slots: Range<usize>,
+    /// The games, as positions in [`WorkBatch::assigned`].
+    pub games: Range<usize>,
 }
 
 impl RowAssignment {
     /// Whether a row comes right after these.
-    fn is_before(&self, group: usize, row: Row) -> bool {
-        let next = Row { row: self.row.row + self.slots.len(), ..self.row };
-        self.group == group && next == row
+    fn is_before(&self, collector: usize, row: Row) -> bool {
+        let next = Row { row: self.row.row + self.games.len(), ..self.row };
+        self.collector == collector && next == row
     }
 }
 
-/// Something to be done for a game or a query.
+/// Something to do for a game or a query.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
     /// Go on to where collectors are needed next.
     Advance(u32),
-    /// Take what a row of the chunk's answered batch was answered, and go on.
-    Answer {
+    /// Take the reply in a row of the answered batch, and go on.
+    Reply {
         /// The game.
-        slot: u32,
+        game: u32,
         /// The row.
         row: u32,
     },
-    /// Write a row that had to be waited for.
+    /// Write a row that the game had to wait for.
     Write {
         /// The game.
-        slot: u32,
+        game: u32,
         /// The collector.
-        group: u32,
+        collector: u32,
         /// Which of its batches.
         buffer: u32,
         /// The row.
         row: u32,
     },
-    /// Take in what came of a game's move, which lies in a row of its driver's desk.
+    /// Take in the outcome of a game's move from a row of its env worker's step buffer.
     Report {
         /// The game.
-        slot: u32,
+        game: u32,
         /// The row.
         row: u32,
     },
-    /// Nothing any more: the game failed, and the chunk says why.
+    /// Nothing: the game failed, and the work batch says why.
     Failed(u32),
-    /// Nothing but what the chunk says already: what a query wants.
+    /// Nothing but the request of a query, which the work batch holds already.
     Query(u32),
 }
 
 impl Task {
-    /// That a game writes a row.
-    pub fn write(slot: u32, group: usize, row: Row) -> Self {
+    /// A task that writes a row.
+    pub fn write(game: u32, collector: usize, row: Row) -> Self {
         let Row { buffer, row } = row;
-        Self::Write { slot, group: group as u32, buffer: buffer as u32, row: row as u32 }
+        Self::Write { game, collector: collector as u32, buffer: buffer as u32, row: row as u32 }
     }
 
-    /// Whom it is for.
+    /// The game or query.
     #[inline]
-    pub fn slot(&self) -> u32 {
-        match *self {
-            Self::Advance(slot) | Self::Failed(slot) | Self::Query(slot) => slot,
-            Self::Answer { slot, .. } | Self::Write { slot, .. } | Self::Report { slot, .. } => {
-                slot
-            }
-        }
+    pub fn game(&self) -> u32 {
+        let (Self::Advance(game)
+        | Self::Failed(game)
+        | Self::Query(game)
+        | Self::Reply { game, .. }
+        | Self::Write { game, .. }
+        | Self::Report { game, .. }) = *self;
+        game
     }
 }
 
-/// Who takes work.
+/// The role of a thread that takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A thread that does nothing else.
+    /// Does nothing else.
     Worker,
-    /// One that waits for a batch, and steps only games that are quick.
+    /// Waits for a batch, and steps only quick games meanwhile.
     Consumer,
 }
 
-/// What one thread does between two looks at the board.
+/// What one thread does between two looks at the scheduler.
 #[derive(Debug, Default)]
 pub struct WorkBatch {
     /// What to do.
     pub tasks: Vec<Task>,
-    /// What the games that went on want, and who, as positions in `wishing`.
-    pub wishes: Vec<(RowRequest, Range<usize>)>,
+    /// Requests of the games that went on, as positions in `requesting`.
+    pub requests: Vec<(RowRequest, Range<usize>)>,
     /// The games that went on.
-    pub wishing: Vec<u32>,
+    pub requesting: Vec<u32>,
     /// Rows to write.
-    pub grants: Vec<RowAssignment>,
-    /// Whose they are.
-    pub granted: Vec<u32>,
-    /// The game being dealt with.
-    pub slot: u32,
-    /// Games that failed, and what they said.
-    pub crashes: Vec<(u32, String)>,
+    pub assignments: Vec<RowAssignment>,
+    /// The games that write them.
+    pub assigned: Vec<u32>,
+    /// The game being processed.
+    pub game: u32,
+    /// Games that failed, and their error texts.
+    pub failures: Vec<(u32, String)>,
     /// A game whose move was broken off, though nothing is wrong with it.
     pub broken_off: Option<u32>,
-    /// Whose desk [`Task::Report`] is about.
+    /// The env worker whose step buffer [`Task::Report`] is about.
     pub env_worker: usize,
-    /// The batch that [`Task::Answer`] is about, and whose its rows are. It is free once they are done.
+    /// The batch that [`Task::Reply`] is about, and the games of its rows. It is free once they are done.
     pub answered: Option<(Taken, Vec<u32>)>,
-    /// Whether its games may go on before all of those answers are taken: there are rows for them elsewhere.
+    /// Whether its games may go on before all of those replies are taken: there are rows for them elsewhere.
     pub in_sections: bool,
 }
 
 impl WorkBatch {
-    /// Adds what games want.
-    pub fn wish(&mut self, wish: RowRequest, slots: impl IntoIterator<Item = u32>) {
-        let first = self.wishing.len();
-        self.wishing.extend(slots);
-        self.wishes.push((wish, first..self.wishing.len()));
+    /// Adds a request of some games.
+    pub fn request(&mut self, request: RowRequest, games: impl IntoIterator<Item = u32>) {
+        let first = self.requesting.len();
+        self.requesting.extend(games);
+        self.requests.push((request, first..self.requesting.len()));
     }
 
     /// Adds a row to write.
-    pub fn grant(&mut self, group: usize, row: Row, slot: u32) {
-        let at = self.granted.len();
-        self.granted.push(slot);
-        match self.grants.last_mut() {
-            Some(last) if last.is_before(group, row) => last.slots.end += 1,
-            _ => self.grants.push(RowAssignment { group, row, slots: at..at + 1 }),
+    pub fn assign(&mut self, collector: usize, row: Row, game: u32) {
+        let at = self.assigned.len();
+        self.assigned.push(game);
+        match self.assignments.last_mut() {
+            Some(last) if last.is_before(collector, row) => last.games.end += 1,
+            _ => self.assignments.push(RowAssignment { collector, row, games: at..at + 1 }),
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Games of one type, side by side.
+//! Vectorized games: many of one type, stepped by one call.
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
 use crate::games::{Action, Game, Outcome};
 
-/// Where something of one of the games lies.
+/// A game of a batch, and its item in an array.
 #[derive(Debug, Clone, Copy)]
 pub struct GameItem {
-    /// Which of the games.
+    /// The game.
     pub at: usize,
-    /// The item of the array, as these are as large as what is there.
+    /// The position in the array, counted in items of the size at hand.
     pub item: usize,
 }
 
-/// What is done with many games at once, by code for just their type: a processor begins with one while it waits for
-/// what another calculates.
+/// Many games of one type. Code for just that type lets a processor begin with one game while another's results are
+/// pending.
 ///
-/// What several of them do starts at the position `done`, which is counted up as they do it, and stays at one that
-/// fails or panics.
+/// Methods for several games begin at position `done` and count it up as they go; it stays at a game that fails or
+/// panics.
 pub trait GameBatch: Send {
-    /// Has a game begin an episode.
+    /// Begins an episode of a game.
     fn reset(&mut self, at: usize, seed: u64);
 
-    /// Has games take steps, by actions of `size` bytes: how each of them ended.
+    /// Steps games by actions of `size` bytes, and writes their outcomes.
     ///
     /// # Errors
     /// Those of a game.
@@ -35,13 +35,13 @@ pub trait GameBatch: Send {
         done: &mut usize,
     ) -> Result<()>;
 
-    /// Has games write a key of `size` bytes.
+    /// Writes a key of `size` bytes for games.
     fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[GameItem], done: &mut usize);
 
-    /// Whose turn it is in a game.
+    /// The player to move in a game.
     fn player(&self, at: usize) -> usize;
 
-    /// What a game's step that ended like this pays a player.
+    /// The reward of a player for a step with this outcome.
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32;
 }
 

@@ -1,18 +1,16 @@
 //! `cogrs._core.CollectorContext`.
 
-use std::time::Duration;
-
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
-use crate::collector::description::{Collector, Input, Reply};
+use crate::collector::description::Input;
 use crate::error::Error;
 use crate::games::Builtin;
-use crate::python::env_worker::{GivenGame, Moved, policy};
+use crate::python::description::{Dtypes, GivenCollector, GivenGame, StepArrays, policy};
 use crate::python::fork_guard::ForkGuard;
-use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::tensor::{TensorMemory, array};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
@@ -20,80 +18,18 @@ use crate::replay::column::available_memory;
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorContext {
-    /// Gone only while this is dropped.
+    /// None only while this is dropped.
     context: Option<Context>,
     dtypes: Vec<Dtypes>,
-    /// What drivers see of the games that they move.
-    pub(super) moved: Option<Moved>,
+    /// Arrays that env workers see; None for built-in games.
+    pub(super) step_arrays: Option<StepArrays>,
     fork_guard: ForkGuard,
-}
-
-/// The dtypes of a collector's arrays.
-#[derive(Debug)]
-struct Dtypes {
-    inputs: Vec<Py<PyArrayDescr>>,
-    replies: Vec<Py<PyArrayDescr>>,
-}
-
-/// `cogrs.collector.description.Input`.
-#[derive(FromPyObject)]
-struct GivenInput<'py> {
-    key: String,
-    column: String,
-    shifted: bool,
-    stack: usize,
-    dtype: Bound<'py, PyAny>,
-    shape: Vec<usize>,
-}
-
-/// `cogrs.collector.description.Reply`.
-#[derive(FromPyObject)]
-struct GivenReply<'py> {
-    key: String,
-    dtype: Bound<'py, PyAny>,
-    shape: Vec<usize>,
-}
-
-/// `cogrs.collector.description.Collector`.
-#[derive(FromPyObject)]
-struct GivenCollector<'py> {
-    name: String,
-    batch_size: usize,
-    steps: usize,
-    timeout_usec: u64,
-    player: Option<usize>,
-    inputs: Vec<GivenInput<'py>>,
-    replies: Option<Vec<GivenReply<'py>>>,
-    block: bool,
-}
-
-impl GivenCollector<'_> {
-    fn resolve(self) -> PyResult<(Collector, Dtypes)> {
-        let mut dtypes = Dtypes { inputs: Vec::new(), replies: Vec::new() };
-        let mut inputs = Vec::new();
-        for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.inputs.push(dtype);
-            inputs.push(Input { key, column, shifted, stack, field });
-        }
-        let replying = self.replies.is_some();
-        let mut replies = Vec::new();
-        for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.replies.push(dtype);
-            replies.push(Reply { key, field });
-        }
-        let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
-        let Self { name, batch_size, steps, player, block, .. } = self;
-        let replies = replying.then_some(replies);
-        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies, block }, dtypes))
-    }
 }
 
 /// A batch in Python's hands. See the stub for its contract.
 ///
-/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again:
-/// otherwise its games would wait for ever.
+/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again.
+/// Otherwise its games would wait for ever.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorDelivery {
@@ -105,7 +41,7 @@ pub struct CollectorDelivery {
 impl CollectorDelivery {
     #[getter]
     fn gid(&self) -> usize {
-        self.taken.group
+        self.taken.collector
     }
 
     #[getter]
@@ -134,8 +70,8 @@ impl Drop for CollectorDelivery {
     }
 }
 
-/// States, episodes, failures of games, restarts, games dropped; and for each collector batches, rows, batches
-/// short and states lost.
+/// States, episodes, failures of games, restarts, games dropped; and for each collector batches, rows, short
+/// batches and lost states.
 type Summary = ([u64; 5], Vec<[u64; 4]>);
 
 impl CollectorContext {
@@ -154,7 +90,7 @@ impl CollectorContext {
         }
     }
 
-    /// The context, when the delivery is of this one.
+    /// The context, if the delivery is its own.
     fn owned(&self, this: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<&Context> {
         if delivery.owner.is(this) {
             return self.context();
@@ -162,7 +98,7 @@ impl CollectorContext {
         Err(Error::State("this delivery is of another context".into()).into())
     }
 
-    /// The arrays of a batch at one state: of its inputs, or of its replies.
+    /// The arrays of a batch at one state, of its inputs or of its replies.
     fn arrays<'py>(
         memory: &Bound<'py, TensorMemory>,
         parts: impl Iterator<Item = (String, usize, Vec<usize>)>,
@@ -176,7 +112,7 @@ impl CollectorContext {
     }
 }
 
-/// Shape of a row: with an axis for frames where some are stacked.
+/// The shape of a row, with an axis for stacked frames.
 fn row_shape(input: &Input) -> Vec<usize> {
     let frames = (input.stack > 0).then_some(input.stack);
     frames.into_iter().chain(input.field.shape.iter().copied()).collect()
@@ -217,7 +153,7 @@ impl CollectorContext {
             on_error: policy(on_error, max_restarts, restart_backoff)?,
             queries,
         };
-        let (made, moved) = if let Ok(name) = game.extract::<String>() {
+        let (made, step_arrays) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
             let make = || {
                 Context::of_game_batches(&game.spec(), collectors, options, |games| {
@@ -226,11 +162,11 @@ impl CollectorContext {
             };
             (py.detach(make)?, None)
         } else {
-            let (spec, files, moved) = game.extract::<GivenGame<'_>>()?.resolve()?;
-            let make = || Context::outside(&spec, collectors, options, &files);
-            (py.detach(make)?, Some(moved))
+            let (spec, files, step_arrays) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let make = || Context::with_env_workers(&spec, collectors, options, &files);
+            (py.detach(make)?, Some(step_arrays))
         };
-        Ok(Self { context: Some(made), dtypes, moved, fork_guard: ForkGuard::here() })
+        Ok(Self { context: Some(made), dtypes, step_arrays, fork_guard: ForkGuard::here() })
     }
 
     fn start(&self) -> PyResult<()> {
@@ -316,18 +252,18 @@ impl CollectorContext {
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
         let states = counts.iter().map(|each| each.states).sum();
         let episodes = counts.iter().map(|each| each.episodes).sum();
-        let FailureCounts { crashes, restarts, dropped } = context.crashes();
+        let FailureCounts { failures, restarts, dropped } = context.failures();
         let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
-        Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
+        Ok(([states, episodes, failures, restarts, dropped], batches.collect()))
     }
 
     fn stay(&self, game: usize) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Override::Stay)?)
+        Ok(self.context()?.override_step(game, Override::Stay)?)
     }
 
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Override::Begin(seed))?)
+        Ok(self.context()?.override_step(game, Override::Begin(seed))?)
     }
 
     fn failed_game(&self) -> PyResult<Option<u32>> {
@@ -339,11 +275,11 @@ impl Drop for CollectorContext {
     fn drop(&mut self) {
         let Some(context) = self.context.take() else { return };
         if self.fork_guard.is_here() {
-            // Threads are joined, which takes as long as the step of a game; while the interpreter shuts
-            // down there is none to attach to, and nobody to be kept waiting.
+            // Threads are joined, which takes as long as the step of a game. While the interpreter shuts down
+            // there is nothing to attach to, and no thread is kept waiting.
             let _ = Python::try_attach(|py| py.detach(|| drop(context)));
         } else {
-            // Its threads are not in this process, and its locks may be locked for ever.
+            // Its threads are not in this process, and its locks may stay locked for ever.
             std::mem::forget(context);
         }
     }

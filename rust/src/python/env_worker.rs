@@ -1,40 +1,19 @@
-//! Games that Python moves: what they look like, and the calls of their drivers.
-
-use std::time::Duration;
+//! What env workers call: games that Python steps.
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::collector::failure_policy::OnError;
-use crate::collector::step_buffer::{Report, SharedFile, WorkItem};
-use crate::error::{Error, short};
-use crate::games::{Action, Game, GameSpec, Outcome};
+use crate::collector::context::WorkItem;
+use crate::collector::step_buffer::Report;
+use crate::error::Error;
+use crate::games::{Action, Game, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
-use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::description::StepArrays;
+use crate::python::tensor::{TensorMemory, array};
 use crate::python::wait::{interruptible, until};
-use crate::spec::FieldSpec;
 
-/// `cogrs.collector.description.Game`, and where the desks of its drivers lie.
-#[derive(FromPyObject)]
-pub struct GivenGame<'py> {
-    keys: Bound<'py, PyDict>,
-    action: (Bound<'py, PyAny>, Vec<usize>),
-    num_action: usize,
-    players: Vec<String>,
-    files: Vec<Option<(i32, usize)>>,
-}
-
-/// dtypes and shapes of what lies on a desk beside the game's own books.
-#[derive(Debug)]
-pub struct Moved {
-    action: (Py<PyArrayDescr>, Vec<usize>),
-    keys: Vec<(Py<PyArrayDescr>, Vec<usize>)>,
-    /// Bytes of each key.
-    sizes: Vec<usize>,
-}
-
-/// A state that a game asks about: the bytes of each key.
+/// A state that a query asks about: the bytes of each key.
 struct Shown(Vec<Vec<u8>>);
 
 impl Game for Shown {
@@ -49,57 +28,9 @@ impl Game for Shown {
     }
 }
 
-impl GivenGame<'_> {
-    /// What the core knows of the game, the files of its desks, and what Python sees there.
-    ///
-    /// # Errors
-    /// `TypeError` and `ValueError` as [`field`].
-    pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, Moved)> {
-        let mut keys: Vec<(String, FieldSpec)> = Vec::new();
-        let mut seen = Vec::new();
-        for (key, value) in self.keys.iter() {
-            let (key, (dtype, shape)): (String, (Bound<'_, PyAny>, Vec<usize>)) =
-                (key.extract()?, value.extract()?);
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            seen.push((dtype, field.shape.clone()));
-            keys.push((key, field));
-        }
-        let (dtype, shape) = self.action;
-        let (dtype, action) = field("a", &dtype, shape)?;
-        let sizes = keys.iter().map(|(_, field)| field.nbytes()).collect();
-        let moved = Moved { action: (dtype, action.shape.clone()), keys: seen, sizes };
-        let file = |(descriptor, size)| SharedFile { descriptor, size };
-        let files = self.files.into_iter().map(|given| given.map(file)).collect();
-        let Self { num_action, players, .. } = self;
-        let spec = GameSpec { keys, action, num_action, players, blocking: false };
-        Ok((spec, files, moved))
-    }
-}
-
-/// What becomes of games that fail, by the name of the option.
-///
-/// # Errors
-/// `ValueError` when there is no such policy, or a number is out of range.
-pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
-    match name {
-        "raise" => Ok(OnError::Raise),
-        "drop" => Ok(OnError::Drop),
-        "restart" => {
-            let rest = Duration::try_from_secs_f64(backoff);
-            let backoff =
-                rest.map_err(|_| Error::value("restart_backoff", "seconds >= 0", short(backoff)))?;
-            Ok(OnError::Restart { most, backoff })
-        }
-        _ => {
-            let got = format!("{name:?}");
-            Err(Error::value("on_error", "'raise', 'restart' or 'drop'", got).into())
-        }
-    }
-}
-
 #[pymethods]
 impl CollectorContext {
-    /// The arrays of a driver's desk, and where each begins in its memory.
+    /// The arrays of an env worker's step buffer, and where each begins in its memory.
     fn step_buffer<'py>(
         &self,
         py: Python<'py>,
@@ -107,12 +38,12 @@ impl CollectorContext {
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let missing = || Error::Index(format!("no env worker {env_worker}"));
         let step_buffer = self.context()?.step_buffers().get(env_worker).ok_or_else(missing)?;
-        let Moved { action, keys, .. } = self.moved.as_ref().ok_or_else(missing)?;
+        let StepArrays { action, keys, .. } = self.step_arrays.as_ref().ok_or_else(missing)?;
         let memory = TensorMemory::new(py, step_buffer.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>((PyArrayDescr::new(py, code)?.unbind(), vec![]));
-        let books = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
+        let fixed = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
         let arrays = PyList::empty(py);
-        let all = books.into_iter().chain(keys.iter().map(|key| clone(py, key)));
+        let all = fixed.into_iter().chain(keys.iter().map(|key| clone(py, key)));
         for (part, (dtype, shape)) in all.enumerate() {
             arrays.append(array(&memory, part, &dtype, &shape)?)?;
         }
@@ -176,7 +107,7 @@ impl CollectorContext {
         let context = self.context()?;
         let (begun, ended): (usize, usize) =
             (progress.get_item(0)?.extract()?, progress.get_item(1)?.extract()?);
-        // At once: whatever interrupts the caller now, this is not told twice.
+        // Before anything can interrupt the caller, so that nothing is reported twice.
         forget(progress)?;
         let report = Report { begun, broken_off: ended < begun, failed };
         Ok(py.detach(|| context.report(0, report))?)
@@ -190,7 +121,7 @@ impl CollectorContext {
         shown: Vec<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let context = self.context()?;
-        let sizes = self.moved.as_ref().map_or(&[][..], |moved| &moved.sizes);
+        let sizes = self.step_arrays.as_ref().map_or(&[][..], |step_arrays| &step_arrays.sizes);
         if !shown.iter().map(Vec::len).eq(sizes.iter().copied()) {
             let got = format!("{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
             return Err(Error::value("shown", format!("bytes of {sizes:?}"), got).into());
@@ -209,7 +140,7 @@ impl CollectorContext {
     }
 }
 
-/// No move was begun, and none ended.
+/// Sets the progress to no moves begun and none ended.
 fn forget(progress: &Bound<'_, PyList>) -> PyResult<()> {
     progress.set_item(0, 0)?;
     progress.set_item(1, 0)

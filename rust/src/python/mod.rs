@@ -7,12 +7,14 @@ pub mod block;
 pub mod cache;
 pub mod cache_store;
 pub mod context;
+pub mod description;
 pub mod env_worker;
 pub mod error;
 mod exit;
 pub mod fork_guard;
 pub mod frame;
 pub mod games;
+pub mod given;
 pub mod importance;
 mod layout;
 pub mod memory;
@@ -38,6 +40,8 @@ mod core_module {
     use super::cache_store::CacheStore;
     #[pymodule_export]
     use super::context::{CollectorContext, CollectorDelivery};
+    #[pymodule_export]
+    use super::description::builtin_columns;
     #[pymodule_export]
     use super::games::{game_spec, physics_step};
     #[pymodule_export]

@@ -9,8 +9,9 @@ use pyo3::types::{PyFloat, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
-use crate::python::array::{Given, numbers};
+use crate::python::array::numbers;
 use crate::python::exit::python_code;
+use crate::python::given::Given;
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::replay::closing::{Closing, FinalEntry};
 use crate::replay::drawable::ZeroWeights;

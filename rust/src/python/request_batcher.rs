@@ -11,9 +11,9 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::collector::request_batcher::{self as core, RequestBatch};
 use crate::error::Error;
 use crate::python::args::{integer, size};
-use crate::python::array::Given;
 use crate::python::exit::python_code;
 use crate::python::fork_guard::ForkGuard;
+use crate::python::given::Given;
 use crate::python::tensor::{TensorMemory, array, field};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
@@ -71,8 +71,8 @@ impl Tensor {
 
 /// A batch in Python's hands. See the stub for its contract.
 ///
-/// When it goes away without being released, its batch is delivered again: otherwise those who asked would
-/// wait for ever.
+/// When it goes away without being released, its batch is delivered again. Otherwise its callers would wait for
+/// ever.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct RequestDelivery {
@@ -102,7 +102,7 @@ impl Drop for RequestDelivery {
     }
 }
 
-/// Has Python tell owners their answers, and once more when Ctrl-C came in between: nobody else will.
+/// Has Python send owners their answers, and again when Ctrl-C came in between, since nothing else will.
 fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     let owners = PyList::new(send.py(), owners)?;
     let send = || python_code(send.py(), || send.call1((&owners,)).map(drop));

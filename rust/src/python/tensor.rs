@@ -1,4 +1,4 @@
-//! Arrays over the memory of a collector's batches.
+//! NumPy arrays over the memory of a collector's batches.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::python::array::over;
 use crate::spec::{FieldSpec, shape_text};
 
-/// What the arrays of one batch are made of; theirs as long as one of them lives.
+/// The memory of one batch's arrays, kept as long as one of them lives.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct TensorMemory(Arc<Batch>);
@@ -53,11 +53,10 @@ pub fn array<'py>(
 /// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
 const MAX_DIMS: usize = 31;
 
-/// A dtype, and what the core knows of it.
+/// A dtype, and its description for the core.
 ///
 /// # Errors
-/// `TypeError` when it is none of fixed size without objects, or brings a shape; `ValueError` when a row is too
-/// large.
+/// `TypeError` when it has no fixed size, holds objects or brings a shape; `ValueError` when a row is too large.
 pub fn field(
     name: &str,
     dtype: &Bound<'_, PyAny>,

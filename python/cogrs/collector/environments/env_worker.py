@@ -36,7 +36,7 @@ class EnvWorker:
         stepper: Stepper,
         failed: Callable[[int, BaseException], None],
     ) -> None:
-        """`failed` is told the exceptions of games."""
+        """Create an env worker; `failed` is called with each game that fails and its exception."""
         self.next: EnvWorker | None = None
         self._core = core
         self._number = number
@@ -50,7 +50,7 @@ class EnvWorker:
         self._halted = False
 
     def start(self, first: FirstEnv | None = None) -> None:
-        """Let it go; `first` is for that of game 0, which takes over its thread if it has one."""
+        """Start it; `first` is the environment of game 0, whose thread it takes over if any."""
         env = None
         if first is None:
             self._thread = OwnerThread(THREAD_NAME.format(self._number))
@@ -93,24 +93,24 @@ class EnvWorker:
         return [(failure.row, failure.text) for failure in failures]
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; whether it has come, or has to wait for the caller's."""
+        """Wait for its end; return whether it has ended, or has to wait for the caller to end."""
         thread = self._thread
         if thread is None or thread.ident == threading.get_ident():
             return True
         return thread.join(timeout)
 
     def is_over(self) -> bool:
-        """Whether nothing is left of it that a later `join` could end."""
+        """Return whether a later `join` has nothing left to end."""
         return True
 
     def halt(self) -> None:
-        """Have it begin no more moves."""
+        """Begin no more moves."""
         self._halted = True
         self._stepper.halt()
         self._turn.set()
 
     def describe(self) -> str:
-        """What it is about, and what its thread is called."""
+        """Describe what it does, and name its thread."""
         name = self._thread.name if self._thread else ""
         return f"{self._stepper.doing()} (thread {name})"
 
@@ -120,8 +120,8 @@ def join_all(
 ) -> None:
     """Wait for env workers that were told to end.
 
-    When one hangs, `kill` ends the processes that they wait for; what hangs in this process is left
-    to its thread, with a warning.
+    When one hangs, `kill` ends the processes that they wait for. Environments that hang in this
+    process are left to their threads, with a warning.
     """
     stuck = _stuck(env_workers, timeout)
     if stuck and kill:

@@ -1,4 +1,4 @@
-"""Environments that are moved by the thread that waits for their batch."""
+"""Steps environments in the thread that waits for their batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from cogrs.collector.environments.stepper import LocalStepper
 
 _SLICE = 1.0
-"""Seconds after which a thread that waits looks whether the one that moves games is there."""
+"""Seconds after which a waiting thread checks that the thread which steps games is alive."""
 
 _ABSENCE = 10
-"""Slices without a batch and without that thread after which there is a warning."""
+"""Slices without a batch and without that thread before a warning."""
 
 
 class InlineEnvWorker(EnvWorker):
@@ -40,7 +40,7 @@ class InlineEnvWorker(EnvWorker):
         stepper: LocalStepper,
         failed: Callable[[int, BaseException], None],
     ) -> None:
-        """As for `EnvWorker`."""
+        """Create an env worker; the arguments are those of `EnvWorker`."""
         super().__init__(core, number, stepper, failed)
         self._first: FirstEnv | None = None
         self._choosing = threading.Lock()
@@ -52,18 +52,18 @@ class InlineEnvWorker(EnvWorker):
         self._warned = False
 
     def start(self, first: FirstEnv | None = None) -> None:
-        """Keep the first environment until it is known who moves it."""
+        """Keep the first environment until the thread that steps it is known."""
         self._first = first
 
     def wait(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
-        """As `CollectorContext.wait`, and make moves meanwhile if they are this thread's.
+        """Wait as `CollectorContext.wait` does, and make this thread's moves meanwhile.
 
-        A KeyboardInterrupt breaks off the move that it comes into. That game begins an episode in a
-        new environment, and the others are where they were.
+        A KeyboardInterrupt breaks off the move under way. That game begins an episode in a new
+        environment, and the others keep their states.
 
         Raises:
-            RuntimeError: As that; the caller is inside of an environment's own code; or the thread
-                that environments belong to has ended.
+            RuntimeError: As there; or an environment's own code called this; or the thread that
+                owns the environments has ended.
         """
         if self._thread is None and self._owner is None:
             self._choose(timeout)
@@ -119,7 +119,7 @@ class InlineEnvWorker(EnvWorker):
             self._moving = False
 
     def _recover(self) -> None:
-        """Tell of moves that this thread was given, if it has not done so."""
+        """Report the moves that this thread was handed, if it has not done so."""
         if not self._core.is_moving():
             return
         stepper = self._stepper

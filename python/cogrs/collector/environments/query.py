@@ -1,4 +1,4 @@
-"""Questions that an environment asks while it makes a move: those of a search."""
+"""Queries of an environment during a step, such as those of a search."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class QueryFactory:
         spaces: Spaces,
         replies: Mapping[str, tuple[Any, tuple[int, ...]]],
     ) -> None:
-        """`replies` are dtype and shape of what is replied, by key."""
+        """Create a factory; `replies` are dtype and shape of each reply key."""
         self.core = core
         self.spaces = spaces
         self.replies = replies
 
     def introduce(self, env: Any, game: int, step_buffer: StepBuffer) -> None:
-        """Tell an environment how to ask, if it has `bind_query`."""
+        """Call an environment's `bind_query`, if it has one, with its `Query`."""
         bind = getattr(getattr(env, "unwrapped", env), "bind_query", None)
         if bind is not None:
             bind(Query(self, game, step_buffer))
 
 
 class Query:
-    """Asks the actors about a state that an environment thinks of, and waits for their answers.
+    """Asks the actors about a state that an environment considers, and waits for their replies.
 
     Any threads of the environment may ask side by side, each with a `tid` of its own.
     """
 
     def __init__(self, query_factory: QueryFactory, game: int, step_buffer: StepBuffer) -> None:
-        """For one game; rows are like those of its env worker's step buffer."""
+        """Create the query of a game, with rows like those of its env worker's step buffer."""
         self._query_factory = query_factory
         self._game = game
         self._rows = {
@@ -54,19 +54,19 @@ class Query:
         }
 
     def __call__(self, tid: int, observation: Any, info: Any = None) -> dict[str, npt.NDArray[Any]]:
-        """Ask.
+        """Ask the actors about a state.
 
         Args:
-            tid: Which query it is, 1 to `co.max_num_threads`; collectors see it as `tid`.
-            observation: As `step` returns it.
-            info: Likewise.
+            tid: Number of the query, 1 to `co.max_num_threads`; collectors see it as `tid`.
+            observation: An observation, as `step` returns it.
+            info: Its info, likewise.
 
         Returns:
-            For each key that collectors reply an array, the caller's own.
+            An array for each reply key, in memory of its own.
 
         Raises:
-            ValueError: There is no such query, or the observation is none of the space.
-            RuntimeError: This query has no answer yet, or the run is over.
+            ValueError: There is no such query, or the observation is not in the space.
+            RuntimeError: This query is under way, or the run is over.
         """
         rows = {key: np.zeros((1, *shape), dtype) for key, (dtype, shape) in self._rows.items()}
         ObservationWriter(self._query_factory.spaces, rows).show(0, observation, info or {})

@@ -50,8 +50,8 @@ class StepBuffer:
 class ObservationWriter:
     """Writes observations into rows of arrays: `show(row, observation, info)`.
 
-    That raises a ValueError for an observation of another shape than the space, or one that does
-    not fit its dtype, and a TypeError for one of another kind.
+    That raises a ValueError for an observation whose shape differs from the space's or whose values
+    do not fit its dtype, and a TypeError for another kind of observation.
     """
 
     def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:

@@ -1,4 +1,4 @@
-"""Environments of a few games, moved as the rows of a step buffer say."""
+"""Steps the environments of some games as the rows of a step buffer say."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Failure:
     """A move that failed.
 
     Attributes:
-        row: Whose.
-        text: Why, in a line.
+        row: Its row.
+        text: The reason, in a line.
         cause: The exception.
     """
 
@@ -34,7 +34,7 @@ class Failure:
 
 
 class Stepper(Protocol):
-    """What moves games."""
+    """Steps games."""
 
     def make(self, first: Any) -> None:
         """Make the environments in the order of their games; one that cannot be fails as it begins.
@@ -44,16 +44,16 @@ class Stepper(Protocol):
         """
 
     def move(self, count: int) -> list[Failure]:
-        """Do what the first rows of the step buffer say, and write there what came of it."""
+        """Make the moves in the first rows of the step buffer, and write their outcomes there."""
 
     def halt(self) -> None:
-        """Begin no more moves, as far as that is possible from another thread."""
+        """Begin no more moves, as far as another thread can prevent them."""
 
     def check(self) -> None:
-        """Raise what has gone wrong while there was nothing to do."""
+        """Raise an error that happened while there was nothing to do."""
 
     def doing(self) -> str:
-        """What it is about, for who waits for it in vain."""
+        """Describe the move under way, for a warning that it hangs."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -62,8 +62,8 @@ class Stepper(Protocol):
 class LocalStepper:
     """Environments in this process. One thread makes, moves and closes them.
 
-    What is here after each row is enough to go on when Ctrl-C
-    breaks off a move that is made `inline`, by the thread that waits for a batch.
+    The state kept after each row is enough to go on when Ctrl-C breaks off a move that is made
+    `inline`, by the thread that waits for a batch.
 
     Attributes:
         progress: Rows begun and rows ended of the last move.
@@ -130,11 +130,11 @@ class LocalStepper:
         return self.failures
 
     def make_moves(self, count: int, *, inline: bool) -> None:
-        """Do what the first rows of the step buffer say; `progress` tells how far it came.
+        """Make the moves in the first rows of the step buffer; `progress` tells how far it came.
 
         Args:
             count: Rows.
-            inline: Whether a KeyboardInterrupt is the caller's, and no failure of a game.
+            inline: Whether a KeyboardInterrupt is raised, instead of failing a game.
         """
         step_buffer, spaces, show, envs = self._step_buffer, self._spaces, self._show, self._envs
         progress = self.progress
@@ -171,7 +171,7 @@ class LocalStepper:
         self.settle()
 
     def settle(self) -> None:
-        """Write what came of the moves that were made; what was broken off is given up."""
+        """Write the outcomes of the moves made, and give up the game of one that was broken off."""
         begun, ended = self.progress
         step_buffer = self._step_buffer
         step_buffer.rewards[:begun] = self._rewards[:begun]
@@ -193,7 +193,7 @@ class LocalStepper:
         self._show(row, shown, info)
 
     def _give_up(self, game: int) -> None:
-        """Make another for the game's next episode: after a failure nobody knows its state."""
+        """Close a game's environment: its state is unknown, so the next episode gets a new one."""
         self._closing = game
         env = self._envs.pop(game, None)
         # None: it could not be made.
@@ -226,7 +226,7 @@ class LocalStepper:
 
 
 def close(env: Any) -> None:
-    """Close an environment; one without a base class need not have a `close`."""
+    """Close an environment, if it has a `close`."""
     if hasattr(env, "close"):
         env.close()
 
