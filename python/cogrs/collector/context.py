@@ -24,9 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class GameOptions:
-    """Options of a game; each game has its own."""
+    """Options of a built-in game; each game has a class of its own, with its own default.
+
+    Attributes:
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+    """
 
     max_episode_steps: int = 500
+
+    def __init_subclass__(cls, max_episode_steps: int | None = None) -> None:
+        """Give the subclass a default of its own."""
+        if max_episode_steps is not None:
+            cls.__annotations__ = {"max_episode_steps": int}
+            cls.max_episode_steps = max_episode_steps
+            dataclass(cls)
 
 
 class GameContext(OfOneProcess):
@@ -45,8 +56,8 @@ class GameContext(OfOneProcess):
         """Take options in any order."""
         if type(self) is GameContext:
             raise TypeError(
-                "this is what the contexts of all games have in common: make that of a game, for "
-                "example cogrs.GameContext('cartpole', co)"
+                "GameContext is abstract: create a concrete one, for example "
+                "cogrs.GameContext('cartpole', co)"
             )
         self.co: ContextOptions | None = None
         self.options = self._options_type()

@@ -231,7 +231,7 @@ class GameContext(context.GameContext):
         return self._inline
 
     def _waits_for_all(self) -> bool:
-        """Whether there is nothing to do at the same time: all games wait for one batch."""
+        """Return whether all games wait for one batch, so that nothing runs beside it."""
         co = self.co
         assert co is not None
         return not (self.options.processes or co.num_threads or co.max_num_threads) and any(
@@ -292,7 +292,7 @@ class GameContext(context.GameContext):
 
 @dataclass
 class _Moved:
-    """What the core is told of games that are moved here."""
+    """The description of games that are stepped here, for the core."""
 
     spec: description.Game
     used: Sequence[str]
@@ -306,7 +306,7 @@ class _Moved:
 
 
 class _Held:
-    """What has to be ended when the game context goes."""
+    """Everything that ends with the game context."""
 
     def __init__(self) -> None:
         self.core: _core.CollectorContext | None = None
