@@ -349,18 +349,18 @@ def test_log_refuses_what_it_could_not_give_back() -> None:
 @every
 def test_group_carries_keys_of_this_dtype(dtype: Any) -> None:
     given = values(dtype, 2)
-    group = RequestBatcher({"x": (dtype, (2,))}, {"y": (dtype, (2,))}, 1)
+    batcher = RequestBatcher({"x": (dtype, (2,))}, {"y": (dtype, (2,))}, 1)
 
     def echo(inputs: Any, replies: Any) -> None:
         replies["y"][...] = inputs["x"]
 
-    server = threading.Thread(target=group.run, args=(echo,))
+    server = threading.Thread(target=batcher.run, args=(echo,))
     server.start()
     try:
-        answer = group.ask({"x": given}, network.SLACK)
+        answer = batcher.ask({"x": given}, network.SLACK)
     finally:
         server.join(network.SLACK)
-        group.close()
+        batcher.close()
     same(answer["y"], given)
 
 

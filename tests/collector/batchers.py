@@ -19,7 +19,7 @@ INPUTS = {"s": ("float32", (3,)), "id": ("int64", ())}
 REPLIES = {"a": ("int64", ()), "pi": ("float32", (2,))}
 
 
-def group(batch_size: int = 4, **options: Any) -> RequestBatcher:
+def batcher(batch_size: int = 4, **options: Any) -> RequestBatcher:
     return RequestBatcher(INPUTS, REPLIES, batch_size, **options)
 
 

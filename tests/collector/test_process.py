@@ -29,7 +29,7 @@ import cogrs
 co = cogrs.ContextOptions(num_games=2, seed=0)
 games = cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co,
                         {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
-group = cogrs.collector.RequestBatcher({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
+batcher = cogrs.collector.RequestBatcher({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
 games.Start()
 """
 
@@ -44,9 +44,9 @@ def start(script: str) -> AbstractContextManager[subprocess.Popen[str]]:
     [
         "games.Run()",
         "games.RunGroup('actor', 100)",
-        "group.run(print)",
-        "group.ask({'s': 1})",
-        "group.ask({'s': 1}, 100)",
+        "batcher.run(print)",
+        "batcher.ask({'s': 1})",
+        "batcher.ask({'s': 1}, 100)",
         "games.reg_sig_int(); print('again', flush=True); games.Run()",
     ],
 )
@@ -116,7 +116,7 @@ if child == 0:
     except RuntimeError as error:
         os.write(1, f"refused: {{error}}\\n".encode())
     import gc
-    del games, group, call
+    del games, batcher, call
     gc.collect()
     os._exit(0)
 _, status = os.waitpid(child, 0)
@@ -131,7 +131,7 @@ os.write(1, b"parent goes on\\n")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     "call",
-    ["games.Run()", "games.Start()", "group.ask({'s': 1})", "group.run(print)"],
+    ["games.Run()", "games.Start()", "batcher.ask({'s': 1})", "batcher.run(print)"],
 )
 def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     with start(FORK.format(call=call)) as process:
@@ -242,7 +242,7 @@ if child == 0:
     except KeyError as error:
         os.write(1, f"child: {error}\\n".encode())
     games.Stop()
-    group.close()
+    batcher.close()
     os._exit(0)
 _, status = os.waitpid(child, 0)
 assert status == 0
@@ -254,7 +254,7 @@ os.write(1, b"parent goes on\\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("what", ["games", "group"])
+@pytest.mark.parametrize("what", ["games", "batcher"])
 def test_leaving_in_a_forked_child_hides_no_exception(what: str) -> None:
     with start(CHILD.replace("WHAT", what)) as process:
         out, err = process.communicate(timeout=60)
