@@ -66,7 +66,7 @@ pub struct Batch {
 }
 
 /// Batches of a kind at most.
-const MOST: usize = 1 << 24;
+const MAX_BATCHES: usize = 1 << 24;
 
 /// Refuses more memory than is available, or than the allocator would give, before any is taken: a failed allocation
 /// of a vector ends the process. `kept` are the bytes of vectors, `needed` all of them.
@@ -90,7 +90,7 @@ impl Batch {
     /// # Errors
     /// [`Error::Memory`] when the system refuses.
     pub fn several(layout: Layout, count: usize) -> Result<Vec<Arc<Self>>> {
-        let size = layout.size.checked_mul(count).filter(|_| count <= MOST);
+        let size = layout.size.checked_mul(count).filter(|_| count <= MAX_BATCHES);
         let refused = |why: String| {
             let size = layout.size as u128 * count as u128;
             Error::Memory(format!("cannot reserve {size} bytes for {count} batches: {why}"))

@@ -21,7 +21,7 @@ use crate::collector::plan::Plan;
 use crate::collector::run_state::RunState;
 use crate::collector::runtime::{Runtime, lock};
 use crate::collector::scheduler::Scheduler;
-use crate::collector::shard::{Games, MAX_GAMES, Shard};
+use crate::collector::shard::{Games, SHARD_SIZE, Shard};
 use crate::collector::step_buffer::{SharedFile, StepBuffer};
 use crate::collector::work_batch::{Role, WorkBatch};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ use crate::games::game_batch::GameBatch;
 use crate::games::{Game, GameSpec};
 
 /// Games of a context at most.
-const MOST_GAMES: usize = 1 << 24;
+const MAX_GAMES: usize = 1 << 24;
 
 /// Many games that step whenever they can, and batches of their states.
 ///
@@ -79,7 +79,7 @@ impl Context {
     ) -> Result<Self> {
         let threads = options.threads.clamp(1, options.games.max(1));
         // Games whose steps take long are not to wait for each other.
-        let most = if spec.blocking { 1 } else { MAX_GAMES };
+        let most = if spec.blocking { 1 } else { SHARD_SIZE };
         let shard_bits = (options.games / threads).clamp(1, most).ilog2();
         let here = |games| Games::Here(game_batch(games));
         Self::make(spec, collectors, options, Vec::new(), shard_bits, here)
@@ -104,7 +104,7 @@ impl Context {
         let step_buffers: Vec<StepBuffer> = step_buffers.collect::<Result<_>>()?;
         let blank = step_buffers[0].blank();
         let outside = |games: Range<usize>| Games::Outside(games.map(|_| blank()).collect());
-        Self::make(spec, collectors, options, step_buffers, games.min(MAX_GAMES).ilog2(), outside)
+        Self::make(spec, collectors, options, step_buffers, games.min(SHARD_SIZE).ilog2(), outside)
     }
 
     fn make(
@@ -388,11 +388,11 @@ impl Drop for Context {
 
 /// Refuses numbers of games and queries that are out of range.
 fn check_counts(options: Options, outside: bool) -> Result<()> {
-    if !(1..=MOST_GAMES).contains(&options.games) {
-        let expected = format!("an integer in [1, {MOST_GAMES}]");
+    if !(1..=MAX_GAMES).contains(&options.games) {
+        let expected = format!("an integer in [1, {MAX_GAMES}]");
         return Err(Error::value("num_games", expected, options.games));
     }
-    let most = if outside { MOST_GAMES / options.games - 1 } else { 0 };
+    let most = if outside { MAX_GAMES / options.games - 1 } else { 0 };
     if options.queries > most {
         let expected = match most {
             0 => "0 for games that do not search, or are so many".into(),

@@ -76,11 +76,11 @@ pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Res
 
 /// Batches of a collector at most, unless more are asked for: a few are enough to answer in turn, and games
 /// without a row wait as well in the queue as in a batch.
-const MOST_BUFFERS: usize = 256;
+const MAX_BUFFERS: usize = 256;
 
 /// How many batches each collector has.
 pub(super) fn buffers(options: Options, rows: usize) -> usize {
-    let fitting = (options.games / rows.max(1)).min(MOST_BUFFERS);
+    let fitting = (options.games / rows.max(1)).min(MAX_BUFFERS);
     options.buffers.unwrap_or(fitting).max(2)
 }
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::games::GameSpec;
 
 /// Collectors of a context at most: sets of them are the bits of one number.
-pub const MOST: usize = 64;
+pub const MAX_COLLECTORS: usize = 64;
 
 /// Everything that the games of a context do for its collectors.
 #[derive(Debug)]
@@ -36,8 +36,12 @@ impl Plan {
     /// # Errors
     /// [`Error::Value`] when there is nothing to collect, or descriptions do not fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
-        if !(1..=MOST).contains(&collectors.len()) {
-            return Err(Error::value("collectors", format!("1 to {MOST}"), collectors.len()));
+        if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
+            return Err(Error::value(
+                "collectors",
+                format!("1 to {MAX_COLLECTORS}"),
+                collectors.len(),
+            ));
         }
         collectors.iter().try_for_each(|each| each.check(game))?;
         let columns = Columns::new(game, &collectors)?;

@@ -14,13 +14,13 @@ use crate::collector::failure_policy::panic_text;
 use crate::collector::plan::Plan;
 use crate::collector::run_state::RunState;
 use crate::collector::scheduler::Scheduler;
-use crate::collector::shard::{MAX_GAMES, Shard};
+use crate::collector::shard::{SHARD_SIZE, Shard};
 use crate::collector::step_buffer::StepBuffer;
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::error::Error;
 
 /// Games of a batch that go on before those behind them have taken their replies.
-const SECTION: usize = MAX_GAMES;
+const SECTION: usize = SHARD_SIZE;
 
 /// What the threads of a context share.
 pub struct Runtime {

@@ -21,7 +21,7 @@ use crate::games::game_batch::{GameBatch, GameItem};
 use crate::games::{Game, Outcome};
 
 /// Games of a shard at most: their memory is still in the cache when their rows are written.
-pub const MAX_GAMES: usize = 64;
+pub const SHARD_SIZE: usize = 64;
 
 /// Games that share a lock. They go on side by side, phase by phase: take replies, step, record, write rows.
 pub struct Shard {

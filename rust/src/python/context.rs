@@ -1,16 +1,14 @@
 //! `cogrs._core.CollectorContext`.
 
-use numpy::PyArrayDescr;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 
 use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
-use crate::collector::description::Input;
 use crate::error::Error;
 use crate::games::Builtin;
-use crate::python::description::{Dtypes, GivenCollector, GivenGame, StepArrays, policy};
+use crate::python::description::{GivenCollector, GivenGame, StepTensors, Tensors, policy};
 use crate::python::fork_guard::ForkGuard;
-use crate::python::tensor::{TensorMemory, array};
+use crate::python::tensor::{TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
@@ -20,9 +18,9 @@ use crate::replay::column::available_memory;
 pub struct CollectorContext {
     /// None only while this is dropped.
     context: Option<Context>,
-    dtypes: Vec<Dtypes>,
+    tensors: Vec<Tensors>,
     /// Arrays that env workers see; None for built-in games.
-    pub(super) step_arrays: Option<StepArrays>,
+    pub(super) step_tensors: Option<StepTensors>,
     fork_guard: ForkGuard,
 }
 
@@ -84,7 +82,7 @@ impl CollectorContext {
     /// # Errors
     /// `IndexError` when there is no such collector.
     pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
-        match gid.filter(|&gid| gid >= self.dtypes.len()) {
+        match gid.filter(|&gid| gid >= self.tensors.len()) {
             None => Ok(()),
             Some(gid) => Err(Error::Index(format!("no collector {gid}")).into()),
         }
@@ -97,25 +95,6 @@ impl CollectorContext {
         }
         Err(Error::State("this delivery is of another context".into()).into())
     }
-
-    /// The arrays of a batch at one state, of its inputs or of its replies.
-    fn arrays<'py>(
-        memory: &Bound<'py, TensorMemory>,
-        parts: impl Iterator<Item = (String, usize, Vec<usize>)>,
-        dtypes: &[Py<PyArrayDescr>],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = PyDict::new(memory.py());
-        for ((key, part, row), dtype) in parts.zip(dtypes) {
-            arrays.set_item(key, array(memory, part, dtype, &row)?)?;
-        }
-        Ok(arrays)
-    }
-}
-
-/// The shape of a row, with an axis for stacked frames.
-fn row_shape(input: &Input) -> Vec<usize> {
-    let frames = (input.stack > 0).then_some(input.stack);
-    frames.into_iter().chain(input.field.shape.iter().copied()).collect()
 }
 
 #[pymethods]
@@ -142,7 +121,7 @@ impl CollectorContext {
     ) -> PyResult<Self> {
         let resolved: PyResult<Vec<_>> =
             collectors.into_iter().map(GivenCollector::resolve).collect();
-        let (collectors, dtypes) = resolved?.into_iter().unzip();
+        let (collectors, tensors) = resolved?.into_iter().unzip();
         let options = Options {
             games: num_games,
             threads: num_threads,
@@ -153,7 +132,7 @@ impl CollectorContext {
             on_error: policy(on_error, max_restarts, restart_backoff)?,
             queries,
         };
-        let (made, step_arrays) = if let Ok(name) = game.extract::<String>() {
+        let (made, step_tensors) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
             let make = || {
                 Context::of_game_batches(&game.spec(), collectors, options, |games| {
@@ -162,11 +141,11 @@ impl CollectorContext {
             };
             (py.detach(make)?, None)
         } else {
-            let (spec, files, step_arrays) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let (spec, files, step_tensors) = game.extract::<GivenGame<'_>>()?.resolve()?;
             let make = || Context::with_env_workers(&spec, collectors, options, &files);
-            (py.detach(make)?, Some(step_arrays))
+            (py.detach(make)?, Some(step_tensors))
         };
-        Ok(Self { context: Some(made), dtypes, step_arrays, fork_guard: ForkGuard::here() })
+        Ok(Self { context: Some(made), tensors, step_tensors, fork_guard: ForkGuard::here() })
     }
 
     fn start(&self) -> PyResult<()> {
@@ -210,7 +189,7 @@ impl CollectorContext {
 
     fn num_buffers(&self) -> PyResult<Vec<usize>> {
         let context = self.context()?;
-        Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
+        Ok((0..self.tensors.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
     fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
@@ -232,17 +211,11 @@ impl CollectorContext {
         let collector = context.collectors().nth(gid).ok_or_else(missing)?;
         let memory = context.batches(gid).get(buffer).ok_or_else(missing)?;
         let memory = TensorMemory::new(py, memory)?;
-        let dtypes = &self.dtypes[gid];
         let (inputs, replies) = (PyList::empty(py), PyList::empty(py));
+        let tensors = &self.tensors[gid];
         for step in 0..collector.steps {
-            let each = collector.inputs.iter().enumerate().map(|(at, input)| {
-                (input.key.clone(), collector.input_part(step, at), row_shape(input))
-            });
-            inputs.append(Self::arrays(&memory, each, &dtypes.inputs)?)?;
-            let each = collector.replies.iter().flatten().enumerate().map(|(at, reply)| {
-                (reply.key.clone(), collector.reply_part(step, at), reply.field.shape.clone())
-            });
-            replies.append(Self::arrays(&memory, each, &dtypes.replies)?)?;
+            inputs.append(arrays(&memory, collector.input_part(step, 0), &tensors.inputs)?)?;
+            replies.append(arrays(&memory, collector.reply_part(step, 0), &tensors.replies)?)?;
         }
         Ok((inputs, collector.replying().then_some(replies)))
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -12,16 +11,15 @@ use crate::collector::failure_policy::OnError;
 use crate::collector::step_buffer::SharedFile;
 use crate::error::{Error, short};
 use crate::games::GameSpec;
-use crate::python::tensor::field;
-use crate::spec::FieldSpec;
+use crate::python::tensor::Tensor;
 
-/// The dtypes of a collector's arrays.
+/// The arrays of a collector's batches, at each state.
 #[derive(Debug)]
-pub struct Dtypes {
-    /// Of each input.
-    pub inputs: Vec<Py<PyArrayDescr>>,
-    /// Of each reply.
-    pub replies: Vec<Py<PyArrayDescr>>,
+pub struct Tensors {
+    /// Of the input.
+    pub inputs: Vec<Tensor>,
+    /// Of the reply.
+    pub replies: Vec<Tensor>,
 }
 
 /// `cogrs.collector.description.Input`.
@@ -57,29 +55,33 @@ pub struct GivenCollector<'py> {
 }
 
 impl GivenCollector<'_> {
-    /// What the core knows of the collector, and what Python sees of its batches.
+    /// The collector for the core, and its arrays for Python.
     ///
     /// # Errors
-    /// `TypeError` and `ValueError` as [`field`].
-    pub fn resolve(self) -> PyResult<(Collector, Dtypes)> {
-        let mut dtypes = Dtypes { inputs: Vec::new(), replies: Vec::new() };
+    /// `TypeError` and `ValueError` as [`Tensor::new`].
+    pub fn resolve(self) -> PyResult<(Collector, Tensors)> {
+        let mut tensors = Tensors { inputs: Vec::new(), replies: Vec::new() };
         let mut inputs = Vec::new();
         for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.inputs.push(dtype);
-            inputs.push(Input { key, column, shifted, stack, field });
+            let mut tensor = Tensor::new((key.clone(), dtype, shape))?;
+            inputs.push(Input { key, column, shifted, stack, field: tensor.spec.clone() });
+            tensor.spec.shape.splice(0..0, (stack > 0).then_some(stack));
+            tensors.inputs.push(tensor);
         }
         let replying = self.replies.is_some();
         let mut replies = Vec::new();
         for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.replies.push(dtype);
-            replies.push(Reply { key, field });
+            let tensor = Tensor::new((key.clone(), dtype, shape))?;
+            replies.push(Reply { key, field: tensor.spec.clone() });
+            tensors.replies.push(tensor);
         }
         let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
         let Self { name, batch_size, steps, player, block, .. } = self;
         let replies = replying.then_some(replies);
-        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies, block }, dtypes))
+        Ok((
+            Collector { name, batch_size, steps, timeout, player, inputs, replies, block },
+            tensors,
+        ))
     }
 }
 
@@ -93,41 +95,38 @@ pub struct GivenGame<'py> {
     files: Vec<Option<(i32, usize)>>,
 }
 
-/// dtypes and shapes of the arrays of a step buffer that depend on the game.
+/// The arrays of a step buffer that depend on the game.
 #[derive(Debug)]
-pub struct StepArrays {
+pub struct StepTensors {
     /// Of actions.
-    pub action: (Py<PyArrayDescr>, Vec<usize>),
+    pub action: Tensor,
     /// Of each key.
-    pub keys: Vec<(Py<PyArrayDescr>, Vec<usize>)>,
-    /// Bytes of each key.
-    pub sizes: Vec<usize>,
+    pub keys: Vec<Tensor>,
 }
 
 impl GivenGame<'_> {
-    /// What the core knows of the game, the files of its step buffers, and what Python sees there.
+    /// The game and the files of its step buffers for the core, and its arrays for Python.
     ///
     /// # Errors
-    /// `TypeError` and `ValueError` as [`field`].
-    pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, StepArrays)> {
-        let mut keys: Vec<(String, FieldSpec)> = Vec::new();
-        let mut seen = Vec::new();
+    /// `TypeError` and `ValueError` as [`Tensor::new`].
+    pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, StepTensors)> {
+        let mut keys = Vec::new();
         for (key, value) in self.keys.iter() {
-            let (key, (dtype, shape)): (String, (Bound<'_, PyAny>, Vec<usize>)) =
-                (key.extract()?, value.extract()?);
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            seen.push((dtype, field.shape.clone()));
-            keys.push((key, field));
+            let (dtype, shape) = value.extract()?;
+            keys.push(Tensor::new((key.extract()?, dtype, shape))?);
         }
         let (dtype, shape) = self.action;
-        let (dtype, action) = field("a", &dtype, shape)?;
-        let sizes = keys.iter().map(|(_, field)| field.nbytes()).collect();
-        let arrays = StepArrays { action: (dtype, action.shape.clone()), keys: seen, sizes };
+        let action = Tensor::new(("a".into(), dtype, shape))?;
         let file = |(descriptor, size)| SharedFile { descriptor, size };
         let files = self.files.into_iter().map(|given| given.map(file)).collect();
-        let Self { num_action, players, .. } = self;
-        let spec = GameSpec { keys, action, num_action, players, blocking: false };
-        Ok((spec, files, arrays))
+        let spec = GameSpec {
+            keys: keys.iter().map(|key| (key.name.clone(), key.spec.clone())).collect(),
+            action: action.spec.clone(),
+            num_action: self.num_action,
+            players: self.players,
+            blocking: false,
+        };
+        Ok((spec, files, StepTensors { action, keys }))
     }
 }
 

@@ -9,8 +9,8 @@ use crate::collector::step_buffer::Report;
 use crate::error::Error;
 use crate::games::{Action, Game, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
-use crate::python::description::StepArrays;
-use crate::python::tensor::{TensorMemory, array};
+use crate::python::description::StepTensors;
+use crate::python::tensor::{Tensor, TensorMemory, array};
 use crate::python::wait::{interruptible, until};
 
 /// A state that a query asks about: the bytes of each key.
@@ -31,21 +31,22 @@ impl Game for Shown {
 #[pymethods]
 impl CollectorContext {
     /// The arrays of an env worker's step buffer, and where each begins in its memory.
-    fn step_buffer<'py>(
-        &self,
+    fn step_buffer<'a, 'py>(
+        &'a self,
         py: Python<'py>,
         env_worker: usize,
     ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let missing = || Error::Index(format!("no env worker {env_worker}"));
         let step_buffer = self.context()?.step_buffers().get(env_worker).ok_or_else(missing)?;
-        let StepArrays { action, keys, .. } = self.step_arrays.as_ref().ok_or_else(missing)?;
+        let StepTensors { action, keys } = self.step_tensors.as_ref().ok_or_else(missing)?;
         let memory = TensorMemory::new(py, step_buffer.memory())?;
-        let plain = |code: &str| Ok::<_, PyErr>((PyArrayDescr::new(py, code)?.unbind(), vec![]));
-        let fixed = [plain("i8")?, plain("i8")?, clone(py, action), plain("f8")?, plain("u1")?];
+        let plain = |code: &str| Ok::<_, PyErr>(PyArrayDescr::new(py, code)?.unbind());
+        let (int, float, byte) = (plain("i8")?, plain("f8")?, plain("u1")?);
+        let of = |tensor: &'a Tensor| (&tensor.dtype, &tensor.spec.shape[..]);
+        let fixed = [(&int, &[][..]), (&int, &[]), of(action), (&float, &[]), (&byte, &[])];
         let arrays = PyList::empty(py);
-        let all = fixed.into_iter().chain(keys.iter().map(|key| clone(py, key)));
-        for (part, (dtype, shape)) in all.enumerate() {
-            arrays.append(array(&memory, part, &dtype, &shape)?)?;
+        for (part, (dtype, shape)) in fixed.into_iter().chain(keys.iter().map(of)).enumerate() {
+            arrays.append(array(&memory, part, dtype, shape)?)?;
         }
         let offsets = (0..arrays.len()).map(|part| step_buffer.memory().offset(part)).collect();
         Ok((arrays, offsets))
@@ -121,7 +122,8 @@ impl CollectorContext {
         shown: Vec<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let context = self.context()?;
-        let sizes = self.step_arrays.as_ref().map_or(&[][..], |step_arrays| &step_arrays.sizes);
+        let keys = self.step_tensors.iter().flat_map(|tensors| &tensors.keys);
+        let sizes: Vec<usize> = keys.map(|key| key.spec.nbytes()).collect();
         if !shown.iter().map(Vec::len).eq(sizes.iter().copied()) {
             let got = format!("{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
             return Err(Error::value("shown", format!("bytes of {sizes:?}"), got).into());
@@ -144,11 +146,4 @@ impl CollectorContext {
 fn forget(progress: &Bound<'_, PyList>) -> PyResult<()> {
     progress.set_item(0, 0)?;
     progress.set_item(1, 0)
-}
-
-fn clone(
-    py: Python<'_>,
-    (dtype, shape): &(Py<PyArrayDescr>, Vec<usize>),
-) -> (Py<PyArrayDescr>, Vec<usize>) {
-    (dtype.clone_ref(py), shape.clone())
 }

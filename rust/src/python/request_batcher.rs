@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,10 +14,9 @@ use crate::python::args::{integer, size};
 use crate::python::exit::python_code;
 use crate::python::fork_guard::ForkGuard;
 use crate::python::given::Given;
-use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
-use crate::spec::FieldSpec;
 
 /// Rows of many callers, answered together. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]
@@ -29,23 +28,7 @@ pub struct RequestBatcher {
     fork_guard: ForkGuard,
 }
 
-/// One array of a batch.
-#[derive(Debug)]
-struct Tensor {
-    name: String,
-    dtype: Py<PyArrayDescr>,
-    spec: FieldSpec,
-}
-
 impl Tensor {
-    fn all(given: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>) -> PyResult<Vec<Self>> {
-        let tensor = |(name, dtype, shape): (String, Bound<'_, PyAny>, Vec<usize>)| {
-            let (dtype, spec) = field(&name, &dtype, shape)?;
-            Ok(Self { name, dtype, spec })
-        };
-        given.into_iter().map(tensor).collect()
-    }
-
     /// A row's value as an array of this dtype and shape.
     fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
@@ -135,19 +118,6 @@ impl RequestBatcher {
         let names: Vec<_> = self.inputs.iter().map(|tensor| &tensor.name).collect();
         PyValueError::new_err(format!("inputs: expected {names:?}, got {}", inputs.keys()))
     }
-
-    fn arrays<'py>(
-        memory: &Bound<'py, TensorMemory>,
-        first: usize,
-        tensors: &[Tensor],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = PyDict::new(memory.py());
-        for (at, tensor) in tensors.iter().enumerate() {
-            let array = array(memory, first + at, &tensor.dtype, &tensor.spec.shape)?;
-            arrays.set_item(&tensor.name, array)?;
-        }
-        Ok(arrays)
-    }
 }
 
 #[pymethods]
@@ -155,13 +125,16 @@ impl RequestBatcher {
     #[new]
     #[pyo3(signature = (inputs, replies, batch_size, *, timeout_usec, num_buffers))]
     fn new(
-        inputs: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
-        replies: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
+        inputs: Vec<GivenTensor<'_>>,
+        replies: Vec<GivenTensor<'_>>,
         batch_size: &Bound<'_, PyAny>,
         timeout_usec: &Bound<'_, PyAny>,
         num_buffers: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let (inputs, replies) = (Tensor::all(inputs)?, Tensor::all(replies)?);
+        let tensors = |given: Vec<GivenTensor<'_>>| given.into_iter().map(Tensor::new).collect();
+        let (inputs, replies): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
+            (tensors(inputs), tensors(replies));
+        let (inputs, replies) = (inputs?, replies?);
         let sizes = |tensors: &[Tensor]| tensors.iter().map(|each| each.spec.nbytes()).collect();
         let usec = integer("timeout_usec", timeout_usec, 0)?;
         let answers: Vec<usize> = sizes(&replies);
@@ -225,7 +198,7 @@ impl RequestBatcher {
         let missing = || Error::Index(format!("no batch {buffer}"));
         let memory = self.batcher()?.batches().get(buffer).ok_or_else(missing)?;
         let memory = TensorMemory::new(py, memory)?;
-        let inputs = Self::arrays(&memory, 0, &self.inputs)?;
-        Ok((inputs, Self::arrays(&memory, self.inputs.len(), &self.replies)?))
+        let inputs = arrays(&memory, 0, &self.inputs)?;
+        Ok((inputs, arrays(&memory, self.inputs.len(), &self.replies)?))
     }
 }
