@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::collector::context::{Context, WorkItem};
 use crate::collector::run_state::RunState;
-use crate::collector::runtime::lock;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::step_buffer::{Report, StepBuffer};
+use crate::collector::sync::lock;
 use crate::collector::work_batch::{Role, Task, WorkBatch};
 use crate::error::{Error, Result};
 use crate::games::Game;

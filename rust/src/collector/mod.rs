@@ -13,7 +13,7 @@
 //! | how a history becomes a row | `gather` |
 //! | where one game stands | `game_state` |
 //! | who owns the bytes of a batch | [`batch`] |
-//! | what a thread does | `work_batch`, with `runtime` |
+//! | what a thread does | `work_batch`, with `runtime`; locks are taken by `sync` |
 //! | whether it runs, and what a failed game does to that | `run_state`, [`failure_policy`] |
 //! | how games are stepped outside of this crate | [`step_buffer`], called by `env_workers` |
 //! | which of those games ask for replies during a step | `query` |
@@ -53,5 +53,6 @@ mod scheduler;
 mod shard;
 mod starvation;
 pub mod step_buffer;
+mod sync;
 mod work_batch;
 mod work_queue;

@@ -3,11 +3,12 @@
 //! One lock, of the pending requests. It is given back while rows are copied.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::{self, Batch, Layout};
 use crate::collector::batch_queue::{BatchQueue, Row, Rules};
+use crate::collector::sync::{lock, wait};
 use crate::error::{Error, Result};
 
 /// A batch queue that any thread may put rows into, each with an owner that is to get the reply.
@@ -113,17 +114,13 @@ impl<O> RequestBatcher<O> {
         })
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending<O>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts a row: the bytes of each input. They are kept while no batch has room.
     ///
     /// # Errors
     /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in. The owner comes
     /// back with the error.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         if pending.closed {
             return Err((owner, closed()));
         }
@@ -139,7 +136,7 @@ impl<O> RequestBatcher<O> {
         for (part, bytes) in inputs.iter().enumerate() {
             self.batches[row.buffer].write(part, row.row, 0, bytes);
         }
-        self.commit(self.pending(), &[row]);
+        self.commit(lock(&self.pending), &[row]);
         Ok(())
     }
 
@@ -160,7 +157,7 @@ impl<O> RequestBatcher<O> {
     /// # Errors
     /// [`Error::State`] when it is closed.
     pub fn wait(&self, until: Option<Instant>) -> Result<Option<RequestBatch>> {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         loop {
             if pending.closed {
                 return Err(closed());
@@ -195,22 +192,14 @@ impl<O> RequestBatcher<O> {
     ) -> MutexGuard<'a, Pending<O>> {
         pending.sleepers += 1;
         pending.alarm = pending.queue.deadline();
-        let mut pending = match left {
-            None => self.batch_ready.wait(pending).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                self.batch_ready
-                    .wait_timeout(pending, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-        };
+        let mut pending = wait(&self.batch_ready, pending, left);
         pending.sleepers -= 1;
         pending
     }
 
     /// Sends the batch being filled out short as soon as a thread waits for it, unless another row comes first.
     pub fn flush(&self) {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         pending.flushing = true;
         if pending.sleepers > 0 && pending.queue.is_open() {
             self.batch_ready.notify_one();
@@ -222,7 +211,7 @@ impl<O> RequestBatcher<O> {
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, asked: RequestBatch) -> Result<()> {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         pending.queue.put_back(asked.buffer, asked.serial)?;
         pending.ready.push_front(asked.buffer);
         self.batch_ready.notify_one();
@@ -234,7 +223,7 @@ impl<O> RequestBatcher<O> {
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn release(&self, asked: RequestBatch) -> Result<Vec<O>> {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         let owners = pending.queue.answer(asked.buffer, asked.serial)?;
         pending.queue.release(asked.buffer, Vec::new());
         let mut rows = Vec::new();
@@ -247,7 +236,7 @@ impl<O> RequestBatcher<O> {
         for (row, bytes) in rows.iter().zip(&waited) {
             self.write(*row, bytes);
         }
-        self.commit(self.pending(), &rows);
+        self.commit(lock(&self.pending), &rows);
         Ok(owners)
     }
 
@@ -262,7 +251,7 @@ impl<O> RequestBatcher<O> {
     /// Ends everything: threads that wait for a batch get an error. Returns the owners of unanswered rows, those in the
     /// hands of a consumer too.
     pub fn close(&self) -> Vec<O> {
-        let mut pending = self.pending();
+        let mut pending = lock(&self.pending);
         pending.closed = true;
         let owners = pending.queue.abandon();
         drop(pending);

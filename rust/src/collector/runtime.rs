@@ -4,7 +4,7 @@
 //! locked one after the other, never two at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::Batch;
@@ -16,6 +16,7 @@ use crate::collector::run_state::RunState;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::shard::{SHARD_SIZE, Shard};
 use crate::collector::step_buffer::StepBuffer;
+use crate::collector::sync::{lock, wait};
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::error::Error;
 
@@ -44,24 +45,6 @@ pub struct Runtime {
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runtime").field("plan", &self.plan).finish_non_exhaustive()
-    }
-}
-
-/// Locks a mutex, also after a panic. While one of these locks is held only a game can panic, and then the context has
-/// failed.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sleeps until the condition is notified, at most so long.
-fn sleep<'a, T>(
-    condition: &Condvar,
-    guard: MutexGuard<'a, T>,
-    left: Option<Duration>,
-) -> MutexGuard<'a, T> {
-    match left {
-        None => condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
-        Some(left) => condition.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
     }
 }
 
@@ -231,7 +214,7 @@ impl Runtime {
         left: Option<Duration>,
     ) -> MutexGuard<'a, Scheduler> {
         scheduler.idle += 1;
-        let mut scheduler = sleep(&self.work_ready, scheduler, left);
+        let mut scheduler = wait(&self.work_ready, scheduler, left);
         scheduler.idle -= 1;
         scheduler
     }
@@ -246,7 +229,7 @@ impl Runtime {
         scheduler.alarm = scheduler.deadline();
         let alarm = scheduler.alarm.map(|at| at.saturating_duration_since(Instant::now()));
         let left = left.into_iter().chain(alarm).min();
-        let mut scheduler = sleep(&self.batch_ready, scheduler, left);
+        let mut scheduler = wait(&self.batch_ready, scheduler, left);
         scheduler.consumers -= 1;
         scheduler
     }
