@@ -1,4 +1,4 @@
-"""What a worker process does: it makes environments and moves them until its parent goes."""
+"""A worker process: it makes and steps environments until its parent ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main(memory: int, answers: int, life: int) -> None:
 
 
 def _end_with_parent(life: int) -> None:
-    # Nothing is ever written there: this returns when the parent is gone, whatever it died of.
+    # Nothing is ever written there: this returns when the parent has ended, for any reason.
     os.read(life, 1)
     threading.Event().wait(1.0)
     os._exit(1)
@@ -51,7 +51,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 class _Worker:
-    """Environments, and what their parent asks of them."""
+    """Environments, and the requests of their parent."""
 
     def __init__(self, factory: Factory, memory: int) -> None:
         self._factory = factory
