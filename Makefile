@@ -115,6 +115,7 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
 	$(BIN)/python benchmarks/orchestrator.py
+	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
 
 # -- what is made ----------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def serve(args):
     """Start a server where actors find it, or behind a proxy."""
     zero, state = np.float32(0), np.zeros(DIMS[0], np.float32)
     templates = (state, np.int32(0), zero, zero, zero, zero, np.zeros(0, np.float32))
-    server = ReplayMemoryServer(*templates, 0, at(args.host, args.port), N_CACHES, nstep=True)
+    where = at(args.host, args.port)
+    server = ReplayMemoryServer(*templates, 0, where, N_CACHES, nstep=True, insecure=args.insecure)
     # Actors take these over.
     server.rem.discount_factor, server.rem.multi_step = GAMMA, MULTI_STEP
     server.rem.priority_exponent, server.rem.priority_epsilon = ALPHA, EPSILON

@@ -20,7 +20,7 @@ def main():
     # Requests and caches, in front and behind.
     ends = [at(args.host, port) for pair in zip(fronts, backs, strict=True) for port in pair]
     try:
-        proxy = ReplayProxy(*ends)
+        proxy = ReplayProxy(*ends, insecure=args.insecure)
     except (OSError, ValueError) as error:
         refuse(error)
     with proxy:

@@ -54,6 +54,9 @@ def make_parser(description):
         help="first of five ports (%(default)s): the learner's parameters; requests; caches; a "
         "proxy's two backs, for requests and caches",
     )
+    parser.add_argument(
+        "--insecure", action="store_true", help="listen to other machines, though without keys"
+    )
     return parser
 
 

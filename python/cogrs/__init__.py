@@ -45,7 +45,7 @@ _HOMES = {
     "GCWrapper": "cogrs.collector",
     "GameContext": "cogrs.collector",
     "IdBatch": "cogrs.replay",
-    "KeyPair": "cogrs.replay.keys",
+    "KeyPair": "cogrs.replay.key_pair",
     "NStepBatch": "cogrs.replay",
     "NStepIdBatch": "cogrs.replay",
     "NStepSample": "cogrs.replay",

@@ -871,8 +871,8 @@ class CollectorContext:
     Args:
         game: Name of a built-in game; or, for games that Python steps, an object with `keys`,
             `action`, `num_action` and `players` like `cogrs.collector.description.Game`, and
-            `files`: for each env worker None, or descriptor and size of the file that holds its
-            step buffer.
+            `files`: for each env worker None, or the descriptor of the file that holds its step
+            buffer.
         collectors: Descriptions that `parse` has checked.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
         num_games: Games, >= 1.

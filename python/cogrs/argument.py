@@ -8,6 +8,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+from cogrs.shown import shown
+
 
 def check_kind(name: str, value: object, kind: Any, expected: str) -> None:
     """Refuse what is no object of a class.
@@ -37,7 +39,7 @@ def check_text(name: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name}: expected Unicode text, got {value!r}") from error
+        raise ValueError(f"{name}: expected Unicode text, got {shown(value)}") from error
 
 
 def check_header(name: str, value: str, *, secret: bool = False) -> None:
@@ -54,7 +56,7 @@ def check_header(name: str, value: str, *, secret: bool = False) -> None:
     """
     check_text(name, value)
     if not (value.isascii() and value.isprintable()):
-        got = "something else" if secret else repr(value)
+        got = "something else" if secret else shown(value)
         raise ValueError(f"{name}: expected printable ASCII, got {got}")
 
 
@@ -67,7 +69,7 @@ def check_named(name: str, value: object) -> None:
     check_kind(name, value, Mapping, "a mapping from names")
     assert isinstance(value, Mapping)
     for key in value:
-        check_text(f"{name}, key {key!r}", key)
+        check_text(f"{name}, key {shown(key)}", key)
 
 
 def check_port(name: str, value: object) -> int:

@@ -11,6 +11,7 @@ import numpy.ma as ma
 import numpy.typing as npt
 
 from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
+from cogrs.shown import shown as shown
 
 if TYPE_CHECKING:
     import os
@@ -151,11 +152,3 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
         return Path(value)
     except TypeError:
         raise TypeError(f"{name}: expected a path, got {type(value).__name__}") from None
-
-
-def shown(value: object) -> str:
-    """A value as messages show it: short, also where Python refuses to print so many digits."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.limits import DTYPE_TEXT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,6 +40,9 @@ EXTENDED = {
 
 Left out are those that JAX cannot hold: float6, int1, uint1 and complex numbers of 32 bits.
 """
+
+_SHOWN = 200
+"""Characters of a text in a message."""
 
 _NUMBERS = re.compile(r"[<>|=][biufc]\d{1,2}")
 
@@ -110,11 +115,16 @@ def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
 
     Raises:
         TypeError: It holds objects; it is of another library than NumPy and ml_dtypes, or one of
-            ml_dtypes' that JAX cannot hold; or fields of a record overlap, or lie out of order.
+            ml_dtypes' that JAX cannot hold; fields of a record overlap, or lie out of order; or
+            its text is too long.
     """
     if dtype.hasobject:
         raise TypeError(f"{name}: expected a dtype of fixed size without objects, got {dtype}")
-    return repr(_fields(dtype, name)) if dtype.names is not None else _scalar(dtype, name)
+    text = repr(_fields(dtype, name)) if dtype.names is not None else _scalar(dtype, name)
+    if len(text) > DTYPE_TEXT:
+        expected = f"a dtype of at most {DTYPE_TEXT} characters"
+        raise TypeError(f"{name}: expected {expected}, got one of {len(text)}")
+    return text
 
 
 def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
@@ -128,6 +138,9 @@ def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
         ValueError: It names no dtype of fixed size without objects; or one of ml_dtypes, which is
             not installed.
     """
+    if len(text) > DTYPE_TEXT:
+        expected = f"a dtype of at most {DTYPE_TEXT} characters"
+        raise ValueError(f"{name}: expected {expected}, got one of {len(text)}")
     try:
         descr: Any = ast.literal_eval(text) if text.startswith("[") else text
         for each in _scalars(descr):
@@ -140,8 +153,12 @@ def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
             raise
         got = f"{text} of ml_dtypes, which is not installed: pip install ml_dtypes"
         raise ValueError(f"{name}: expected a dtype that is known here, got {got}") from error
-    except (IndexError, SyntaxError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{name}: expected one that NumPy knows, got {text[:200]}") from error
+    except (
+        # What Python's parser and NumPy raise for texts that are not theirs.
+        *(AttributeError, IndexError, KeyError, MemoryError, OverflowError, RecursionError),
+        *(SyntaxError, TypeError, ValueError),
+    ) as error:
+        raise ValueError(f"{name}: expected one that NumPy knows, got {text[:_SHOWN]}") from error
     return dtype
 
 

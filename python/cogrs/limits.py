@@ -12,6 +12,179 @@ MIB: Final = 1 << 20
 
 # -- trials ------------------------------------------------------------------------------------
 
+SHORTEST_TOKEN: Final = 16
+"""Characters of a token, at least."""
+LONGEST_TOKEN: Final = 4096
+"""Characters of a token, at most: it travels in a header with every call."""
+
+MOST_PLACES: Final = 4096
+"""Places in trials whose secrets a client remembers for a return; the oldest is forgotten."""
+
+METRICS_CONNECTIONS: Final = 16
+"""Connections that a metrics listener serves at the same time; more are closed at once."""
+METRICS_REQUEST_BYTES: Final = 16 << 10
+"""Bytes of a request for metrics, headers included."""
+METRICS_SECONDS: Final = 10.0
+"""Seconds for a request for metrics to come, be answered and be read."""
+MAX_MESSAGE: Final = 512 * MIB
+"""Bytes of a message to or from an environment, agent, hook or data log, and of a reply."""
+MAX_REQUEST: Final = 16 * MIB
+"""Bytes of a message from a client or controller."""
+MAX_TRIALS: Final = 4_096
+"""Trials that have not ended. One event loop makes some 5,000 ticks a second over gRPC, about one
+for each of them."""
+MAX_WAITING_TRIALS: Final = 1_024
+"""Trials that wait for clients to join. They cost nobody anything but a StartTrial."""
+MAX_ACTORS: Final = 16_384
+"""Actors of all trials that have not ended: 4 in each of those, or 4 of the largest trials. Each
+has some 15 objects, which Python's collector of garbage looks at in one go."""
+MAX_PARAMS_BYTES: Final = 256 * MIB
+"""Bytes of the parameters of all trials that have not ended."""
+MAX_WATCHERS: Final = 1_024
+"""WatchTrials at a time. Each is told of every change, so changes cost time by their number."""
+MAX_STREAMS: Final = 8_192
+"""Calls at a time on one connection: a stream and a call for each actor of the largest trial."""
+WATCH_BACKLOG: Final = 10_000
+CLIENT_BACKLOG: Final = 10_000
+CLIENT_BACKLOG_BYTES: Final = 64 * MIB
+POST_BACKLOG: Final = 10_000
+POST_BACKLOG_BYTES: Final = 64 * MIB
+LOG_BACKLOG: Final = 10_000
+LOG_BACKLOG_BYTES: Final = 256 * MIB
+MOST_ACTORS: Final = 4_096
+"""Actors of a trial. Each of them is told of all, so a trial takes memory by their square."""
+MOST_ROSTER_BYTES: Final = 128 * MIB
+"""Bytes of memory in which the agents of a trial are told the names and classes of all actors,
+64 counted for each beside those: enough for 1,000 agents and as many other actors."""
+MOST_NAME_BYTES: Final = 1_024
+"""UTF-8 bytes of an id, a name, a class, an endpoint, a user id."""
+MOST_FILTERS: Final = 64
+"""States in the filter of WatchTrials."""
+MOST_FIELDS: Final = 131_072
+"""Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
+MOST_AT_ONCE: Final = 4
+"""Requests of one connection that are received and decoded at a time; the others wait."""
+WOKEN_AT_ONCE: Final = 32
+"""Watchers that are told of a change in one round of the event loop; the others are in the next."""
+REST: Final = 3.0
+"""Seconds for everything else, for each second of work for large requests."""
+RECEIVE_TIMEOUT: Final = 60.0
+"""Seconds for a request to come in, once its call has and there is room for it."""
+LARGE: Final = 16 * 1024
+"""Bytes above which requests take turns."""
+MANY: Final = 64
+"""Items above which they do: messages, sources of one reward, actors."""
+MOST_HEALTH_WATCHERS: Final = 100
+"""Health Watch calls at a time, for each port."""
+
 # -- replay ------------------------------------------------------------------------------------
 
+SMALL_FRAME: Final = 1 << 20
+"""Bytes of a frame that every socket takes; headers and log lines are no larger."""
+
+LARGEST_PUBLICATION: Final = 256 * MIB
+"""Bytes of a message that a server publishes for somebody else."""
+
+LARGEST_REPLY: Final = 256 * MIB
+"""Bytes of a frame of an answer; sizes grow with the dimensions of the reward."""
+
+LONGEST_LINE: Final = 1_000_000
+"""Bytes of a log line, which with its header fits into a small frame."""
+
+LARGEST_SUBSCRIPTION: Final = 1 << 10
+"""Bytes of a frame that a subscriber sends; a larger one ends its connection."""
+
+MOST_SUBSCRIPTIONS: Final = 65_536
+"""Subscriptions at a publisher; beyond that the connection that has most of them is ended."""
+
+MOST_SUBSCRIPTIONS_EACH: Final = 8_192
+"""Subscriptions of one connection; one more ends it."""
+
+MOST_STRIKES: Final = 16
+"""Messages to a publisher that no subscriber sends; one more ends the connection."""
+
+MOST_TOPICS: Final = 2_000
+"""Topics that a client subscribes to; each is up to four subscriptions."""
+
+LARGEST_MESSAGE: Final = 1 << 30
+"""Bytes of a message that a server publishes, and of a frame that a subscriber takes."""
+
+MOST_WAITING_OF_SUBSCRIBER: Final = 1 << 18
+"""Bytes that a publisher has received from a connection and not handled."""
+
+MOST_WAITING_OF_REQUESTS: Final = 320 * MIB
+"""Likewise at a socket for requests, of a client that may draw: a message to publish, and more."""
+
+MOST_WAITING_OF_STRANGERS: Final = 8 * MIB
+"""Likewise of a client that may not, or has not asked for anything yet."""
+
+MOST_WAITING_OF_ANSWERS: Final = 1 << 30
+"""Bytes that a client has received from a server, in answers, and not handled."""
+
+MOST_WAITING_OF_PUBLISHER: Final = 2 << 30
+"""Likewise in published messages."""
+
+MOST_WAITING_OF_PUSHES: Final = 64 * MIB
+"""Bytes of a connection that wait at a socket for caches, apart from its high-water mark."""
+
+MOST_PRIORITY_ROWS: Final = 32_768
+"""Rows of a request with priorities."""
+
+MOST_PRIORITY_CLIENTS: Final = 1_024
+"""Clients that the priorities of one request are for; each gets a message of its own."""
+
+MOST_SAMPLES: Final = 65_536
+"""Samples that one request asks for."""
+
+MOST_CLIENTS_OF_KEY: Final = 4_096
+"""Clients whose totals and caches only their own key may tell, for each key."""
+
+LARGEST_KEY_FILE: Final = 1 << 16
+"""Bytes of a file of keys."""
+
 # -- files -------------------------------------------------------------------------------------
+
+CONFIG_BYTES: Final = 256 << 10
+"""Of a configuration: its file, and its text once what it repeats by reference is written out."""
+
+CONFIG_NODES: Final = 20_000
+"""Values in a configuration, those that it repeats by reference counted each time."""
+
+CONFIG_DEPTH: Final = 32
+"""Levels of values in each other, in a configuration."""
+
+CONFIG_DIGITS: Final = 64
+"""Characters of a number in a configuration."""
+
+PROTO_FILES: Final = 256
+"""`.proto` files that a configuration has compiled, those that they import included."""
+
+PROTO_BYTES: Final = 4 * MIB
+"""Of all those files together."""
+
+PROTO_SECONDS: Final = 60.0
+"""For compiling them."""
+
+DESCRIPTOR_BYTES: Final = 64 * MIB
+"""Of a descriptor set."""
+
+DTYPE_TEXT: Final = 1 << 16
+"""Characters of a dtype as text."""
+
+ENTRY_BYTES: Final = 1 << 31
+"""Of one entry of a replay memory that a file or a peer describes."""
+
+LOG_SAMPLE_BYTES: Final = 256 * MIB
+"""Of one sample in a file of a data log: what all actors saw and did, were paid and were told."""
+
+LOG_LINE_BYTES: Final = 1 << 30
+"""Of a line of JSON in a data log."""
+
+LOG_CONTAINERS: Final = 100_000
+"""Lists and objects in a line of JSON of a data log."""
+
+LOG_GROUP_BYTES: Final = 1 << 30
+"""Of a column in a row group of a Parquet file, before it was compressed."""
+
+LOG_GROUP_VALUES: Final = 1 << 18
+"""Values of a column in a row group of a Parquet file."""

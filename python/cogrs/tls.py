@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
+import os
 import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
 from cogrs.argument import check_kind, check_port, check_text
-
-if TYPE_CHECKING:
-    import os
+from cogrs.secret_file import warn_if_readable
 
 __all__ = ["ClientTls", "ServerTls"]
 
@@ -32,6 +29,15 @@ class ServerTls:
     """Its private key, without a password."""
     client_ca: str | os.PathLike[str] | None = None
     """Certificates of whoever signs those of clients; with it, nobody else gets in (mutual TLS)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a path.
+
+        Raises:
+            TypeError: A file is not given as a path.
+            ValueError: What is in a file was given in place of its path.
+        """
+        _check_paths(certificate=self.certificate, key=self.key, client_ca=self.client_ca)
 
     def credentials(self) -> grpc.ServerCredentials:
         """Read the files.
@@ -59,11 +65,14 @@ class ClientTls:
     """Name in the server's certificate, if it is not the one that is connected to."""
 
     def __post_init__(self) -> None:
-        """Refuse half a pair.
+        """Refuse what is not a path, and half a pair.
 
         Raises:
-            ValueError: Of certificate and key one is missing.
+            TypeError: A file is not given as a path.
+            ValueError: Of certificate and key one is missing, or what is in a file was given in
+                place of its path.
         """
+        _check_paths(ca=self.ca, certificate=self.certificate, key=self.key)
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate, key: expected both or none, got one of them")
 
@@ -87,6 +96,14 @@ class ClientTls:
         return [("grpc.ssl_target_name_override", self.server_name)]
 
 
+def _check_paths(**paths: object) -> None:
+    for name, path in paths.items():
+        check_kind(name, path, str | os.PathLike | None, "a path")
+        if isinstance(path, str) and ("\n" in path or "-----BEGIN" in path):
+            # Not repeated, for it may be the key itself.
+            raise ValueError(f"{name}: expected the path of a PEM file, got the text of one")
+
+
 def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> tuple[bytes, bytes]:
     """Return key and certificate, as gRPC wants them: it would tell nothing of a mistake."""
     content = Path(key).read_bytes(), Path(certificate).read_bytes()
@@ -97,6 +114,7 @@ def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> t
     except (ssl.SSLError, ValueError) as error:
         what = f"expected a PEM certificate and its PEM key without a password, got {certificate}"
         raise ValueError(f"certificate, key: {what} and {key}: {_reason(error)}") from error
+    warn_if_readable(key)
     return content
 
 
@@ -115,17 +133,6 @@ def _authorities(name: str, path: str | os.PathLike[str]) -> bytes:
 def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", None)
     return str(reason or error).replace("_", " ").lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can be reached under a name or address."""
-    name = host.strip("[]")
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import math
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
     from types import CodeType, FrameType
 
 Result = TypeVar("Result")
+Awaited = TypeVar("Awaited", bound="asyncio.Future[Any]")
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 _logger = logging.getLogger("cogrs")
@@ -25,6 +27,9 @@ _FAREWELL = 0.8
 
 _FRAMES = 5
 """Functions that are named where nothing better is known."""
+
+_SLICE = 0.02
+"""Seconds between two looks whether a task has ended."""
 
 CANCELLATION = 0.1
 """Seconds for calls and tasks to end that were cancelled."""
@@ -59,9 +64,28 @@ async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task
         task.cancel()
     if not waiting:
         return set()
-    _, late = await asyncio.wait(waiting, timeout=CANCELLATION)
+    late = await wait_running(waiting, CANCELLATION)
     for task in late:
         leave(task)
+    return late
+
+
+async def wait_running(tasks: Iterable[Awaited], seconds: float) -> set[Awaited]:
+    """Wait for tasks for some seconds of this loop's, and return those that are not done.
+
+    Time in which the loop gets no turn counts little: on a busy machine a task that is about to end
+    is not taken for one that does not.
+
+    Args:
+        tasks: What to wait for.
+        seconds: How long, when the loop always gets its turn.
+    """
+    late = set(tasks)
+    slices = max(1, math.ceil(seconds / _SLICE))
+    for _ in range(slices):
+        if not late:
+            break
+        _, late = await asyncio.wait(late, timeout=seconds / slices)
     return late
 
 
@@ -91,7 +115,7 @@ async def run_limited(
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=_FAREWELL)
+            await wait_running({task}, _FAREWELL)
         if not task.done():
             _logger.warning("%s does not return: nobody waits for it any more", name)
             leave(task)
@@ -138,8 +162,7 @@ async def stopping(servers: Collection[Server], grace: float) -> AsyncIterator[f
     if tasks:
         await asyncio.wait(tasks, timeout=grace + CANCELLATION)
     yield max(until - time.monotonic(), 0.0)
-    if tasks:
-        await asyncio.wait(tasks, timeout=CANCELLATION)
+    await wait_running(tasks, CANCELLATION)
     for task in tasks:
         if task.done():
             task.result()

@@ -26,6 +26,12 @@ pub enum Field {
 /// Dimensions of a field at most: the 32 that every NumPy has, less those for rows and stacked frames.
 const MAX_DIMS: usize = 30;
 
+/// Dimensions of a reward at most: settings have two numbers for each, whoever describes the memory.
+const MAX_REWARD_DIMS: usize = 1 << 17;
+
+/// Bytes of a dtype's text at most.
+const MAX_DTYPE: usize = 1 << 16;
+
 /// Fields of an entry.
 pub const FIELDS: usize = 7;
 
@@ -76,6 +82,15 @@ impl FieldSpec {
         self.itemsize * self.elements()
     }
 
+    /// Bytes of one entry's value, where it fits the address space. As in NumPy, a shape of size 0 is bounded
+    /// in its other dimensions too.
+    pub fn checked_nbytes(&self) -> Option<usize> {
+        let mut dims = self.shape.iter();
+        let span = dims.try_fold(self.itemsize, |size, &dim| size.checked_mul(dim.max(1)))?;
+        isize::try_from(span).ok()?;
+        Some(if self.shape.contains(&0) { 0 } else { span })
+    }
+
     /// The dtype as people write it: `float64` for `<f8`, any other as it stands.
     pub fn dtype_name(&self) -> String {
         let bits = 8 * self.itemsize;
@@ -118,6 +133,10 @@ impl EntrySpec {
         for field in Field::ALL {
             let FieldSpec { itemsize, shape, dtype } = &spec[field];
             let name = format!("{}_buf", field.name());
+            if dtype.len() > MAX_DTYPE {
+                let expected = format!("a dtype of at most {MAX_DTYPE} bytes of text");
+                return Err(Error::kind(name, expected, dtype.len()));
+            }
             if *itemsize == 0 {
                 return Err(Error::kind(
                     name,
@@ -129,7 +148,7 @@ impl EntrySpec {
                 let expected = format!("at most {MAX_DIMS} dimensions");
                 return Err(Error::value(name, expected, shape.len()));
             }
-            let size = shape.iter().try_fold(*itemsize, |size, &dim| size.checked_mul(dim));
+            let size = spec[field].checked_nbytes();
             let sum = size.and_then(|size| total.checked_add(size));
             total = sum.filter(|&sum| isize::try_from(sum).is_ok()).ok_or_else(|| {
                 Error::value(name, "a size within the address space", shape_text(shape))
@@ -144,6 +163,10 @@ impl EntrySpec {
         let reward = &spec[Field::Reward].shape;
         if reward.len() > 1 {
             return Err(Error::value("reward_buf", "shape () or (R,)", shape_text(reward)));
+        }
+        if spec.reward_dims() > MAX_REWARD_DIMS {
+            let expected = format!("at most {MAX_REWARD_DIMS} dimensions of the reward");
+            return Err(Error::value("reward_buf", expected, spec.reward_dims()));
         }
         if !spec[Field::Prob].shape.is_empty() {
             return Err(Error::value("prob_buf", "shape ()", shape_text(&spec[Field::Prob].shape)));

@@ -20,7 +20,7 @@ from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, TrialPa
 from cogrs.api.datalog_pb2 import LogExporterSampleReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.noise import is_noise
-from cogrs.orchestrator import Config, Settings, serve
+from cogrs.orchestrator import Config, Security, Settings, serve
 from cogrs.tls import listen
 from tests.orchestrator.world import observation_set, reward
 
@@ -215,12 +215,19 @@ class Net:
         local: dict[str, Any] | None = None,
         port: int = 0,
         tls: ServerTls | None = None,
+        security: Security | None = None,
+        shown: tuple[tuple[str, str], ...] = (),
+        credentials: grpc.ChannelCredentials | None = None,
         **params: Any,
     ) -> None:
         self._counts = (agents, clients)
         self._arguments = (settings, hooks, log, local, params)
         self._port = port
         self._tls = tls
+        self._security = security
+        self._credentials = credentials
+        self.shown = shown
+        """What all calls show."""
         self.config: dict[str, Any] = {}
         self.interceptors: list[grpc.aio.ServerInterceptor] = []
         self.receives = -1
@@ -250,10 +257,14 @@ class Net:
             "log_url": self.endpoint if log else "",
             **self.config,
         }
-        self.orchestrator = await serve(Config(**config), port=0, settings=settings, local=local)
-        self.channel = grpc.aio.insecure_channel(
-            f"127.0.0.1:{self.orchestrator.port}", options=options
+        self.orchestrator = await serve(
+            Config(**config), port=0, settings=settings, local=local, security=self._security
         )
+        target = f"127.0.0.1:{self.orchestrator.port}"
+        if self._credentials is None:
+            self.channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            self.channel = grpc.aio.secure_channel(target, self._credentials, options=options)
         self.lifecycle = TrialLifecycleStub(self.channel)
         self.actors = ClientActorStub(self.channel)
         return self
@@ -278,12 +289,13 @@ class Net:
         return TrialParams(**fields)
 
     async def start(self, **fields: Any) -> str:
-        reply = await self.lifecycle.StartTrial(api.TrialStartRequest(**fields))
+        request = api.TrialStartRequest(**fields)
+        reply = await self.lifecycle.StartTrial(request, metadata=self.shown)
         return str(reply.trial_id)
 
     async def until(self, trial_id: str, state: int = api.ENDED) -> None:
         """Wait until a trial is in a state, or past it."""
-        watch = self.lifecycle.WatchTrials(api.TrialListRequest())
+        watch = self.lifecycle.WatchTrials(api.TrialListRequest(), metadata=self.shown)
         async for entry in watch:
             if entry.trial_id == trial_id and entry.state >= state:
                 break

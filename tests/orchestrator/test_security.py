@@ -39,6 +39,7 @@ class Authority:
         made = self._ca.issue_cert(name, "127.0.0.1") if name == "localhost" else None
         made = made or self._ca.issue_cert(name)
         files = {kind: self._folder / f"{name}.{kind}" for kind in ("certificate", "key")}
+        files["key"].touch(0o600)
         made.private_key_pem.write_to_path(str(files["key"]))
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
         files["certificate"].write_bytes(chain)

@@ -23,6 +23,7 @@ from cogrs.orchestrator import Settings, serve
 from cogrs.orchestrator.links.channels import channel_options
 from cogrs.orchestrator.service.server import server_options
 from tests.orchestrator.net import on_loop
+from tests.ports import unused_ports
 from tests.program import program
 
 if TYPE_CHECKING:
@@ -38,12 +39,6 @@ def ask(port: int, stub: Any = TrialLifecycleStub) -> bool:
             if error.code().name not in ("UNIMPLEMENTED", "UNAVAILABLE"):
                 raise
             return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_both_services_on_one_port_on_this_machine() -> None:
@@ -74,7 +69,7 @@ def test_a_port_of_its_own_for_client_actors() -> None:
 
 
 def test_fifty_times_on_one_port() -> None:
-    port = free_port()
+    (port,) = unused_ports(1)
     for _ in range(50):
         with cogrs.serve_orchestrator(port=port) as orchestrator:
             assert orchestrator.port == port

@@ -16,6 +16,7 @@ from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs._core import draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay.wire import digest_of, encode
+from tests.ports import unused_ports
 from tests.program import command
 from tests.replay import build
 from tests.replay.model import FIELDS
@@ -23,7 +24,19 @@ from tests.replay.model import FIELDS
 LOOPBACK = "tcp://127.0.0.1:*"
 SLACK = 10.0
 """Seconds after which something that takes a second at most has failed."""
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "log_seconds", "ids", "nstep", "key", "allow")
+_OPTIONS = (
+    "uuid",
+    "seed",
+    "hwm",
+    "pub_hwm",
+    "log_seconds",
+    "ids",
+    "nstep",
+    "key",
+    "allow",
+    "allow_samplers",
+    "insecure",
+)
 
 
 def made(
@@ -93,14 +106,7 @@ def deaf(**options: Any) -> ReplayMemoryClient:
 
 def unused_endpoints(count: int) -> list[str]:
     """Endpoints at which nobody listens."""
-    with zmq.Context() as context:
-        sockets = [context.socket(zmq.PULL) for _ in range(count)]
-        for socket in sockets:
-            socket.bind(LOOPBACK)
-        found = [socket.getsockopt_string(zmq.LAST_ENDPOINT) for socket in sockets]
-        for socket in sockets:
-            socket.close()
-    return found
+    return [f"tcp://127.0.0.1:{port}" for port in unused_ports(count)]
 
 
 @contextmanager

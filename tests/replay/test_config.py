@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs import KeyPair, ReplayMemoryClient, cli
+from cogrs import KeyPair, ReplayMemoryClient, ReplaySampler, cli
 from cogrs.replay.config import start_server
 from tests.replay import build, network
 from tests.replay.network import arrived, connected, eventually
@@ -86,6 +86,27 @@ def test_keys_in_a_list(tmp_path: Path) -> None:
                 assert client.rem.max_step == 64
 
 
+def test_samplers_in_a_file(tmp_path: Path) -> None:
+    learner, pusher, sampler = (KeyPair.new() for _ in range(3))
+    learner.save("learner", tmp_path)
+    pusher.save("pusher", tmp_path / "all")
+    sampler.save("sampler", tmp_path / "samplers")
+    keys = 'key = "learner.key_secret"\nallow = "all"\nallow_samplers = "samplers"\n'
+    with start_server(written(tmp_path, f"n_caches = 1\n{keys}{TEMPLATES}")) as server:
+        for key, what in ((pusher, "allow_samplers"), (sampler, "n_caches")):
+            with (
+                ReplaySampler([server.rep_endpoint], key=key, server_key=learner) as drawing,
+                pytest.raises(RuntimeError, match=what),
+            ):
+                drawing.get_batch(1)
+
+
+def test_listening_to_other_machines_is_meant(tmp_path: Path) -> None:
+    text = 'n_caches = 1\npub_endpoint = "tcp://*:*"\n'
+    with start_server(written(tmp_path, f"{text}insecure = true\n{TEMPLATES}")) as server:
+        assert server.pub_endpoint.startswith("tcp://0.0.0.0:")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -108,6 +129,10 @@ def test_keys_in_a_list(tmp_path: Path) -> None:
         ("n_caches = 1\nrep_endpoint = 'x'" + TEMPLATES, "rep_endpoint: expected"),
         ("n_caches = 1\npub_endpoint = 3" + TEMPLATES, "pub_endpoint: expected"),
         ("n_caches = 1\nkey = 3" + TEMPLATES, "key: expected a path"),
+        ("n_caches = 1\npub_endpoint = 'tcp://*:*'" + TEMPLATES, "pub_endpoint: other machines"),
+        ("n_caches = 1\npull_endpoint = 'ipc://@x'" + TEMPLATES, "pull_endpoint: every user"),
+        ("n_caches = 1\ninsecure = 1" + TEMPLATES, "insecure: expected True or False"),
+        ("n_caches = 1\nallow_samplers = 3" + TEMPLATES, "allow_samplers: expected a path"),
         ("n_caches = 1\nallow = []" + TEMPLATES, "key: expected"),
         ("n_caches = 1\nlogfile = []" + TEMPLATES, "logfile: expected a path"),
     ],

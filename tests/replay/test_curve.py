@@ -1,7 +1,9 @@
 """Servers and clients with keys: whom they take, whom they refuse, and what goes on meanwhile."""
 
 import logging
+import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ from typing import Any
 import pytest
 import zmq
 
-from cogrs import Conn, KeyPair, ReplayMemoryClient, ReplayMemoryServer
+from cogrs import Bind, Conn, KeyPair, ReplayMemoryClient, ReplayMemoryServer
+from cogrs.replay.key_folder import KeyFolder
+from cogrs.replay.proxy import ReplayProxy
 from tests.replay import build, network
 from tests.replay.network import (
     LOOPBACK,
@@ -90,6 +94,30 @@ def test_key_that_comes_into_the_folder_later(tmp_path: Any) -> None:
         CLIENT.save("client", tmp_path)
         with connected(server, None, **KEYS) as client:
             assert_served(server, client)
+
+
+def test_others_are_answered_while_a_folder_is_read(tmp_path: Any, monkeypatch: Any) -> None:
+    CLIENT.save("client", tmp_path)
+    reads, goes_on = threading.Event(), threading.Event()
+    read = KeyFolder.has
+
+    def slow(folder: KeyFolder, key: bytes) -> bool:
+        reads.set()
+        goes_on.wait(3 * SLACK)
+        return read(folder, key)
+
+    with started(1, key=SERVER, allow=tmp_path) as server:
+        with connected(server, **KEYS):
+            pass
+        monkeypatch.setattr(KeyFolder, "has", slow)
+        late = {"key": OTHER, "server_key": SERVER, "timeout": 3 * SLACK}
+        newcomer = Call(lambda: connected(server, **late).close())
+        assert reads.wait(SLACK)
+        with connected(server, **KEYS) as client:
+            assert_served(server, client)
+        OTHER.save("other", tmp_path)
+        goes_on.set()
+        newcomer.result(within=3 * SLACK)
 
 
 def test_subscriber_that_was_refused_is_taken_later(tmp_path: Any) -> None:
@@ -412,15 +440,47 @@ def test_libzmq_without_curve(monkeypatch: Any) -> None:
 # -- listening to other machines --
 
 
-@pytest.mark.parametrize("open_to_all", ["tcp://*:*", "tcp://0.0.0.0:0"])
-def test_open_endpoint_without_keys_is_warned_of_once(open_to_all: str, caplog: Any) -> None:
-    with made(1, pub_endpoint=open_to_all) as server:
-        server.start(open_to_all, open_to_all)
-    assert ["pub_endpoint" in line and "keys" in line for line in lines(caplog)] == [True]
-    caplog.clear()
+@pytest.mark.parametrize("open_to_all", ["tcp://*:*", "tcp://0.0.0.0:0", "ipc://@cogrs.test"])
+def test_open_endpoint_without_keys_is_refused(open_to_all: str) -> None:
+    expected = r"expected key and allow, or insecure=True"
+    with pytest.raises(ValueError, match=f"pub_endpoint: .*{expected}"):
+        made(1, pub_endpoint=open_to_all)
     with made(1) as server:
-        server.start(LOOPBACK, open_to_all)
-    assert ["pull_endpoint" in line for line in lines(caplog)] == [True]
+        for ends in ((LOOPBACK, open_to_all), (open_to_all, LOOPBACK)):
+            name = ("rep", "pull")[ends.index(open_to_all)]
+            with pytest.raises(ValueError, match=f"{name}_endpoint: .*{expected}"):
+                server.start(*ends)
+            for main in (server.rep_proxy_main, server.pull_proxy_main):
+                name = ("front", "back")[ends.index(open_to_all)]
+                with pytest.raises(ValueError, match=f"{name}_ep: .*{expected}"):
+                    main(*ends)
+        for main in (server.rep_worker_main, server.pull_worker_main):
+            with pytest.raises(ValueError, match=f"endpoint: .*{expected}"):
+                main(open_to_all, Bind)
+        server.start()
+        with connected(server):
+            pass
+    for at, name in enumerate(("rep_front", "rep_back", "pull_front", "pull_back")):
+        ends = [LOOPBACK] * 4
+        ends[at] = open_to_all
+        with pytest.raises(ValueError, match=f"{name}: .*{expected}"):
+            ReplayProxy(*ends)
+        with ReplayProxy(*ends, insecure=True), ReplayProxy(*[LOOPBACK] * 4):
+            pass
+    with made(1, pub_endpoint=open_to_all, insecure=True):
+        pass
+    with pytest.raises(TypeError, match="insecure: expected"):
+        made(1, insecure=1)
+
+
+def test_ipc_socket_is_for_its_owner(tmp_path: Any) -> None:
+    for options, mode in (({}, 0o600), ({"insecure": True}, 0o777), (SAFE, 0o777)):
+        before = os.umask(0)
+        try:
+            with made(1, pub_endpoint=f"ipc://{tmp_path}/pub", **options):
+                assert stat.S_IMODE(os.stat(tmp_path / "pub").st_mode) == mode
+        finally:
+            os.umask(before)
 
 
 @pytest.mark.parametrize("closed", [LOOPBACK, "tcp://127.0.0.2:*", "ipc://*", "tcp://lo:*"])

@@ -1,14 +1,19 @@
 """Pairs of keys: on disk, and what refuses to be one."""
 
+import copy
 import logging
+import os
 import pickle
+import socket
 import stat
+from pathlib import Path
 
 import pytest
 import zmq
+import zmq.auth
 
 from cogrs import KeyPair
-from cogrs.replay.keys import Allowed
+from cogrs.replay.keys import Allowed, Curve
 
 
 def test_pair_is_saved_and_loaded(tmp_path):
@@ -17,7 +22,119 @@ def test_pair_is_saved_and_loaded(tmp_path):
     assert (public.name, secret.name) == ("learner.key", "learner.key_secret")
     assert KeyPair.load(secret) == KeyPair.load(str(secret)) == pair
     assert pair != KeyPair.new()
-    assert pair == pickle.loads(pickle.dumps(pair))
+
+
+@pytest.mark.parametrize(
+    "use", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda use: use.__name__
+)
+def test_secret_is_not_copied(use):
+    pair = KeyPair.new()
+    for holder in (pair, [pair], {"key": pair}):
+        if use is copy.copy and holder is not pair:
+            continue
+        with pytest.raises(TypeError, match="key_secret") as caught:
+            use(holder)
+        assert pair.secret not in str(caught.value)
+
+
+SECRET = KeyPair.new().secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET + "\n",
+        f" {SECRET}",
+        SECRET[:-1],
+        f"'{SECRET}'",
+        f'public-key = "x"\nsecret-key = "{SECRET}"\n',
+    ],
+    ids=["newline", "blank", "cut", "quoted", "file"],
+)
+def test_text_that_may_be_secret_is_never_repeated(text):
+    pair = KeyPair.new()
+    for take in (
+        KeyPair.load,
+        lambda given: KeyPair(pair.public, given),
+        lambda given: KeyPair(given, pair.secret),
+        lambda given: Curve.of_client(given, pair.public),
+        lambda given: Curve.of_client(pair, given),
+        lambda given: Curve.of_client(pair, Path(given)),
+        lambda given: Curve.of_server(given, []),
+        lambda given: Curve.of_server(pair, [Path(given)]),
+        lambda given: Curve.of_server(pair, given + "/"),
+        lambda given: Curve.of_server(pair, [], given + "/"),
+    ):
+        with pytest.raises((ValueError, OSError)) as caught:
+            take(text)
+        error = caught.value
+        while error is not None:
+            assert SECRET[:-1] not in f"{error!r} {error} {vars(error)}"
+            error = error.__context__
+
+
+def odd_files(folder):
+    """What is not a regular file, and one that is too large."""
+    os.mkfifo(folder / "pipe.key")
+    (folder / "folder.key").mkdir()
+    (folder / "loop.key").symlink_to(folder / "loop.key")
+    (folder / "device.key").symlink_to("/dev/zero")
+    (folder / "linked.key").symlink_to(folder / "pipe.key")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / "socket.key"))
+    (folder / "large.key").write_bytes(b"# " + bytes(100_000))
+    return sorted(folder.iterdir())
+
+
+def test_only_regular_files_are_read(tmp_path, caplog):
+    odd = odd_files(tmp_path)
+    own, one = KeyPair.new(), KeyPair.new()
+    one.save("one", tmp_path)
+    allowed = Allowed(own.public.encode(), tmp_path)
+    for _ in range(3):
+        assert allowed.takes("clients", raw(one))
+        assert not allowed.takes("clients", raw(KeyPair.new()))
+    assert len(caplog.records) == len(odd)
+    assert all(sum(str(path) in line for line in caplog.messages) == 1 for path in odd)
+    for path in odd:
+        with pytest.raises((OSError, ValueError), match="expected"):
+            KeyPair.load(path)
+
+
+def test_known_key_is_answered_without_reading_the_folder(tmp_path, monkeypatch):
+    own, one, two = (KeyPair.new() for _ in range(3))
+    one.save("one", tmp_path)
+    allowed = Allowed(own.public.encode(), tmp_path)
+    assert allowed.role_of("clients", raw(one), read=False) is None
+    assert allowed.takes("clients", raw(one))
+    monkeypatch.setattr(os, "scandir", None)  # whoever lists the folder now fails
+    assert allowed.role_of("clients", raw(one), read=False) == "sampler"
+    assert allowed.role_of("clients", raw(two), read=False) is None
+
+
+def test_file_that_holds_another_key_now(tmp_path):
+    own, one, two = (KeyPair.new() for _ in range(3))
+    public, _ = one.save("one", tmp_path)
+    allowed = Allowed(own.public.encode(), tmp_path)
+    assert allowed.takes("clients", raw(one))
+    public.write_text(public.read_text().replace(one.public, two.public))
+    assert not allowed.takes("clients", raw(one))
+    assert allowed.takes("clients", raw(two))
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_samplers_are_told_apart(tmp_path, in_folder):
+    own, pusher, sampler, stranger = (KeyPair.new() for _ in range(4))
+    allow, samplers = [pusher], [sampler]
+    if in_folder:
+        allow, samplers = tmp_path / "all", tmp_path / "samplers"
+        pusher.save("pusher", allow)
+        sampler.save("sampler", samplers)
+    allowed = Allowed(own.public.encode(), allow, samplers)
+    roles = [allowed.role_of("clients", raw(each)) for each in (own, pusher, sampler, stranger)]
+    assert roles == ["sampler", "pusher", "sampler", ""]
+    assert Allowed(own.public.encode(), allow, []).role_of("clients", raw(pusher)) == "pusher"
+    assert Allowed(own.public.encode(), allow).role_of("clients", raw(pusher)) == "sampler"
 
 
 def test_secret_is_for_the_owner_alone(tmp_path, caplog):

@@ -1,5 +1,8 @@
 """Filling arrays that are ready, and the discounted sums of rewards."""
 
+import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -231,3 +234,33 @@ def test_nstep_return_has_the_dimensions_of_the_reward() -> None:
 def test_nstep_return_is_a_truth_value(flag: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="nstep_return: expected True, False"):
         filled().sample(2, nstep_return=flag)
+
+
+def test_array_that_is_being_filled_cannot_be_resized_by_another_thread() -> None:
+    size = 1 << 16
+    rem = memory(40, seed=3, s=np.zeros(size, np.float32))
+    rem.add_episode(**build.steps(30, s=np.zeros((30, size), np.float32)), **build.UNIFORM)
+    prev, *rest = rem.get_batch(128)
+    state = np.array(prev[0])
+    out = type(rem.get_batch(1))(prev._replace(s=state), *rest)
+    refused, done = threading.Event(), threading.Event()
+
+    def resize() -> None:
+        while not done.is_set():
+            try:
+                state.resize((1,), refcheck=False)
+            except ValueError:
+                refused.set()
+                return
+            state.resize((128, 1, size), refcheck=False)
+
+    thread = threading.Thread(target=resize)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not refused.is_set() and time.monotonic() < deadline:
+        # Between two calls it may have another size.
+        with suppress(ValueError):
+            rem.get_batch(128, out=out)
+    done.set()
+    thread.join()
+    assert refused.is_set()

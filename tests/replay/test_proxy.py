@@ -108,7 +108,9 @@ def test_command_runs_until_it_is_ended(kind: int) -> None:
     ("change", "text"),
     [
         (["--rep-front", "nowhere"], "rep_front: expected"),
+        (["--rep-front", "tcp://*:0"], "rep_front: other machines"),
         (["--key", "none.key_secret"], "allow: expected"),
+        (["--allow-samplers", "."], "key: expected"),
         (["--key", "none.key_secret", "--allow", "."], "none.key_secret"),
     ],
 )

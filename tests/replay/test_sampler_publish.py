@@ -10,8 +10,15 @@ import pytest
 import cogrs
 from cogrs import Conn, KeyPair, ReplayMemoryClient, ReplaySampler
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import (
+    LARGEST_PUBLICATION,
+)
 from cogrs.replay import ReplayProxy
-from cogrs.replay.wire import FIELDS, LARGEST_PUBLICATION, digest_of_topic, encode
+from cogrs.replay.wire import (
+    FIELDS,
+    digest_of_topic,
+    encode,
+)
 from tests.replay import build, network
 from tests.replay.network import (
     LOOPBACK,

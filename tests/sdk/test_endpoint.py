@@ -51,7 +51,7 @@ async def test_a_port_is_taken_until_it_is_stopped() -> None:
 @on_loop
 async def test_hosts_that_are_not_there_are_errors() -> None:
     with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1:"):
-        await sdk.serve(agents={"agent": sdk.Agent}, host="192.0.2.1")
+        await sdk.serve(agents={"agent": sdk.Agent}, host="192.0.2.1", insecure=True)
 
 
 @on_loop

@@ -139,6 +139,17 @@ async def test_masks_of_every_form_are_flat_in_observations(
     assert seen["action_mask"].tolist() == flat
 
 
+@on_loop
+async def test_no_mask_of_a_space_without_masks_is_left_out() -> None:
+    heard = calls()
+    box = spaces.Box(0, 9, (2,), np.float32)
+    make = sdk.GymnasiumEnvironment.factory(lambda: Chooses(box, None), action_mask=True)
+    async with world(make, lambda: Cyclic(heard, (np.full(2, 2, np.float32),))) as net:
+        trial_id = await net.play()
+        assert net.reason(trial_id) == "environment: final update"
+    assert named(heard[trial_id, "a0"], "act")[0].value == {"observation": 0}
+
+
 @pytest.mark.parametrize(
     ("space", "mask", "said"),
     [

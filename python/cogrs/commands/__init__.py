@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cogrs.commands.orchestrator import add_orchestrator
 from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, number, seconds
 from cogrs.commands.trial import add_trial
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,6 +147,12 @@ def _add_replay_proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         proxy.add_argument(option, required=True, metavar="ENDPOINT", help="tcp://HOST:PORT")
     proxy.add_argument("--key", metavar="FILE", help="key pair of the server, NAME.key_secret")
     proxy.add_argument("--allow", metavar="DIR", help="folder of the clients' public keys")
+    proxy.add_argument(
+        "--allow-samplers", metavar="DIR", help="folder of those that may draw, if not all may"
+    )
+    proxy.add_argument(
+        "--insecure", action="store_true", help="listen to other machines without keys"
+    )
     proxy.set_defaults(run=_replay_proxy)
 
 
@@ -208,13 +215,13 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
 
 
 def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
 
     try:
         pair = KeyPair.new()
         public, secret = pair.save(given.name, given.out)
     except (OSError, RuntimeError, ValueError) as error:
-        print(f"cogrs keys: {error}", file=sys.stderr)
+        print(escaped(f"cogrs keys: {error}"), file=sys.stderr)
         return _REFUSED
     print(f"public key  {pair.public}")
     print(f"for peers   {public}")
@@ -238,7 +245,13 @@ def _replay_proxy(given: argparse.Namespace, interruption: Interruption) -> int:
         from cogrs.replay.proxy import ReplayProxy
 
         ends = (getattr(given, name) for name in _ENDS)
-        return ReplayProxy(*ends, key=given.key, allow=given.allow)
+        return ReplayProxy(
+            *ends,
+            key=given.key,
+            allow=given.allow,
+            allow_samplers=given.allow_samplers,
+            insecure=given.insecure,
+        )
 
     return _until_ended("replay-proxy", start, interruption, _ENDS)
 
@@ -257,11 +270,11 @@ def _until_ended(
             while not interruption.is_set():
                 time.sleep(LOOK)
     except (MemoryError, OSError, RuntimeError, ValueError) as error:
-        print(f"cogrs {command}: {error}", file=sys.stderr)
+        print(escaped(f"cogrs {command}: {error}"), file=sys.stderr)
         return _REFUSED
     return _REACHED
 
 
 def _say(code: int, reason: str) -> int:
-    print(f"cogrs demo: {reason}", file=sys.stderr)
+    print(escaped(f"cogrs demo: {reason}"), file=sys.stderr)
     return code

@@ -6,15 +6,14 @@ import argparse
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, read_text, seconds
+from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, seconds
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cogrs.demo.interruption import Interruption
     from cogrs.orchestrator import OrchestratorHandle, Security, Settings
 
@@ -33,10 +32,18 @@ _SETTINGS = {
     "call_timeout": "for each OnReward and OnMessage, and for the rest of a data log",
     "retention": "for which ended trials stay listed",
     "max_message": "bytes of the largest message",
+    "max_request": "bytes of the largest message of a client or controller",
+    "max_trials": "trials that have not ended",
+    "max_waiting_trials": "trials that wait for clients to join",
+    "max_actors": "actors of all trials that have not ended",
+    "max_params_bytes": "bytes of the parameters of all trials that have not ended",
+    "max_watchers": "calls of WatchTrials at a time",
+    "max_streams": "calls at a time on one connection",
     "watch_backlog": "changes that wait for a slow watcher before it is dropped",
     "client_backlog": "ticks that wait for an actor that does not read before it is lost",
     "client_backlog_bytes": "bytes of such ticks, for each actor",
-    "post_backlog_bytes": "bytes of rewards and messages that wait, for each sender in a trial",
+    "post_backlog": "messages and sources of rewards that wait, for each sender in a trial",
+    "post_backlog_bytes": "bytes of such messages and sources",
     "log_backlog": "samples that wait for a data log before it is stopped",
     "log_backlog_bytes": "bytes of such samples",
 }
@@ -75,14 +82,36 @@ def _fill(parser: Parser) -> None:
         "--tokens",
         type=Path,
         metavar="FILE",
-        help="bearer tokens, one a line, of which clients are to show one",
+        help="tokens of controllers, one a line, of which each call is to show one",
+    )
+    add(
+        "--client-tokens",
+        type=Path,
+        metavar="FILE",
+        help="tokens with which one may join trials and play, and nothing else",
+    )
+    add(
+        "--slot-secrets",
+        choices=("asked", "required"),
+        help="bind places of clients to secrets where clients ask for it, or refuse those that "
+        "do not (default: asked)",
+    )
+    add(
+        "--link-tokens",
+        type=Path,
+        metavar="FILE",
+        help="tokens shown to components, one a line: HOST:PORT TOKEN, or HOST TOKEN",
     )
     add("--link-tls", action="store_true", help="connect to components with TLS")
     add("--link-ca", type=Path, metavar="FILE", help="the same, trusting these")
     add("--link-certificate", type=Path, metavar="FILE", help="certificate shown to components")
     add("--link-key", type=Path, metavar="FILE", help="its private key")
     add("--link-server-name", metavar="NAME", help="name in the certificates of components")
-    add("--insecure", action="store_true", help="use other machines without all this")
+    add(
+        "--insecure",
+        action="store_true",
+        help="use other machines without all this; also needed for --metrics-host beyond this one",
+    )
     watching = parser.add_argument_group("what it tells")
     add = watching.add_argument
     add("--metrics-port", type=port, metavar="PORT", help="serve metrics for Prometheus")
@@ -139,14 +168,15 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
         return _refuse("--config: expected a cogment.yaml, got none")
     log_to_stderr(given.log_format, given.log_level)
     try:
+        config, security = _configured(given)
         with ExitStack() as stack:
             running = serve_orchestrator(
-                given.config,
+                config,
                 host=given.host,
                 port=given.port,
                 actor_port=given.actor_port,
                 settings=_settings(given),
-                security=_security(given),
+                security=security,
                 uvloop=True,
             )
             stack.callback(running.stop, given.grace)
@@ -166,7 +196,13 @@ def _tell(running: OrchestratorHandle, given: argparse.Namespace, stack: ExitSta
     if given.metrics_port is not None:
         from cogrs.orchestrator.metrics import Metrics, serve_metrics
 
-        metrics = serve_metrics(Metrics(running), given.metrics_host, given.metrics_port)
+        metrics = serve_metrics(
+            Metrics(running),
+            given.metrics_host,
+            given.metrics_port,
+            insecure=given.insecure,
+            consent="--insecure",
+        )
         lines.append(("metrics_port", stack.enter_context(metrics)))
     for name, value in lines:
         print(f"{name:13} {value}", flush=True)
@@ -179,36 +215,21 @@ def _settings(given: argparse.Namespace) -> Settings:
     return Settings(**{name: value for name, value in values.items() if value is not None})
 
 
-def _security(given: argparse.Namespace) -> Security:
-    from cogrs.orchestrator import ClientTls, Security, ServerTls
+def _configured(given: argparse.Namespace) -> tuple[Any, Security | None]:
+    """Return the configuration, and its security with what is on the command line in it."""
+    from cogrs.orchestrator import Security
+    from cogrs.orchestrator.service.config import read_config
+    from cogrs.orchestrator.service.security_config import NAMES, read_security
 
-    tls = link_tls = None
-    if given.tls_certificate or given.tls_key or given.client_ca:
-        if not (given.tls_certificate and given.tls_key):
-            raise ValueError("--tls-certificate, --tls-key: expected both, got one or none")
-        tls = ServerTls(
-            certificate=given.tls_certificate, key=given.tls_key, client_ca=given.client_ca
-        )
-    link = (given.link_ca, given.link_certificate, given.link_key, given.link_server_name)
-    if given.link_tls or any(link):
-        ca, certificate, key, name = link
-        link_tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
-    return Security(
-        tls=tls, link_tls=link_tls, tokens=_tokens(given.tokens), insecure=given.insecure
-    )
-
-
-def _tokens(path: Path | None) -> Sequence[str]:
-    if path is None:
-        return ()
-    lines = [line.strip() for line in read_text(path).splitlines()]
-    tokens = [line for line in lines if line and not line.startswith("#")]
-    if not tokens:
-        # A file that was emptied by mistake would let in everybody.
-        raise ValueError(f"{path}: expected tokens, one a line, got none")
-    return tokens
+    values = {name: getattr(given, name) for name in NAMES}
+    told = {name: value for name, value in values.items() if value not in (None, False)}
+    if not told:
+        return given.config, None
+    changes = read_security(told, Path(), lambda name: f"--{name.replace('_', '-')}")
+    config = read_config(given.config)
+    return config, replace(config.security or Security(), **changes)
 
 
 def _refuse(reason: str) -> int:
-    print(f"cogrs orchestrator: {reason}", file=sys.stderr)
+    print(escaped(f"cogrs orchestrator: {reason}"), file=sys.stderr)
     return REFUSED

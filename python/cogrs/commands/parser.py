@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cogrs.files import read_bounded
+from cogrs.limits import MIB, SHORTEST_TOKEN
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 REFUSED = 2
@@ -34,12 +38,26 @@ class Parser(argparse.ArgumentParser):
             name = unknown[0].partition("=")[0]
             like = get_close_matches(name, self._option_string_actions, 1)
             hint = f"did you mean {like[0]}?" if like else f"see {self.prog} --help"
-            self.error(f"unrecognized arguments: {' '.join(unknown)}; {hint}")
+            self.error(f"unrecognized arguments: {_without_secrets(unknown)}; {hint}")
         return known, unknown
 
     def error(self, message: str) -> NoReturn:
         """Refuse."""
+        # argparse repeats an option with its value, which may be a secret.
+        message = re.sub(r"^(ambiguous option: [^\s=]+=)\S{16,}", r"\1...", message)
         self.exit(REFUSED, f"{self.prog}: {message}\n")
+
+
+def _without_secrets(words: Sequence[str]) -> str:
+    """Return arguments without values that are long enough to be tokens."""
+    shown, of_option = [], False
+    for word in words:
+        option = word.startswith("-")
+        name, equals, value = word.partition("=") if option else ("", "", word)
+        hidden = (of_option or equals) and len(value) >= SHORTEST_TOKEN
+        shown.append(f"{name}{equals}..." if hidden else word)
+        of_option = option and not equals
+    return " ".join(shown)
 
 
 def integer(text: str, least: int, most: int) -> int:
@@ -75,14 +93,14 @@ def port(text: str) -> int:
     return integer(text, 0, 65535)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int = MIB) -> str:
     """Return what is in a file.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not text in UTF-8; names the file.
+        ValueError: It is not text in UTF-8, or has more than `most` bytes; names the file.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, most).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: expected text in UTF-8: {error.reason}") from error

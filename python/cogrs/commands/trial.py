@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cogrs import noise
 from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     import argparse
@@ -113,6 +115,7 @@ async def _work(given: argparse.Namespace, interruption: Interruption) -> bool:
     """Do it, and return whether it came to its end before a signal."""
     import asyncio
 
+    asyncio.get_running_loop().set_exception_handler(noise.leave_out)
     async with _controller(given) as controller:
         task = asyncio.ensure_future(given.work(given, controller))
         try:
@@ -136,13 +139,14 @@ def _timeout(given: argparse.Namespace) -> asyncio.Timeout:
 def _controller(given: argparse.Namespace) -> TrialController:
     from cogrs.sdk import TrialController
     from cogrs.tls import ClientTls
+    from cogrs.tokens import read_token
 
     tls = None
     files = (given.ca, given.certificate, given.key, given.server_name)
     if given.tls or any(files):
         ca, certificate, key, name = files
         tls = ClientTls(ca=ca, certificate=certificate, key=key, server_name=name)
-    token = None if given.token is None else read_text(given.token).strip()
+    token = None if given.token is None else read_token("--token", given.token)
     user_id = getattr(given, "user_id", "")
     return TrialController(given.endpoint, user_id=user_id, tls=tls, token=token)
 
@@ -157,7 +161,7 @@ async def _start(given: argparse.Namespace, controller: TrialController) -> None
     if given.json:
         _print_json({"trial_id": trial.id, "actors": actors})
     else:
-        print(trial.id, flush=True)
+        print(escaped(trial.id), flush=True)
     if given.wait:
         end = await controller.wait_ended(trial.id)
         _print_state(given, trial.id, "ENDED", end)
@@ -168,12 +172,13 @@ async def _start(given: argparse.Namespace, controller: TrialController) -> None
 def _params(path: Path | None) -> Any:
     if path is None:
         return None
-    import yaml
+    from cogrs.limits import CONFIG_BYTES
+    from cogrs.yaml_document import parse_yaml
 
     try:
-        params = yaml.safe_load(read_text(path))
-    except (RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"--params: {path}: {' '.join(str(error).split())}") from error
+        params = parse_yaml(read_text(path, CONFIG_BYTES))
+    except ValueError as error:
+        raise ValueError(f"--params: {path}: {error}") from error
     if not isinstance(params, dict):
         raise ValueError(f"--params: {path}: expected a section, got {type(params).__name__}")
     return params
@@ -231,7 +236,7 @@ def _print_state(
         told = {} if end is None else {"end_reason": end.reason, "failed": end.failed}
         _print_json({"trial_id": trial_id, "state": state, **told})
     else:
-        print(f"{trial_id} {state}", flush=True)
+        print(f"{escaped(trial_id)} {state}", flush=True)
 
 
 def _print_json(value: Any) -> None:
@@ -239,5 +244,5 @@ def _print_json(value: Any) -> None:
 
 
 def _say(code: int, line: str) -> int:
-    print(line, file=sys.stderr)
+    print(escaped(line), file=sys.stderr)
     return code

@@ -43,7 +43,7 @@ class Process:
         self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._reason = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"cogrs.demo.{name}", role.to_json()],
+            [sys.executable, "-P", "-m", f"cogrs.demo.{name}", role.to_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is the parent's affair.

@@ -5,15 +5,14 @@ Needs prometheus-client, which no other part of the package does.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from itertools import accumulate
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from cogrs.escape import escaped
 from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
+from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
 
 # isort: split
@@ -98,7 +97,7 @@ def _labelled(
     family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
 ) -> Metric:
     for label, value in values.items():
-        family.add_metric([label], value)
+        family.add_metric([escaped(label)], value)
     return family
 
 
@@ -113,44 +112,36 @@ def _ticks(stats: OrchestratorStats | None) -> Metric:
     return family
 
 
-class _Silent(WSGIRequestHandler):
-    timeout = 10.0
-    """Seconds for a request to be sent, so that nobody holds a thread."""
-
-    def log_message(self, *_args: object) -> None:
-        """Log no requests."""
-
-
-class _Threaded(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
 @contextmanager
-def serve_metrics(metrics: Metrics, host: str, port: int) -> Iterator[int]:
+def serve_metrics(
+    metrics: Metrics,
+    host: str,
+    port: int,
+    *,
+    insecure: bool = False,
+    consent: str = "insecure=True",
+) -> Iterator[int]:
     """Answer Prometheus over HTTP while the block runs.
+
+    Metrics have neither TLS nor tokens: whoever reaches the address may read them.
 
     Args:
         metrics: What is asked for; in no registry so far.
-        host: Address to listen at.
+        host: Address to listen at: one of the loopback, unless `insecure`.
         port: Port; 0 takes one that is free.
+        insecure: Let other machines read metrics.
+        consent: What an error says to agree by, where that is not `insecure`.
 
     Yields:
         The port.
 
     Raises:
         OSError: The port is taken, or there is no such address.
+        TypeError: An argument has the wrong type.
+        ValueError: The port is out of range, or other machines reach the host.
     """
     registry = CollectorRegistry()
     metrics.register(registry)
-    try:
-        server = make_server(host, port, make_wsgi_app(registry), _Threaded, handler_class=_Silent)
-    except OSError as error:
-        raise OSError(f"metrics: cannot listen at {host}:{port}: {error}") from error
-    thread = threading.Thread(target=server.serve_forever, name="cogrs-metrics", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    app = make_wsgi_app(registry)
+    with serve_app(app, host, port, insecure=insecure, consent=consent) as bound:
+        yield bound

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cogrs.replay.client import ReplayMemoryClient
     from cogrs.replay.config import start_server
     from cogrs.replay.endpoint import Bind, Conn
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
     from cogrs.replay.priorities import AppliedPriorities
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
@@ -35,7 +35,7 @@ _HOMES = {
     "AppliedPriorities": "cogrs.replay.priorities",
     "Bind": "cogrs.replay.endpoint",
     "Conn": "cogrs.replay.endpoint",
-    "KeyPair": "cogrs.replay.keys",
+    "KeyPair": "cogrs.replay.key_pair",
     "ReplayMemoryClient": "cogrs.replay.client",
     "ReplayMemoryServer": "cogrs.replay.server",
     "ServerStats": "cogrs.replay.stats",

@@ -7,7 +7,8 @@ from collections import deque
 import numpy as np
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.priorities import MOST_ROWS, Priorities, received
+from cogrs.limits import MOST_PRIORITY_ROWS
+from cogrs.replay.priorities import Priorities, received
 from cogrs.replay.wire import WireError, encode
 
 _MERGE = 1 << 20
@@ -82,7 +83,10 @@ def merged(messages: deque[bytes], sender: int) -> list[bytes]:
     # The newest row of each entry, in the order in which they came.
     _, from_end = np.unique(ids[::-1], return_index=True)
     rows = np.sort(len(ids) - 1 - from_end)
-    chunks = (rows[first : first + MOST_ROWS] for first in range(0, len(rows), MOST_ROWS))
+    chunks = (
+        rows[first : first + MOST_PRIORITY_ROWS]
+        for first in range(0, len(rows), MOST_PRIORITY_ROWS)
+    )
     told = (
         pb.Priorities(ids=ids[chunk].tobytes(), errors=errors[chunk].tobytes()) for chunk in chunks
     )

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import (
+    LONGEST_LINE,
+)
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
@@ -20,7 +23,6 @@ from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.synced import SyncedMemory
 from cogrs.replay.transport import Transport
 from cogrs.replay.wire import (
-    LONGEST_LINE,
     SMALL_CACHE,
     WireError,
     encode,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
 
 _LARGEST = (1 << 64) - 1
 
@@ -254,7 +256,8 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1,000,000 bytes in UTF-8; a newline in it is escaped.
+            log_message: At most 1,000,000 bytes in UTF-8; newlines and all else that does not print
+                are escaped.
 
         Raises:
             TimeoutError: As `push_cache`.

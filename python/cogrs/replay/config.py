@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cogrs.casting import path_of
-from cogrs.dtypes import dtype_of
+from cogrs.files import read_bounded
+from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
+from cogrs.replay.convert import described
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
+from cogrs.shown import shown
+from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
     from pathlib import Path
 
+    import numpy as np
+
+_CHAIN = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    f"{{{CONFIG_DEPTH}}}"
+)
+"""A key of more parts; tomllib keeps all beginnings of a key, so memory grows with their square."""
+
 _LOOPBACK = "tcp://127.0.0.1:*"
-_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep")
+_OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure")
+_LISTS = ("allow", "allow_samplers")
 _ENDPOINTS = ("pub_endpoint", "rep_endpoint", "pull_endpoint")
-_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", "allow", "logfile")
-_LARGEST_TEMPLATE = 1 << 31
-"""Bytes; a template is made whole, and a mistake in its shape should not cost the machine."""
+_TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile")
 
 
 def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
@@ -42,7 +52,14 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
     """
     where = path_of("path", path)
     try:
-        return _started(tomllib.loads(where.read_text(encoding="utf-8")), where.parent)
+        text = read_bounded(where, CONFIG_BYTES).decode()
+        if _CHAIN.search(text):
+            raise ValueError(f"expected keys of at most {CONFIG_DEPTH} parts")
+        given = tomllib.loads(text)
+        check_document(given)
+        return _started(given, where.parent)
+    except RecursionError:
+        raise ValueError(f"{where}: expected fewer levels of values in each other") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -72,7 +89,8 @@ def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
         pub,
         given["n_caches"],
         key=_path(given, "key", folder),
-        allow=_allow(given, folder),
+        allow=_allow(given, "allow", folder),
+        allow_samplers=_allow(given, "allow_samplers", folder),
         **options,
     )
     try:
@@ -93,15 +111,9 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
     text, shape = given.get("dtype"), given.get("shape", [])
     if not isinstance(text, str):
         raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}")
-    dtype = dtype_of(text, f"{name}.dtype")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
-    size = dtype.itemsize
-    for each in shape:
-        size *= each
-    if size > _LARGEST_TEMPLATE or len(shape) > 32:
-        raise ValueError(f"{name}.shape: expected one of at most 2 GiB, got {shape}")
-    return np.zeros(shape, dtype)
+    return described(name, text, shape)
 
 
 def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
@@ -112,10 +124,10 @@ def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
             raise ValueError(f"settings.{name}: {error}") from None
 
 
-def _allow(given: Mapping[str, Any], folder: Path) -> Any:
-    value = given.get("allow")
+def _allow(given: Mapping[str, Any], name: str, folder: Path) -> Any:
+    value = given.get(name)
     if not isinstance(value, list):
-        return _path(given, "allow", folder)
+        return _path(given, name, folder)
     # In a list, what ends like a file's name is one; all else is a key.
     return [
         folder / each if isinstance(each, str) and each.endswith(".key") else each for each in value
@@ -141,8 +153,8 @@ def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _check_names(prefix: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
-            raise ValueError(f"{prefix}{name}: expected one of {', '.join(known)}")
+            raise ValueError(f"{prefix}{name[:64]}: expected one of {', '.join(known)}")
 
 
 def _told(value: object) -> str:
-    return "nothing" if value is None else repr(value)
+    return "nothing" if value is None else shown(value)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cogrs.casting import array_of, refuse_loss, shown
-from cogrs.dtypes import carrier_of, converts, dtype_text, kind_of
+from cogrs.dtypes import carrier_of, converts, dtype_of, dtype_text, kind_of
+from cogrs.limits import ENTRY_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DIMS = 30
+"""Dimensions of an entry: the 32 that every NumPy has, less those for rows and stacked frames."""
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -155,12 +163,46 @@ def template(name: str, value: object) -> tuple[np.dtype[Any], str, tuple[int, .
         given = array_of(name, value)
     except (OverflowError, ValueError) as error:
         raise TypeError(f"{name}: expected an array, got {error}") from error
+    return *native(name, given.dtype), given.shape
+
+
+def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
+    return dtype.itemsize * math.prod(max(each, 1) for each in shape)
+
+
+def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+    """Return an array of a dtype and a shape that a file or a peer describes, without its memory.
+
+    Args:
+        name: What errors call it.
+        text: The dtype, as `cogrs.dtypes.dtype_of` takes it.
+        shape: The shape.
+
+    Raises:
+        ValueError: There is no such dtype, or a value of it would be too large.
+    """
+    dtype = dtype_of(text, f"{name}.dtype")
+    # First the dimensions: a product of a million numbers takes minutes.
+    if len(shape) > _DIMS or _size(dtype, shape) > ENTRY_BYTES:
+        expected = f"at most {_DIMS} dimensions and {ENTRY_BYTES >> 30} GiB"
+        raise ValueError(
+            f"{name}.shape: expected {expected}, got {shown(text)} {shown(list(shape))}"
+        )
+    return np.broadcast_to(np.empty((), dtype), tuple(shape))
+
+
+def native(name: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
+    """Return a dtype in native byte order, and the same as text.
+
+    Raises:
+        TypeError: It is a dtype that `cogrs.dtypes.dtype_text` refuses.
+    """
     try:
-        native = given.dtype.newbyteorder("=")
-    except TypeError as error:  # text of any length, and whatever is not NumPy's
+        made = dtype.newbyteorder("=")
+    except TypeError as error:  # text of any length, and dtypes of other libraries
         expected = "a dtype of fixed size without objects"
-        raise TypeError(f"{name}: expected {expected}, got {given.dtype}") from error
-    return native, dtype_text(native, name), given.shape
+        raise TypeError(f"{name}: expected {expected}, got {dtype}") from error
+    return made, dtype_text(made, name)
 
 
 def as_array(

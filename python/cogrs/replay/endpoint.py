@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import operator
+import os
 import re
 import socket as unix
 from typing import Final, Literal, SupportsIndex, cast
@@ -120,15 +120,10 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
 
-def is_open(endpoint: str) -> bool:
-    """Tell whether other machines may reach an endpoint that was bound."""
-    match = _TCP.fullmatch(endpoint)
-    if match is None:
-        return False
-    try:
-        return not ipaddress.ip_address(match["host"].strip("[]").partition("%")[0]).is_loopback
-    except ValueError:
-        return True
+def keep_for_owner(endpoint: str) -> None:
+    """Let only this user connect to an ipc endpoint that was bound: the umask may let others."""
+    if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
+        os.chmod(endpoint.removeprefix("ipc://"), 0o600)
 
 
 def _is_served(endpoint: str) -> bool:

@@ -13,22 +13,33 @@ import zmq
 
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import (
+    LARGEST_PUBLICATION,
+    LARGEST_REPLY,
+    MOST_PRIORITY_CLIENTS,
+    MOST_PRIORITY_ROWS,
+    MOST_SAMPLES,
+    MOST_WAITING_OF_PUSHES,
+    SMALL_FRAME,
+)
+from cogrs.replay.connections import Intake
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import check_count
+from cogrs.replay.guard import ANYBODY
 from cogrs.replay.logbook import Logbook
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
+from cogrs.replay.senders import Senders
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
     DIGEST,
-    LARGEST_REPLY,
     REASONS,
     REQUEST_HWM,
-    SMALL_FRAME,
     WireError,
     decode,
     digest_of,
     encode,
+    row_bytes,
     sizes_of,
 )
 
@@ -36,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.replay.batch import AnyBatch
+    from cogrs.replay.guard import Identity
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -43,6 +55,9 @@ _NO_CACHES = "this server keeps no caches: create it with n_caches >= 1"
 
 _LARGEST_FRAME = (1 << 63) - 1
 """ZeroMQ's numbers are signed."""
+
+_OF_SAMPLERS = ("samples_request", "priorities", "publish")
+"""Requests of clients that may draw."""
 
 _MOST_PEERS = 1000
 """Peers that are remembered because they were warned of."""
@@ -108,6 +123,7 @@ class Inbox:
         self._refused = dict.fromkeys(REASONS, 0)
         self._counters: dict[int, tuple[int, int, int]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
+        self._senders = Senders()
         self._refused_peers: set[str] = set()
         self._answers_dropped = 0
         self._deaf_peers: set[str] = set()
@@ -121,12 +137,22 @@ class Inbox:
         _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
         return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
 
-    def answer(self, frames: list[zmq.Frame]) -> list[Any]:
+    def intake(self, hwm: int) -> Intake:
+        """Return how much of a client's pushes may wait: `hwm` and some of the largest."""
+        cache = row_bytes(self._memory) * self._memory.cache_size
+        largest = max(cache, SMALL_FRAME) + SMALL_FRAME
+        return Intake((hwm + 4) * largest + MOST_WAITING_OF_PUSHES, largest=2 * largest)
+
+    def answer(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> list[Any]:
         """Answer a request with frames; a bad one is refused with the reason."""
         uuid = self._memory.uuid
         try:
             header = _request(frames)
-            match header.WhichOneof("body"):
+            kind = header.WhichOneof("body")
+            if kind in _OF_SAMPLERS and not sender.samples:
+                text = f"{kind}: this key may push alone, for it is not in allow_samplers"
+                raise WireError(text, "key")
+            match kind:
                 case "publish":
                     number = self._publish(header.publish, frames[1:])
                     return [encode(uuid, publish_reply=pb.PublishReply(number=number))]
@@ -134,6 +160,7 @@ class Inbox:
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
                 case "counter":
+                    self._senders.check(header.sender, sender.key)
                     self._count(header.sender, header.counter)
                     return [encode(uuid, counter_reply=pb.CounterReply())]
                 case "samples_request":
@@ -142,16 +169,17 @@ class Inbox:
                 case "priorities":
                     self._spread(header.priorities)
                     return [encode(uuid, priorities_reply=pb.PrioritiesReply())]
-                case kind:
+                case _:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
         except WireError as error:
             self.refuse(frames[0] if frames else None, error)
             return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
 
-    def take(self, frames: list[zmq.Frame]) -> None:
+    def take(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> None:
         """Take what was pushed; what is none of ours is dropped and counted."""
         try:
-            header = decode(frames[0])
+            header = _header(frames)
+            self._senders.check(header.sender, sender.key)
             match header.WhichOneof("body"):
                 case "cache":
                     self._take_cache(header.sender, header.cache, frames[1:])
@@ -161,7 +189,7 @@ class Inbox:
                 case kind:
                     raise WireError(f"{kind or 'nothing'} pushed", "kind")
         except WireError as error:
-            self.refuse(frames[0], error)
+            self.refuse(frames[0] if frames else None, error)
 
     def refuse(self, frame: zmq.Frame | None, error: WireError) -> None:
         """Count a message that is dropped or refused; the first of a peer is logged."""
@@ -257,8 +285,13 @@ class Inbox:
 
     def _give(self, asked: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
         _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
-        if asked.rows * largest_row > LARGEST_REPLY:
-            raise WireError(f"{asked.rows} samples, more than fit into an answer", "cache")
+        if asked.rows > MOST_SAMPLES:
+            text = f"{asked.rows} samples, and one request may ask for {MOST_SAMPLES}"
+            raise WireError(text, "size")
+        largest, whole = asked.rows * largest_row, asked.rows * row_bytes(self._memory)
+        if largest > LARGEST_REPLY or whole > 2 * LARGEST_REPLY:
+            text = f"{asked.rows} samples, more than fit into an answer of {LARGEST_REPLY} bytes"
+            raise WireError(text, "size")
         try:
             weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(asked.rows)
         except MemoryError:
@@ -278,14 +311,26 @@ class Inbox:
         return samples, columns
 
     def _spread(self, told: pb.Priorities) -> None:
+        rows = len(told.ids) // 8
+        if rows > MOST_PRIORITY_ROWS:
+            text = f"priorities of {rows} rows, and one request may have {MOST_PRIORITY_ROWS}"
+            raise WireError(text, "size")
         priorities = Priorities.read(told)
         if not self._ids or len(priorities.sender) != len(priorities.ids):
             raise WireError("priorities for nobody", "cache")
+        clients = priorities.num_clients
+        if clients > MOST_PRIORITY_CLIENTS:
+            text = f"priorities for {clients} clients, and one request may have "
+            raise WireError(f"{text}{MOST_PRIORITY_CLIENTS}", "size")
         if self.publish is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 priorities.publish(self._memory.uuid, self.publish)
 
     def _publish(self, told: pb.Publish, pieces: list[zmq.Frame]) -> int:
+        size = sum(map(len, pieces))
+        if size > LARGEST_PUBLICATION:
+            text = f"a message of {size} bytes to publish, at most {LARGEST_PUBLICATION} are taken"
+            raise WireError(text, "size")
         message = b"".join(piece.buffer for piece in pieces)
         if len(told.digest) != DIGEST or len(message) != told.size:
             raise WireError("a message to publish that is not whole", "frames")
@@ -343,10 +388,21 @@ class Inbox:
         _logger.warning(text, peer, *rest)
 
 
+def _header(frames: list[zmq.Frame]) -> pb.Header:
+    """Read the first frame of a message."""
+    if not frames:
+        raise WireError("no frames where a header is expected", "frames")
+    if len(frames[0]) > SMALL_FRAME:
+        raise WireError(
+            f"a header of {len(frames[0])} bytes, at most {SMALL_FRAME} are taken", "size"
+        )
+    return decode(frames[0])
+
+
 def _request(frames: list[zmq.Frame]) -> pb.Header:
     """Read a request: a header, which only what is to be published follows."""
     if len(frames) > 1:
-        header = decode(frames[0])
+        header = _header(frames)
         if header.WhichOneof("body") == "publish":
             return header
     return _only(frames)
@@ -355,7 +411,7 @@ def _request(frames: list[zmq.Frame]) -> pb.Header:
 def _only(frames: list[zmq.Frame]) -> pb.Header:
     if len(frames) != 1:
         raise WireError(f"{len(frames)} frames where 1 is expected", "frames")
-    return decode(frames[0])
+    return _header(frames)
 
 
 def _peer_of(frame: zmq.Frame | None) -> str:

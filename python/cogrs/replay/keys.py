@@ -1,31 +1,20 @@
-"""CURVE keys: who a server and its clients are, on disk and on sockets."""
+"""CURVE keys on sockets: who a server and its clients are, and what each client may do."""
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
-import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import zmq
-import zmq.auth
 from zmq.utils import z85
 
-from cogrs.casting import path_of
 from cogrs.replay.endpoint import Bind
+from cogrs.replay.key_folder import KeyFolder
+from cogrs.replay.key_pair import KeyPair, check_curve, pair_of, public_of
 
 if TYPE_CHECKING:
     from cogrs.replay.endpoint import Mode
-
-_logger = logging.getLogger("cogrs.replay")
-
-_PUBLIC, _SECRET = ".key", ".key_secret"
-_LENGTH = 40
-"""Characters of a key: 32 bytes in Z85."""
 
 _HANDSHAKE_MS = 5000
 """A client that was refused tries again so often: its key may have been allowed meanwhile."""
@@ -38,100 +27,10 @@ CLIENTS: Final = "clients"
 WORKERS: Final = "workers"
 """The back of a proxy: takes only who has the server's own keys."""
 
-
-@dataclass(frozen=True)
-class KeyPair:
-    """The two keys of one server or client, as 40 characters each (Z85).
-
-    The public one may be known to everybody; who has the secret one is the owner.
-    """
-
-    public: str
-    secret: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        """Check that the keys belong together.
-
-        Raises:
-            TypeError: One is no string.
-            ValueError: One is no key, or they are no pair.
-            RuntimeError: As `new`.
-        """
-        check_curve()
-        public, secret = _key("public", self.public), _key("secret", self.secret)
-        if zmq.curve_public(secret) != public:
-            raise ValueError("secret: expected the one that belongs to public, got another")
-
-    @classmethod
-    def new(cls) -> Self:
-        """Make a pair that nobody has.
-
-        Raises:
-            RuntimeError: This libzmq was built without CURVE.
-        """
-        check_curve()
-        public, secret = zmq.curve_keypair()
-        return cls(public.decode(), secret.decode())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a pair from its secret file, `NAME.key_secret`.
-
-        A file that others than its owner may read is reported to the logger `cogrs.replay`.
-
-        Raises:
-            TypeError: `path` is none.
-            OSError: The file cannot be read.
-            ValueError: It holds no pair.
-            RuntimeError: As `new`.
-        """
-        public, secret = _read(path_of("path", path))
-        if secret is None:
-            raise ValueError(
-                f"{os.fspath(path)}: expected a secret key, got only a public one: the secret one "
-                f"is in NAME{_SECRET}"
-            )
-        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            _logger.warning("%s can be read by others than its owner: chmod 600", os.fspath(path))
-        try:
-            return cls(public.decode(), secret.decode())
-        except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
-
-    def save(self, name: str, folder: str | os.PathLike[str] = ".") -> tuple[Path, Path]:
-        """Write `NAME.key`, for peers, and `NAME.key_secret`, which only the owner may read.
-
-        Args:
-            name: A file's name without its suffix.
-            folder: Where; it is made when it is not there.
-
-        Returns:
-            The paths of both.
-
-        Raises:
-            TypeError: `name` is no string, or `folder` no path.
-            ValueError: `name` is no name of a file.
-            FileExistsError: One of the files is there already; nothing is written.
-            OSError: They cannot be written.
-        """
-        if not isinstance(name, str):
-            raise TypeError(f"name: expected str, got {type(name).__name__}")
-        if not name or name in (".", "..") or "/" in name or "\0" in name:
-            raise ValueError(f"name: expected a file's name without a folder, got {name!r}")
-        where = path_of("folder", folder)
-        where.mkdir(parents=True, exist_ok=True)
-        public, secret = where / (name + _PUBLIC), where / (name + _SECRET)
-        if public.exists():
-            raise FileExistsError(f"{public} is there already; keys are not overwritten")
-        lines = f'metadata\ncurve\n    public-key = "{self.public}"\n'
-        # The secret first: a public file alone would look like a whole pair.
-        _write(secret, f'{lines}    secret-key = "{self.secret}"\n', 0o600)
-        try:
-            _write(public, lines, 0o644)
-        except BaseException:
-            secret.unlink()
-            raise
-        return public, secret
+PUSHER: Final = "pusher"
+"""A client that may push, ask for sizes, tell its own totals, and subscribe."""
+SAMPLER: Final = "sampler"
+"""A client that may also draw samples, send priorities, and have messages published."""
 
 
 class Curve:
@@ -164,26 +63,29 @@ class Curve:
             raise ValueError("key: expected the client's key pair, for server_key was given")
         if server_key is None:
             raise ValueError("server_key: expected the server's public key, for key was given")
-        return cls(_pair(key), _public("server_key", server_key))
+        return cls(pair_of(key), public_of("server_key", server_key))
 
     @classmethod
-    def of_server(cls, key: object, allow: object) -> Curve | None:
+    def of_server(cls, key: object, allow: object, samplers: object = None) -> Curve | None:
         """Make what a server's arguments say; None when there are none.
 
         Raises:
             As `of_client`.
         """
-        if key is None and allow is None:
+        if key is None and allow is None and samplers is None:
             return None
         check_curve()
         if key is None:
-            raise ValueError("key: expected the server's key pair, for allow was given")
+            given = "allow" if allow is not None else "allow_samplers"
+            raise ValueError(f"key: expected the server's key pair, for {given} was given")
         if allow is None:
+            given = "key" if samplers is None else "allow_samplers"
             raise ValueError(
-                "allow: expected the public keys of clients, or a folder of them, for key was given"
+                "allow: expected the public keys of clients, or a folder of them, for "
+                f"{given} was given"
             )
-        pair = _pair(key)
-        return cls(pair, pair.public.encode(), Allowed(pair.public.encode(), allow))
+        pair = pair_of(key)
+        return cls(pair, pair.public.encode(), Allowed(pair.public.encode(), allow, samplers))
 
     def apply(self, socket: zmq.Socket[bytes], mode: Mode, domain: str) -> None:
         """Give the keys to a socket that is to bind or connect."""
@@ -200,10 +102,15 @@ class Curve:
 
 
 class Allowed:
-    """Whom a server takes: a list, or what lies in a folder when it is asked."""
+    """Whom a server takes, and as what: lists, or what lies in folders when it is asked."""
 
-    def __init__(self, own: bytes, allow: object) -> None:
-        """Take the holders of the server's own keys, and those that `allow` names.
+    def __init__(self, own: bytes, allow: object, samplers: object = None) -> None:
+        """Take the holders of the server's own keys, and those that the arguments name.
+
+        Args:
+            own: The server's public key.
+            allow: Keys, or a folder of them.
+            samplers: Likewise, of those that may draw samples; None: all that are allowed.
 
         Raises:
             TypeError: Neither a folder nor keys.
@@ -211,102 +118,42 @@ class Allowed:
             OSError: A file cannot be read, or there is no such folder.
         """
         self._own = z85.decode(own)
-        self._folder: Path | None = None
-        self._keys: frozenset[bytes] = frozenset()
-        if isinstance(allow, (str, os.PathLike)):
-            self._folder = Path(allow)
-            if not self._folder.is_dir():
-                raise NotADirectoryError(f"allow: expected a folder of public keys, got {allow}")
-        elif isinstance(allow, Iterable) and not isinstance(allow, (bytes, KeyPair)):
-            self._keys = frozenset(z85.decode(_public("allow", each)) for each in allow)
-        else:
-            raise TypeError(f"allow: expected keys or a folder, got {type(allow).__name__}")
+        self._pushers = _keys("allow", allow)
+        self._samplers = None if samplers is None else _keys("allow_samplers", samplers)
+
+    def role_of(self, domain: str, key: bytes, *, read: bool = True) -> str | None:
+        """Return what the owner of a public key, of 32 bytes, may do in a domain; "" for nothing.
+
+        None where that takes a look into a folder, which is only taken if `read`.
+        """
+        if key == self._own:
+            return SAMPLER
+        if domain != CLIENTS:
+            return ""
+        samples = None if self._samplers is None else _has(self._samplers, key, read)
+        if samples:
+            return SAMPLER
+        pushes = _has(self._pushers, key, read)
+        if self._samplers is None:
+            return None if pushes is None else SAMPLER if pushes else ""
+        if samples is None or pushes is None:
+            return None
+        return PUSHER if pushes else ""
 
     def takes(self, domain: str, key: bytes) -> bool:
         """Tell whether the owner of a public key, of 32 bytes, may connect to a domain."""
-        if key == self._own:
-            return True
-        return domain == CLIENTS and (key in self._keys or key in self._in_folder())
-
-    def _in_folder(self) -> set[bytes]:
-        found = set()
-        if self._folder is not None:
-            for path in self._folder.glob(f"*{_PUBLIC}"):
-                try:
-                    found.add(z85.decode(_public("allow", path)))
-                except (OSError, ValueError) as error:
-                    _logger.warning("a key that cannot be read is left out: %s", error)
-        return found
+        return bool(self.role_of(domain, key))
 
 
-def check_curve() -> None:
-    """Refuse to go on without CURVE.
-
-    Raises:
-        RuntimeError: This libzmq was built without it.
-    """
-    if not zmq.has("curve"):
-        raise RuntimeError(
-            f"libzmq {zmq.zmq_version()} was built without CURVE (libsodium), so keys cannot be "
-            "used: the wheels of pyzmq have it"
-        )
+def _keys(name: str, given: object) -> frozenset[bytes] | KeyFolder:
+    if isinstance(given, (str, os.PathLike)):
+        return KeyFolder(name, given)
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, KeyPair)):
+        return frozenset(z85.decode(public_of(name, each)) for each in given)
+    raise TypeError(f"{name}: expected keys or a folder, got {type(given).__name__}")
 
 
-def _pair(value: object) -> KeyPair:
-    if isinstance(value, KeyPair):
-        return value
-    if isinstance(value, (str, os.PathLike)):
-        if isinstance(value, str) and len(value) == _LENGTH and not os.path.exists(value):
-            # Not repeated, for it may be the secret key itself.
-            raise FileNotFoundError("key: expected a KeyPair or the path of one, got neither")
-        return KeyPair.load(value)
-    raise TypeError(f"key: expected a KeyPair or the path of one, got {type(value).__name__}")
-
-
-def _public(name: str, value: object) -> bytes:
-    """Return a public key, given as its 40 characters, as a file, or with the secret one."""
-    if isinstance(value, KeyPair):
-        return value.public.encode()
-    if isinstance(value, os.PathLike) or (isinstance(value, str) and len(value) != _LENGTH):
-        try:
-            return _read(Path(value))[0]
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{name}: expected a public key of {_LENGTH} characters or a file of one, got "
-                f"{os.fspath(value)!r}"
-            ) from None
-    return _key(name, value)
-
-
-def _key(name: str, value: object) -> bytes:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected a key as str, got {type(value).__name__}")
-    try:
-        key = value.encode("ascii")
-        if len(key) != _LENGTH or z85.encode(z85.decode(key)) != key:
-            raise ValueError
-    except (ValueError, KeyError, OverflowError, UnicodeError, struct.error):
-        # What was given is not repeated: it may be secret.
-        raise ValueError(f"{name}: expected a key of {_LENGTH} characters in Z85") from None
-    return key
-
-
-def _read(path: Path) -> tuple[bytes, bytes | None]:
-    try:
-        with open(path, "rb"):
-            public, secret = zmq.auth.load_certificate(path)
-        _key("public", public.decode())
-        if secret is not None:
-            _key("secret", secret.decode())
-    except ValueError as error:
-        raise ValueError(f"{path}: expected a file of a key, got none: {error}") from None
-    return public, secret
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise FileExistsError(f"{path} is there already; keys are not overwritten") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
+def _has(keys: frozenset[bytes] | KeyFolder, key: bytes, read: bool) -> bool | None:
+    if isinstance(keys, KeyFolder):
+        return keys.has(key) if read else keys.known(key)
+    return key in keys

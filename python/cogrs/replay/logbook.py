@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from cogrs.escape import escaped
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,12 +82,11 @@ class Logbook:
     def add(self, sender: int, stream: int, number: int, text: str) -> None:
         """Add line `number` of a client."""
         now = datetime.now().astimezone().isoformat(timespec="microseconds")
-        escaped = text.replace("\n", "\\n").replace("\r", "\\r")
         with self._lock:
             self.total_lines += 1
             early = self._early.setdefault(stream, {})
             self._early_size -= len(early.get(number, ""))
-            early[number] = f"{now},{sender:08x},{escaped}\n"
+            early[number] = f"{now},{sender:08x},{escaped(text)}\n"
             self._early_size += len(early[number])
             following = self._next.get(stream, 0)
             while following in early:

@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket as sockets
+import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.replay.transport import is_ready
+from cogrs.limits import MOST_STRIKES, MOST_SUBSCRIPTIONS, MOST_SUBSCRIPTIONS_EACH
+from cogrs.replay.connections import Peer
 from cogrs.replay.wire import LAST, MESSAGES, Key, WireError, new_nonce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SOURCE = 2
-"""Of libzmq's message options: the descriptor of the connection that a message came from."""
+_logger = logging.getLogger("cogrs.replay")
 
-_MOST_EVENTS = 10_000
+_ROOM = 2
+"""Subscriptions of a connection that libzmq takes before it has to be asked; with 1 it stalls."""
+
+_MOST_EVENTS = 256
 """Subscriptions that are taken before it is looked again at what there is to send."""
-
-
-class Peer(NamedTuple):
-    """A connection: its descriptor, and the inode behind, by which a descriptor used again shows.
-
-    Fields:
-        descriptor: Of the process.
-        inode: Of the socket.
-    """
-
-    descriptor: int
-    inode: int
-
-    @classmethod
-    def of(cls, frame: zmq.Frame) -> Peer | None:
-        """Return where a frame came from; None when it was not sent, or its peer has left."""
-        try:
-            descriptor = int(frame.get(_SOURCE))
-            return cls(descriptor, os.fstat(descriptor).st_ino)
-        except (zmq.ZMQError, OSError):
-            return None
-
-    def stays(self) -> bool:
-        """Tell whether the connection is still there."""
-        try:
-            return os.fstat(self.descriptor).st_ino == self.inode
-        except OSError:
-            return False
-
-    def disconnect(self) -> None:
-        """End the connection; a subscriber connects again, and subscribes again."""
-        if self.stays():
-            with (
-                contextlib.suppress(OSError),
-                sockets.socket(fileno=os.dup(self.descriptor)) as connection,
-            ):
-                connection.shutdown(sockets.SHUT_RDWR)
 
 
 class Outbox:
@@ -83,6 +48,10 @@ class Outboxes:
     of its own (ZMQ_XPUB_MANUAL), which begins with what was asked for, and a message is sent to
     each as soon as there is room (ZMQ_XPUB_NODROP). What waits until then waits here.
 
+    libzmq keeps a node of some 50 bytes for each byte of a subscription, and takes all that have
+    come whenever it is called. So there is room for two at a time (ZMQ_RCVHWM); what is none of
+    ours ends its connection, and so do more of them than a client has.
+
     Attributes:
         by_topic: Outboxes of each topic that somebody has subscribed to, by peer.
         busy: Those with messages, by their frames; those that were sent to last come last.
@@ -93,6 +62,7 @@ class Outboxes:
         socket: zmq.Socket[bytes],
         hwm: int,
         newest: Callable[[bytes], tuple[int, int]],
+        receive: Callable[[zmq.Socket[bytes]], list[zmq.Frame]],
     ) -> None:
         """Look after a socket that is not bound yet.
 
@@ -100,14 +70,23 @@ class Outboxes:
             socket: An XPUB.
             hwm: Messages that wait in each outbox, at most.
             newest: Tells stream and number of the last message of a topic.
+            receive: Takes a message from the socket, or raises `zmq.Again`.
         """
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
         socket.setsockopt(zmq.XPUB_NODROP, 1)
+        socket.setsockopt(zmq.RCVHWM, _ROOM)
         self._socket = socket
         self._hwm = hwm
         self._newest = newest
+        self._receive = receive
         self._keys: dict[Peer, dict[bytes, Key]] = {}
-        """What each peer has subscribed to that it alone gets, by frame."""
+        """What each peer has subscribed to, by frame."""
+        self._subscriptions = 0
+        """Of all peers together."""
+        self._strikes: dict[Peer, int] = {}
+        self._ended: set[Peer] = set()
+        """Peers whose connections were ended here, until they are gone."""
+        self._warned = False
         self._doubtful: set[Peer | None] | None = None
         """Return the subscriptions since the last other message; None if there are none."""
         self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
@@ -132,26 +111,43 @@ class Outboxes:
             self.busy[frame] = outbox
         return True
 
-    def read(self) -> list[tuple[Peer, Key]]:
-        """Take what has come, and return the questions for last messages that are new."""
+    def read(self) -> tuple[list[tuple[Peer, Key]], bool]:
+        """Take some of what has come.
+
+        Returns:
+            The questions for last messages that are new, and whether anything had come.
+        """
         asked: list[tuple[Peer, Key]] = []
+        left = came = False
         for _ in range(_MOST_EVENTS):
-            if not is_ready(self._socket, zmq.POLLIN):
+            try:
+                # Unlike a look at the socket's events, this lets other threads run meanwhile.
+                frames = self._receive(self._socket)
+            except zmq.Again:
                 self._doubtful = None
                 break
-            frame = self._socket.recv(copy=False)
+            came = True
+            frame = frames[0]
             peer, event = Peer.of(frame), frame.bytes
-            if event[:1] not in (b"\0", b"\1"):
+            if event[:1] not in (b"\0", b"\1") or len(frames) > 1:
                 self._doubtful = self._doubtful or set()  # no subscriber sends this
+                self._strike(peer)
                 continue
-            with contextlib.suppress(WireError):
+            try:
                 key = Key.of(event[1:])
+            except WireError:
+                self._strike(peer)
+            else:
                 if event[:1] == b"\0":
+                    # What came of a connection that has ended does not tell of which.
+                    left = left or peer is None
                     self._unsubscribe(peer, key)
                 elif self._subscribe(peer, key) and peer is not None:
                     asked.append((peer, key))
             self._doubt(peer)
-        return asked
+        if left:
+            self.sweep()
+        return asked, came
 
     def waits(self, digest: bytes) -> bool:
         """Tell whether messages of a topic wait for anybody."""
@@ -167,6 +163,8 @@ class Outboxes:
         for peer in [each for each in self._keys if not each.stays()]:
             for key in list(self._keys[peer].values()):
                 self._forget(peer, key)
+        self._ended = {each for each in self._ended if each.stays()}
+        self._strikes = {each: count for each, count in self._strikes.items() if each.stays()}
 
     def _doubt(self, peer: Peer | None) -> None:
         """Ask peers to subscribe again whose subscriptions may have been mixed up with others.
@@ -184,28 +182,59 @@ class Outboxes:
 
     def _subscribe(self, peer: Peer | None, key: Key) -> bool:
         """Give the peer what it asks for; tell whether that is a last message."""
+        if peer is None or peer in self._ended:
+            return False  # it has left meanwhile
         own = key
         if key.kind == MESSAGES:
-            if peer is None or key.nonce or peer in self.by_topic.get(key.digest, ()):
+            if key.nonce or peer in self.by_topic.get(key.digest, ()):
                 return False
             own = Key(MESSAGES, key.digest, new_nonce())
+        if own.frame() not in self._keys.get(peer, ()) and not self._has_room(peer):
+            return False
         try:
             self._socket.setsockopt(zmq.SUBSCRIBE, own.frame())
         except zmq.ZMQError:  # it has left meanwhile
             return False
-        if peer is None:
-            return False
+        keys = self._keys.setdefault(peer, {})
+        self._subscriptions += own.frame() not in keys
+        keys[own.frame()] = own
         if key.kind == MESSAGES:
-            self._keys.setdefault(peer, {})[own.frame()] = own
             outbox = Outbox(own, self._newest(key.digest), self._hwm)
             self.by_topic.setdefault(key.digest, {})[peer] = outbox
-        elif key.kind == LAST:
-            self._keys.setdefault(peer, {})[own.frame()] = own
         return key.kind == LAST
 
+    def _has_room(self, peer: Peer) -> bool:
+        """Tell whether a peer may have one more; end the connection that has too many."""
+        if len(self._keys.get(peer, ())) >= MOST_SUBSCRIPTIONS_EACH:
+            self._end(peer, f"which has subscribed more than {MOST_SUBSCRIPTIONS_EACH} times")
+            return False
+        if self._subscriptions >= MOST_SUBSCRIPTIONS:
+            largest = max(self._keys, key=lambda each: len(self._keys[each]))
+            self._end(largest, f"for there are {MOST_SUBSCRIPTIONS} subscriptions, most of it")
+            return largest != peer
+        return True
+
+    def _strike(self, peer: Peer | None) -> None:
+        """Count what no subscriber sends, and end the connection that goes on with it."""
+        if peer is not None:
+            self._strikes[peer] = self._strikes.get(peer, 0) + 1
+            if self._strikes[peer] > MOST_STRIKES:
+                self._end(peer, "which has sent something else than subscriptions of cogrs")
+
+    def _end(self, peer: Peer, why: str) -> None:
+        """End the connection of a peer, and forget what it has subscribed to."""
+        if peer in self._ended:
+            return
+        self._ended.add(peer)
+        peer.disconnect()
+        for key in list(self._keys.get(peer, {}).values()):
+            self._forget(peer, key)
+        if not self._warned:
+            self._warned = True
+            _logger.warning("ended the connection of a subscriber, %s; others are not told", why)
+
     def _unsubscribe(self, peer: Peer | None, key: Key) -> None:
-        if peer is None:
-            self.sweep()  # this came of a connection that ended, and does not tell of which
+        if peer is None or peer in self._ended:
             return
         own = key
         if key.kind == MESSAGES:
@@ -221,7 +250,7 @@ class Outboxes:
         frame = own.frame()
         self.busy.pop(frame, None)
         keys = self._keys.get(peer, {})
-        keys.pop(frame, None)
+        self._subscriptions -= keys.pop(frame, None) is not None
         if not keys:
             self._keys.pop(peer, None)
         peers = self.by_topic.get(own.digest, {})

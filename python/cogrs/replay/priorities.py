@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import MOST_PRIORITY_CLIENTS, MOST_PRIORITY_ROWS
 from cogrs.replay.convert import as_array, integers
 from cogrs.replay.wire import WireError, decode, encode
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs._core import ReplayMemory
-
-MOST_ROWS = 32_768
-"""Rows of one message to a server, whose frames are small."""
 
 _IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
 
@@ -97,11 +95,28 @@ class Priorities(NamedTuple):
 
     def write(self) -> Iterator[pb.Priorities]:
         """Yield what goes to a server, in messages that it takes."""
-        for first in range(0, len(self.ids), MOST_ROWS):
-            ids, senders, errors = (column[first : first + MOST_ROWS] for column in self)
-            yield pb.Priorities(
-                ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
-            )
+        for part in self._of_few_clients():
+            for first in range(0, len(part.ids), MOST_PRIORITY_ROWS):
+                last = first + MOST_PRIORITY_ROWS
+                ids, senders, errors = (column[first:last] for column in part)
+                yield pb.Priorities(
+                    ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
+                )
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients they are for."""
+        return len(np.unique(self.sender))
+
+    def _of_few_clients(self) -> Iterator[Priorities]:
+        """Yield all rows, in parts of as many clients as one message may have."""
+        clients = np.unique(self.sender)
+        if len(clients) <= MOST_PRIORITY_CLIENTS:
+            yield self
+            return
+        for first in range(0, len(clients), MOST_PRIORITY_CLIENTS):
+            own = np.isin(self.sender, clients[first : first + MOST_PRIORITY_CLIENTS])
+            yield Priorities(self.ids[own], self.sender[own], self.errors[own])
 
     def publish(self, sender: int, publish: Callable[[bytes, bytes], object]) -> None:
         """Publish a message to each client, as `sender`."""

@@ -8,15 +8,31 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import zmq
 
+from cogrs.limits import (
+    MOST_WAITING_OF_ANSWERS,
+    MOST_WAITING_OF_PUSHES,
+    MOST_WAITING_OF_REQUESTS,
+    MOST_WAITING_OF_STRANGERS,
+    SMALL_FRAME,
+)
+from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Bind, check_count, check_endpoint
+from cogrs.replay.guard import Identity, user_id_of
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
-from cogrs.replay.transport import Transport
+from cogrs.replay.transport import Transport, is_ready
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
+
+
+_IDLE_MS = 500
+"""For so long a proxy waits for a message before it looks whether it is closed."""
+
+_TURN = 64
+"""Messages that a proxy carries one way before it looks the other way."""
 
 
 class End(NamedTuple):
@@ -29,6 +45,7 @@ class End(NamedTuple):
         domain: Who may connect there.
         hwm: Messages that wait in each direction for each peer, at most.
         max_frame: Bytes of the largest frame that passes.
+        intake: How much of what each peer sends may wait.
     """
 
     name: str
@@ -37,6 +54,7 @@ class End(NamedTuple):
     domain: str
     hwm: int
     max_frame: int
+    intake: Intake
 
 
 class ReplayProxy:
@@ -63,6 +81,10 @@ class ReplayProxy:
         max_frame: int = 256 << 20,
         key: KeyPair | str | os.PathLike[str] | None = None,
         allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
+        allow_samplers: (
+            Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None
+        ) = None,
+        insecure: bool = False,
     ) -> None:
         """Bind and start.
 
@@ -73,28 +95,36 @@ class ReplayProxy:
             pull_back: Endpoint.
             hwm: Caches that wait in each direction for each peer, at most, >= 1.
             max_frame: Bytes of the largest frame that passes; a peer that sends more is
-                disconnected.
+                disconnected, and one of whose pushes four times as much waits.
             key: Key pair, as of `ReplayMemoryServer`: that of the server whose workers connect.
             allow: Public keys of clients, as of `ReplayMemoryServer`.
+            allow_samplers: Likewise of those that may draw, which the workers are told.
+            insecure: Whether to listen without keys where others connect, as of
+                `ReplayMemoryServer`.
 
         Raises:
             TypeError: An argument is of a wrong type.
             ValueError: An endpoint is none, a number is out of range, a key is none, or `key` or
-                `allow` is given without the other.
+                `allow` is given without the other; or others could connect to an endpoint, and
+                there are neither keys nor `insecure`.
             OSError: An endpoint cannot be bound, or a file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
         check_count("hwm", hwm)
         check_count("max_frame", max_frame)
+        answers = Intake(MOST_WAITING_OF_ANSWERS)
+        pushes = 4 * max_frame + MOST_WAITING_OF_PUSHES
         ends = (
-            End("rep_front", zmq.ROUTER, rep_front, CLIENTS, hwm, max_frame),
-            End("rep_back", zmq.DEALER, rep_back, WORKERS, hwm, max_frame),
-            End("pull_front", zmq.PULL, pull_front, CLIENTS, hwm, max_frame),
-            End("pull_back", zmq.PUSH, pull_back, WORKERS, hwm, max_frame),
+            End("rep_front", zmq.ROUTER, rep_front, CLIENTS, hwm, max_frame, intake_of_requests()),
+            End("rep_back", zmq.DEALER, rep_back, WORKERS, hwm, max_frame, answers),
+            End("pull_front", zmq.PULL, pull_front, CLIENTS, hwm, max_frame, Intake(pushes)),
+            End("pull_back", zmq.PUSH, pull_back, WORKERS, hwm, max_frame, Intake(SMALL_FRAME)),
         )
         for end in ends:
             check_endpoint(end.name, end.endpoint, Bind)
-        self._transport = Transport(type(self).__name__, Curve.of_server(key, allow))
+        self._transport = Transport(
+            type(self).__name__, Curve.of_server(key, allow, allow_samplers), insecure=insecure
+        )
         try:
             self._transport.guard()
             sockets, bound = bind_all(self._transport, ends)
@@ -150,7 +180,10 @@ def bind_all(
     try:
         for end, endpoint in zip(ends, checked, strict=True):
             sockets.append(transport.socket(end.kind, hwm=end.hwm, max_frame=end.max_frame))
-            bound.append(transport.attach(sockets[-1], end.name, endpoint, Bind, end.domain))
+            where = transport.attach(
+                sockets[-1], end.name, endpoint, Bind, end.domain, intake=end.intake
+            )
+            bound.append(where)
     except BaseException:
         for socket in sockets:
             socket.close()
@@ -158,10 +191,78 @@ def bind_all(
     return sockets, bound
 
 
+def intake_of_requests() -> Intake:
+    """Return how much may wait of each client that sends requests.
+
+    What somebody who has asked as one that draws sends can be a message to publish.
+    """
+    return Intake(MOST_WAITING_OF_REQUESTS, most_of_strangers=MOST_WAITING_OF_STRANGERS)
+
+
 def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
-    """Carry messages between two sockets until the transport is closed."""
+    """Carry messages between two sockets until the transport is closed.
+
+    With keys, each message of a client gets a frame that says who that is, which goes first, after
+    the routing id of a request; it comes back with the answer. Unlike `zmq.proxy`, which can do
+    neither, this also sees of which connections messages are.
+    """
     with transport.loop(), front, back:
-        zmq.proxy(front, back)
+        poller = zmq.Poller()
+        while not transport.closed:
+            poller.register(front, zmq.POLLIN)
+            poller.register(back, zmq.POLLIN if back.type == zmq.DEALER else 0)
+            ready = dict(poller.poll(_IDLE_MS))
+            if back in ready:
+                _hand_back(transport, back, front)
+            if front in ready and not _hand_on(transport, front, back):
+                # There is no room: what comes from the back may be waited for as well.
+                poller.register(front, 0)
+                poller.register(back, zmq.POLLOUT | (zmq.POLLIN if back.type == zmq.DEALER else 0))
+                poller.poll(_IDLE_MS)
+
+
+def _hand_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> bool:
+    """Carry what clients sent to workers, a while; tell whether there was room for it."""
+    at = 1 if front.type == zmq.ROUTER else 0
+    for _ in range(_TURN):
+        if not is_ready(back, zmq.POLLOUT):
+            return False
+        try:
+            frames = transport.receive(front)
+        except zmq.Again:
+            break
+        user_id = user_id_of(frames[-1]) if transport.has_keys else ""
+        if not transport.has_keys or Identity(user_id).samples:
+            transport.trust(front, frames)
+        message: list[zmq.Frame | bytes] = [*frames]
+        if transport.has_keys:
+            message.insert(at, user_id.encode())
+        _send(back, message)
+    return True
+
+
+def _send(back: zmq.Socket[bytes], message: list[zmq.Frame | bytes]) -> None:
+    """Send a message to a worker; wait for another where the one that had room has left."""
+    while True:
+        try:
+            back.send_multipart(message, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            back.poll(_IDLE_MS, zmq.POLLOUT)
+        else:
+            return
+
+
+def _hand_back(transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes]) -> None:
+    """Carry answers to the clients that wait for them, a while."""
+    for _ in range(_TURN):
+        try:
+            frames = transport.receive(back)
+        except zmq.Again:
+            break
+        if transport.has_keys:
+            del frames[1:2]
+        # An answer whose client has left is dropped.
+        front.send_multipart(frames, zmq.NOBLOCK, copy=False)
 
 
 def _close(transport: Transport) -> None:

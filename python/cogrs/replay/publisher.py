@@ -5,19 +5,20 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import zmq
 
 from cogrs.api import replay_pb2 as pb
+from cogrs.limits import LARGEST_MESSAGE, LARGEST_SUBSCRIPTION, MOST_WAITING_OF_SUBSCRIBER
 from cogrs.replay.backlog import Backlog
 from cogrs.replay.bell import Bell
+from cogrs.replay.connections import Intake
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Bind, check_count
 from cogrs.replay.outboxes import Outboxes
-from cogrs.replay.transport import Transport, is_ready
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
-    SMALL_FRAME,
     Key,
     digest_of_topic,
     encode,
@@ -25,11 +26,17 @@ from cogrs.replay.wire import (
     topic_bytes,
 )
 
+if TYPE_CHECKING:
+    from cogrs.replay.transport import Transport
+
 _PERIOD = 1.0
 """Seconds between announcements."""
 
 _RETRY_MS = 20
 """Milliseconds after which a slow subscriber is tried again, should libzmq not tell of room."""
+
+_BUSY = 0.1
+"""Seconds after which a publisher that has no end of work looks after other things."""
 
 _ROOM = 16
 """Messages that ZeroMQ keeps for a subscriber, at most; what waits beyond is in its outbox."""
@@ -78,10 +85,12 @@ class Publisher:
         self.total_published = 0
         self._due = time.monotonic() + _PERIOD
         self._done = threading.Event()
-        socket = transport.socket(zmq.XPUB, hwm=min(hwm, _ROOM), max_frame=SMALL_FRAME)
-        self._outboxes = Outboxes(socket, hwm, self._newest)
+        socket = transport.socket(zmq.XPUB, hwm=min(hwm, _ROOM), max_frame=LARGEST_SUBSCRIPTION)
+        self._outboxes = Outboxes(socket, hwm, self._newest, transport.receive)
         self._subscribers = self._outboxes.by_topic
-        self.endpoint = transport.attach(socket, "pub_endpoint", endpoint, Bind)
+        self.endpoint = transport.attach(
+            socket, "pub_endpoint", endpoint, Bind, intake=Intake(MOST_WAITING_OF_SUBSCRIBER)
+        )
         self._bell = Bell(transport)
         name = f"cogrs-publisher-{self.endpoint}"
         self._thread = threading.Thread(target=self._run, args=(socket,), name=name, daemon=True)
@@ -92,9 +101,13 @@ class Publisher:
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
+            ValueError: The message is too long.
             RuntimeError: Closed.
         """
-        self.publish_digest(digest_of_topic(topic_bytes(topic)), message_bytes(message))
+        body = message_bytes(message)
+        if len(body) > LARGEST_MESSAGE:
+            raise ValueError(f"message: expected at most {LARGEST_MESSAGE} bytes, got {len(body)}")
+        self.publish_digest(digest_of_topic(topic_bytes(topic)), body)
 
     def publish_digest(self, digest: bytes, body: bytes) -> None:
         """Send a message to all who subscribed to the topic of this digest; never waits.
@@ -202,8 +215,8 @@ class Publisher:
                 while not self._transport.closed:
                     poller.poll(self._serve(socket))
                 end = time.monotonic() + _PERIOD
-                while self._exchange(socket) and seconds_to(end) > 0:
-                    poller.poll(_RETRY_MS)
+                while (wait := self._exchange(socket)) is not None and seconds_to(end) > 0:
+                    poller.poll(wait)
             finally:
                 self._bell.close()
                 self._done.set()
@@ -217,20 +230,34 @@ class Publisher:
                 self._unannounced.update(self._last)
                 self._outboxes.sweep()
         left = int(seconds_to(self._due) * 1000 + 0.999)
-        return min(left, _RETRY_MS) if self._exchange(socket) else left
+        wait = self._exchange(socket)
+        return left if wait is None else min(left, wait)
 
-    def _exchange(self, socket: zmq.Socket[bytes]) -> bool:
-        """Take subscriptions and send what there is room for; tell whether anything still waits."""
+    def _exchange(self, socket: zmq.Socket[bytes]) -> int | None:
+        """Take subscriptions and send what there is room for, for a while.
+
+        Returns:
+            After how many milliseconds to go on; None if nothing is left.
+        """
         goes_on = True
+        end = time.monotonic() + _BUSY
         while goes_on:
+            if seconds_to(end) == 0:
+                return 0
             with self._changed:
-                for peer, key in self._outboxes.read():
+                asked, came = self._outboxes.read()
+                for peer, key in asked:
                     stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
                     self._outboxes.answer(peer, key, self._header(stream, number), body)
                 self._changed.notify_all()
             self._release()
-            goes_on = self._send_waiting() or is_ready(socket, zmq.POLLIN)
-        return bool(self._outboxes.busy) or self._announce(socket)
+            goes_on = self._send_waiting() or came
+        if self._outboxes.busy:
+            return _RETRY_MS
+        if not self._unannounced:
+            return None
+        # Whatever is sent takes note of what has come, and then the descriptor does not tell of it.
+        return _RETRY_MS if self._announce(socket) or socket.poll(0) else None
 
     def _release(self) -> None:
         """Hand on what waits of brief topics to subscribers that have nothing else to read."""

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from cogrs.limits import (
+    SMALL_FRAME,
+)
+from cogrs.replay.channel import Channel
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Channel, is_ready
-from cogrs.replay.wire import SMALL_FRAME
+from cogrs.replay.transport import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,7 +104,7 @@ class Pushes:
                 socket.setsockopt(zmq.IMMEDIATE, 1)
             self._events = self._transport.monitor(socket, _EVENTS)
             for endpoint in self._endpoints:
-                self._transport.attach(socket, "push_endpoint", endpoint, Conn)
+                self._transport.attach(socket, "push_endpoint", endpoint, Conn, intake=None)
             self._wait_first(self._events)
         except BaseException:
             if not socket.closed:

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.escape import escaped
+from cogrs.limits import (
+    LARGEST_REPLY,
+    MOST_WAITING_OF_ANSWERS,
+)
+from cogrs.replay.channel import Channel
+from cogrs.replay.connections import Intake
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Channel
-from cogrs.replay.wire import LARGEST_REPLY, REQUEST_HWM, WireError, decode, encode
+from cogrs.replay.wire import (
+    REQUEST_HWM,
+    WireError,
+    decode,
+    encode,
+)
 
 if TYPE_CHECKING:
     from cogrs.api import replay_pb2 as pb
@@ -53,7 +64,7 @@ class Requests:
                     raise self._timed_out(call, "no answer from", hint)
                 if not self._channel.wait(socket, zmq.POLLIN, deadline):
                     raise self._timed_out(call, "no answer from")
-                frames = socket.recv_multipart()
+                frames = [frame.bytes for frame in self._transport.receive(socket)]
                 self._answered = True
             except BaseException:
                 self._channel.drop()  # a REQ socket that waits for an answer cannot ask again
@@ -81,7 +92,7 @@ class Requests:
         except WireError as error:
             raise RuntimeError(f"{self._endpoint} answered with {error}") from None
         if header.WhichOneof("body") == "refusal":
-            raise RuntimeError(f"{self._endpoint} refused: {header.refusal.reason}")
+            raise RuntimeError(f"{self._endpoint} refused: {escaped(header.refusal.reason)}")
         if header.WhichOneof("body") != expected:
             raise RuntimeError(f"{self._endpoint} answered with something else than {expected}")
         return header
@@ -94,5 +105,5 @@ def _connect(transport: Transport, endpoint: str) -> zmq.Socket[bytes]:
     socket = transport.socket(zmq.REQ, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
     # A request is sent once there is a connection, so that it is known which of both was missing.
     socket.setsockopt(zmq.IMMEDIATE, 1)
-    transport.attach(socket, "req_endpoint", endpoint, Conn)
+    transport.attach(socket, "req_endpoint", endpoint, Conn, intake=Intake(MOST_WAITING_OF_ANSWERS))
     return socket

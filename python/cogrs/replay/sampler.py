@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 import zmq
 
 from cogrs._core import SampleMixer, cache_layout
+from cogrs.limits import (
+    LARGEST_REPLY,
+    MOST_SAMPLES,
+)
 from cogrs.replay.batch import BatchT
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
@@ -20,7 +24,11 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.publishing import Publishing, message_for
 from cogrs.replay.source import PAUSE, Look, Source, SourceStats
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import LARGEST_REPLY, digest_of, encode
+from cogrs.replay.wire import (
+    digest_of,
+    encode,
+    row_bytes,
+)
 
 if TYPE_CHECKING:
     import os
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -326,7 +334,8 @@ class ReplaySampler(Generic[BatchT]):
         flags, frame_stack, largest = cache_layout(memory, **carried)
         self._look = Look(digest_of(memory), flags, frame_stack, **carried)
         self._first = present[0]
-        self._most_rows = max(1, LARGEST_REPLY // max(largest, 1))
+        most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
+        self._most_rows = max(1, min(most, MOST_SAMPLES))
         servers = len(self._sources)
         self._mixer = SampleMixer(memory, servers, seed=self._seed, **carried)
 

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 import zmq
 
 from cogrs._core import ReplayMemory, publish_through
+from cogrs.limits import (
+    LARGEST_REPLY,
+    MOST_WAITING_OF_ANSWERS,
+)
 from cogrs.replay.batch import BatchT
+from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode
 from cogrs.replay.inbox import Inbox
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.priorities import Priorities
-from cogrs.replay.proxy import End, bind_all, pass_on
+from cogrs.replay.proxy import End, bind_all, intake_of_requests, pass_on
 from cogrs.replay.publisher import Publisher
 from cogrs.replay.reporter import check_period
 from cogrs.replay.stats import described
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import LARGEST_REPLY
 from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.replay.keys import KeyPair
+    from cogrs.replay.key_pair import KeyPair
     from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
@@ -71,6 +75,10 @@ class ReplayMemoryServer(Generic[BatchT]):
         nstep: bool = False,
         key: KeyPair | str | os.PathLike[str] | None = None,
         allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
+        allow_samplers: (
+            Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None
+        ) = None,
+        insecure: bool = False,
     ) -> None:
         """Make the memory, the store of caches and the publishing socket.
 
@@ -106,11 +114,19 @@ class ReplayMemoryServer(Generic[BatchT]):
                 pair. None: no keys.
             allow: Public keys of the clients that it takes, or files `NAME.key` of them; or a
                 folder of such files, which is looked at when a client connects. Given with `key`.
+                These may push, tell totals of their own, and read all that is published.
+            allow_samplers: Likewise, of those that may also draw samples, send priorities and have
+                messages published, as `ReplaySampler` does; they need not be in `allow` too. None:
+                all that are allowed; empty: the holders of `key` alone.
+            insecure: Whether to listen without keys where other machines connect, or all users of
+                this one (`ipc://@NAME`). Otherwise that is refused, and the socket of `ipc://PATH`
+                is for its owner alone.
 
         Raises:
             TypeError: As `ReplayMemory`, or an argument is of a wrong type.
             ValueError: As `ReplayMemory`, or an argument is out of range, a key is none, or `key`
-                or `allow` is given without the other.
+                or `allow` is given without the other; or others could connect to the endpoint, and
+                there are neither keys nor `insecure`.
             OSError: The endpoint cannot be bound, for instance because the port is taken; or a file
                 of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
@@ -118,7 +134,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         endpoint = check_endpoint("pub_endpoint", pub_endpoint, Bind)
         self._hwm = check_count("hwm", hwm)
         pub_hwm = check_count("pub_hwm", pub_hwm)
-        curve = Curve.of_server(key, allow)
+        curve = Curve.of_server(key, allow, allow_samplers)
         buffers = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf)
         self._rem = ReplayMemory(*buffers, max_step, uuid=uuid, seed=seed)
         for name, flag in (("ids", ids), ("nstep", nstep)):
@@ -128,7 +144,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         period = check_period("log_seconds", log_seconds)
         self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
         self._bound: dict[int, str] = {}
-        self._transport = Transport(type(self).__name__, curve)
+        self._transport = Transport(type(self).__name__, curve, insecure=insecure)
         try:
             self._transport.guard()
             self._publisher = Publisher(self._transport, endpoint, self._rem.uuid, pub_hwm)
@@ -284,10 +300,11 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Args:
             topic: Matched exactly by `sub_bytes`; any length, a str is UTF-8.
-            message: Any size.
+            message: At most 1 GiB.
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
+            ValueError: The message is too long.
             RuntimeError: The server is closed.
         """
         self._publisher.publish(topic, message)
@@ -306,8 +323,9 @@ class ReplayMemoryServer(Generic[BatchT]):
     def set_logfile(self, logfile_path: str | bytes | os.PathLike[str], mode: str) -> None:
         """Write the lines of clients' `write_log` to a file, as `timestamp,uuid,message`.
 
-        The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, a newline in the message is
-        escaped. Lines of one client are in order. Flushed each second and at close.
+        The timestamp is ISO 8601, the uuid has 8 hexadecimal digits, newlines and all else in the
+        message that does not print are escaped. Lines of one client are in order. Flushed each
+        second and at close.
 
         Args:
             logfile_path: Path of the file.
@@ -329,7 +347,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         """Run a REP and a PULL worker on threads; the endpoints are bound when this returns.
 
         Raises:
-            ValueError: An endpoint is none.
+            ValueError: An endpoint is none, or others could connect to it, as of the constructor.
             OSError: One cannot be bound.
             RuntimeError: The server is closed.
         """
@@ -341,7 +359,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             del self._bound[zmq.ROUTER]
             raise
         for name, serve, socket in (("rep", answer, rep), ("pull", take, pull)):
-            args = (self._transport, self._inbox, socket)
+            args = (self._transport, self._inbox, socket, Bind)
             threading.Thread(target=serve, args=args, name=f"cogrs-{name}", daemon=True).start()
         return self
 
@@ -354,20 +372,22 @@ class ReplayMemoryServer(Generic[BatchT]):
             mode: 'Bind' to listen there, 'Conn' to connect to a proxy's back.
 
         Raises:
-            ValueError: `endpoint` or `mode` is none.
+            ValueError: `endpoint` or `mode` is none, or others could connect (see the constructor).
             OSError: The endpoint cannot be bound.
             RuntimeError: The server is closed already.
         """
-        socket = self._worker("endpoint", zmq.ROUTER, endpoint, check_mode(mode))
-        answer(self._transport, self._inbox, socket)
+        mode = check_mode(mode)
+        socket = self._worker("endpoint", zmq.ROUTER, endpoint, mode)
+        answer(self._transport, self._inbox, socket, mode)
 
     def pull_worker_main(self, endpoint: str, mode: Mode) -> None:
         """Receive clients' caches and log lines; returns when the server is closed.
 
         Arguments and errors as `rep_worker_main`.
         """
-        socket = self._worker("endpoint", zmq.PULL, endpoint, check_mode(mode))
-        take(self._transport, self._inbox, socket)
+        mode = check_mode(mode)
+        socket = self._worker("endpoint", zmq.PULL, endpoint, mode)
+        take(self._transport, self._inbox, socket, mode)
 
     def rep_proxy_main(self, front_ep: str, back_ep: str) -> None:
         """Listen to clients at one endpoint and to REP workers at another, and pass on.
@@ -379,7 +399,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             back_ep: Where workers in mode 'Conn' connect; 'inproc://NAME' for those of this server.
 
         Raises:
-            ValueError: An endpoint is none.
+            ValueError: An endpoint is none, or others could connect to it, as of the constructor.
             OSError: One cannot be bound.
             RuntimeError: The server is closed already.
         """
@@ -403,16 +423,31 @@ class ReplayMemoryServer(Generic[BatchT]):
         checked = check_endpoint(name, endpoint, mode, inproc=mode == Conn)
         max_frame = self._inbox.max_frame
         socket = self._transport.socket(kind, hwm=self._hwm, max_frame=max_frame)
-        where = self._transport.attach(socket, name, checked, mode)
+        # A worker that connects has a proxy of its own on the other side.
+        intake = self._intake(kind) if mode == Bind else None
+        where = self._transport.attach(socket, name, checked, mode, intake=intake)
         if mode == Bind:
             self._bound[kind] = where
         return socket
 
+    def _intake(self, kind: int) -> Intake:
+        """Return how much may wait of each peer of a socket that listens to clients."""
+        return intake_of_requests() if kind == zmq.ROUTER else self._inbox.intake(self._hwm)
+
     def _proxy(self, front: int, front_ep: str, back: int, back_ep: str, most: int) -> None:
         max_frame = self._inbox.max_frame
+        answers = Intake(MOST_WAITING_OF_ANSWERS)
         ends = (
-            End("front_ep", front, front_ep, CLIENTS, self._hwm, max_frame),
-            End("back_ep", back, back_ep, WORKERS, self._hwm, most),
+            End(
+                "front_ep",
+                front,
+                front_ep,
+                CLIENTS,
+                self._hwm,
+                max_frame,
+                self._intake(front),
+            ),
+            End("back_ep", back, back_ep, WORKERS, self._hwm, most, answers),
         )
         sockets, bound = bind_all(self._transport, ends, inproc=True)
         self._bound[front] = bound[0]

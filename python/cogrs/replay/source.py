@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import zmq
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import receive
-from cogrs.replay.wire import (
+from cogrs.escape import escaped
+from cogrs.limits import (
     LARGEST_REPLY,
-    REQUEST_HWM,
+    MOST_WAITING_OF_ANSWERS,
     SMALL_FRAME,
+)
+from cogrs.replay.connections import Intake
+from cogrs.replay.endpoint import Conn
+from cogrs.replay.wire import (
+    REQUEST_HWM,
     WireError,
     decode,
     encode,
@@ -246,7 +250,7 @@ class Source:
         self._send()
         while self._socket is not None:
             try:
-                frames = receive(self._socket)
+                frames = self._transport.receive(self._socket)
             except zmq.Again:
                 return
             except BaseException:
@@ -308,7 +312,9 @@ class Source:
         if self._socket is None:
             made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
             made.setsockopt(zmq.IMMEDIATE, 1)
-            self._transport.attach(made, "endpoints", self.endpoint, Conn)
+            self._transport.attach(
+                made, "endpoints", self.endpoint, Conn, intake=Intake(MOST_WAITING_OF_ANSWERS)
+            )
             self._socket = made
         return self._socket
 
@@ -320,7 +326,7 @@ class Source:
         kind = header.WhichOneof("body")
         if kind == "refusal":
             self.reset()
-            raise RuntimeError(f"{self.endpoint} refused: {header.refusal.reason}")
+            raise RuntimeError(f"{self.endpoint} refused: {escaped(header.refusal.reason)}")
         if kind == "priorities_reply":
             return None
         if kind == "publish_reply":
@@ -343,7 +349,7 @@ class Source:
             raise WireError("a sum of weights that cannot be")
         self._since, self.told = None, True
         self.weight_sum, self.unused = samples.weight_sum, samples.unused
-        self.shortage = samples.shortage if self._rows > 0 else ""
+        self.shortage = escaped(samples.shortage) if self._rows > 0 else ""
         if self.shortage or samples.weight_sum == 0:
             self._again = time.monotonic() + PAUSE
         return samples

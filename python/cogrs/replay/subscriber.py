@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.limits import LARGEST_MESSAGE, MOST_TOPICS, MOST_WAITING_OF_PUBLISHER
 from cogrs.replay.backlog import Backlog
 from cogrs.replay.bell import Bell
+from cogrs.replay.connections import Intake
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import Transport, receive
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     LAST,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.api import replay_pb2 as pb
+    from cogrs.replay.transport import Transport
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -230,6 +232,11 @@ class Subscriber:
             raise RuntimeError("this client was created without a sub_endpoint")
         bell = self._bell or self._start()
         if digest not in self._topics:
+            if len(self._topics) >= MOST_TOPICS:
+                raise RuntimeError(
+                    f"this client has subscribed to {MOST_TOPICS} topics, as many as it may: "
+                    "use another client for more"
+                )
             self._topics[digest] = make() if make else Topic(self._hwm)
             self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
             bell.ring()
@@ -251,33 +258,39 @@ class Subscriber:
 
     def _start(self) -> Bell:
         # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
-        socket = self._transport.socket(zmq.SUB, hwm=self._hwm, linger_ms=0)
+        socket = self._transport.socket(
+            zmq.SUB, hwm=self._hwm, max_frame=LARGEST_MESSAGE, linger_ms=0
+        )
         # Subscriptions beyond a high-water mark would be dropped, without a word.
         socket.setsockopt(zmq.SNDHWM, 0)
-        events = self._transport.monitor(socket, zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        self._transport.attach(socket, "sub_endpoint", self._endpoint, Conn)
+        self._transport.attach(
+            socket,
+            "sub_endpoint",
+            self._endpoint,
+            Conn,
+            intake=Intake(MOST_WAITING_OF_PUBLISHER),
+            heard=self._hear,
+        )
         bell = Bell(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
-        args = (socket, events, bell)
+        args = (socket, bell)
         threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
         self._bell = bell
         return bell
 
-    def _run(self, socket: zmq.Socket[bytes], events: zmq.Socket[bytes], bell: Bell) -> None:
+    def _hear(self, _endpoint: str, event: int) -> None:
+        self._connected |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+
+    def _run(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
         poller = zmq.Poller()
-        for each in (socket, events, bell.socket):
+        for each in (socket, bell.socket):
             poller.register(each, zmq.POLLIN)
-        with self._transport.loop(), events, socket:
+        with self._transport.loop(), socket:
             try:
                 while not self._transport.closed:
-                    ready = dict(poller.poll())
-                    if events in ready:
-                        events.recv_multipart()
-                        self._connected = True
-                    self._serve(socket, bell, ready)
+                    self._serve(socket, bell, dict(poller.poll()))
             finally:
                 bell.close()
-                socket.disable_monitor()  # libzmq's thread waits for a reader of what it reports
 
     def _serve(self, socket: zmq.Socket[bytes], bell: Bell, ready: dict[object, int]) -> None:
         if bell.socket in ready:
@@ -290,7 +303,8 @@ class Subscriber:
             self._take(socket)
 
     def _take(self, socket: zmq.Socket[bytes]) -> None:
-        frames = receive(socket)
+        frames = self._transport.receive(socket)
+        self._connected = True  # which another thread may hear of later
         try:
             if len(frames) != 3:
                 raise WireError(f"{len(frames)} frames")

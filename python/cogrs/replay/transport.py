@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.replay.deadline import seconds_to
-from cogrs.replay.endpoint import Bind, attach, is_open
+from cogrs.listener import check_listener
+from cogrs.replay.connections import Connections, Intake, Watched
+from cogrs.replay.endpoint import Bind, attach, keep_for_owner
 from cogrs.replay.guard import Guard
 from cogrs.replay.keys import CLIENTS, FRAME_OVERHEAD
 from cogrs.replay.wire import REQUEST_HWM
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from cogrs.replay.keys import Curve
 
 _logger = logging.getLogger("cogrs.replay")
-
-_SLICE = 0.1
-"""Seconds that a call waits before it looks whether its object was closed."""
 
 _IDLE_MS = 500
 """For so long a worker waits for a message before it looks after other things."""
@@ -49,6 +47,9 @@ while such a socket closes with a message half sent (session_base.cpp, clean_pip
 _HEARTBEAT_MS = 5000
 """A peer that is silent for three of these is gone, whatever TCP believes."""
 
+_HANDSHAKE_MS = 10_000
+"""For so long a connection without keys may be silent at its beginning."""
+
 _LARGEST_FRAME = (1 << 63) - 1
 """ZeroMQ's numbers are signed."""
 
@@ -66,12 +67,25 @@ class Transport:
     and waits until all is sent.
     """
 
-    def __init__(self, owner: str, curve: Curve | None = None) -> None:
-        """Name the class whose sockets these are, for its errors; keys are for all of them."""
+    def __init__(self, owner: str, curve: Curve | None = None, *, insecure: bool = False) -> None:
+        """Name the class whose sockets these are, for its errors; keys are for all of them.
+
+        Without keys they listen only where the system keeps others out, unless `insecure`.
+
+        Raises:
+            TypeError: `insecure` is neither True nor False.
+        """
+        if not isinstance(insecure, bool):
+            raise TypeError(f"insecure: expected True or False, got {type(insecure).__name__}")
         self._owner = owner
         self._curve = curve
+        self._insecure = insecure
         self._guard: Guard | None = None
-        self._warned = False
+        self._connections: Connections | None = None
+        self._intakes: weakref.WeakKeyDictionary[zmq.Socket[bytes], Intake] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._connections_lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._pid = os.getpid()
         self._sockets: weakref.WeakSet[zmq.Socket[bytes]] = weakref.WeakSet()
@@ -189,6 +203,11 @@ class Transport:
         if self._curve is not None and self._curve.allowed is not None:
             self._guard = Guard(self, self._curve.allowed)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether peers are known by their keys."""
+        return self._curve is not None
+
     def attach(
         self,
         socket: zmq.Socket[bytes],
@@ -196,6 +215,9 @@ class Transport:
         endpoint: str,
         mode: Mode,
         domain: str = CLIENTS,
+        *,
+        intake: Intake | None,
+        heard: Callable[[str, int], object] | None = None,
     ) -> str:
         """Bind or connect a socket of this transport, and return where; it is closed on failure.
 
@@ -205,11 +227,17 @@ class Transport:
             endpoint: Where.
             mode: Which of both.
             domain: Who may connect when there are keys.
+            intake: How much of a connection may wait; where more does it is ended. None for a
+                socket that has a monitor of its own.
+            heard: Called with the endpoint and events of the socket, in another thread.
 
         Raises:
+            ValueError: Others than this machine's users could connect, and there are no keys.
             OSError: The system refuses, or the endpoint is bound here already.
         """
         try:
+            if mode == Bind:
+                self._check_listener(name, endpoint)
             other = self._bound.get(endpoint)
             # ZeroMQ would take an ipc endpoint away from the socket that has it.
             if mode == Bind and other is not None and not other.closed:
@@ -219,29 +247,64 @@ class Transport:
                     "share an endpoint behind a proxy: rep_proxy_main or pull_proxy_main",
                 )
             _probe_descriptors()
-            if self._curve is not None:
-                self._curve.apply(socket, mode, domain)
-            where = attach(socket, name, endpoint, mode)
+            self._secure(socket, mode, domain)
             if mode == Bind and self._guard is not None:
-                self._guard.watch(socket, where)
+                heard = self._guard.heard
+            watched = None
+            if intake is not None and not endpoint.startswith("inproc:"):
+                watched = Watched(endpoint, intake, heard)
+                self._watch(socket, watched)
+            where = attach(socket, name, endpoint, mode)
+            if watched is not None:
+                watched.endpoint = where
+            if mode == Bind and self._curve is None and not self._insecure:
+                keep_for_owner(where)
         except BaseException:
             socket.close(linger=0)
             raise
         if mode == Bind:
             self._bound[where] = socket
-            self._warn(name, where)
         return where
 
-    def _warn(self, name: str, where: str) -> None:
-        if self._curve is None and not self._warned and is_open(where):
-            self._warned = True
-            _logger.warning(
-                "%s: %s %s can be reached by other machines, and whoever does is taken: give keys "
-                "(key=, allow=), or listen on the loopback",
-                self._owner,
-                name,
-                where,
-            )
+    def _check_listener(self, name: str, endpoint: str) -> None:
+        missing = () if self._curve is not None else ("key", "allow")
+        check_listener(name, endpoint, missing, insecure=self._insecure)
+
+    def _secure(self, socket: zmq.Socket[bytes], mode: Mode, domain: str) -> None:
+        if self._curve is not None:
+            self._curve.apply(socket, mode, domain)
+        elif mode == Bind:
+            socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+
+    def _watch(self, socket: zmq.Socket[bytes], watched: Watched) -> None:
+        with self._connections_lock:
+            if self._connections is None:
+                self._connections = Connections(self)
+        self._intakes[socket] = watched.intake
+        self._connections.watch(socket, watched)
+
+    def receive(self, socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
+        """Take the message that is there, without copying its frames.
+
+        Raises:
+            zmq.Again: There is none.
+        """
+        intake = self._intakes.get(socket)
+        try:
+            frames = receive(socket)
+        except zmq.Again:
+            if intake is not None:
+                intake.times_empty += 1
+            raise
+        if intake is not None:
+            intake.took(frames)
+        return frames
+
+    def trust(self, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
+        """Let more wait of the connection that a message has come from."""
+        intake = self._intakes.get(socket)
+        if intake is not None:
+            intake.trust(frames[-1])
 
     @contextmanager
     def loop(self) -> Iterator[None]:
@@ -264,7 +327,7 @@ class Transport:
         """Yield what comes in, and None now and then, until this transport is closed."""
         while not self.closed:
             try:
-                yield receive(socket)
+                yield self.receive(socket)
             except zmq.Again:
                 if not socket.poll(_IDLE_MS):
                     yield None
@@ -329,69 +392,6 @@ def _end(
     closing.wait()
     context.term()
     closed.set()
-
-
-class Channel:
-    """A socket that is made on first use and that threads use in turn."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        make: Callable[[], zmq.Socket[bytes]],
-        retire: Callable[[zmq.Socket[bytes]], object] = lambda socket: None,
-    ) -> None:
-        """Use `make` whenever a socket is needed, and `retire` before it is closed."""
-        self._transport = transport
-        self._make = make
-        self._retire = retire
-        self._lock = threading.Lock()
-        self._socket: zmq.Socket[bytes] | None = None
-
-    @contextmanager
-    def turn(self, deadline: float | None) -> Iterator[zmq.Socket[bytes] | None]:
-        """Wait for the socket and give it; None when others have it until the deadline."""
-        self._transport.check()
-        if not self._lock.acquire(timeout=-1 if deadline is None else seconds_to(deadline)):
-            yield None
-            return
-        try:
-            self._transport.check()
-            if self._socket is None:
-                self._socket = self._make()
-            yield self._socket
-        finally:
-            self._lock.release()
-
-    def drop(self) -> None:
-        """Close the socket, to be called in one's turn; the next turn makes a new one."""
-        if self._socket is not None:
-            self._retire(self._socket)
-            self._socket.close(linger=0)
-            self._socket = None
-
-    def wait(self, socket: zmq.Socket[bytes], event: int, deadline: float | None) -> bool:
-        """Wait until a socket can send or receive; tell whether it can.
-
-        Raises:
-            RuntimeError: Closed meanwhile.
-        """
-        # A poller is made for each poll, and as a rule there is nothing to wait for.
-        while not is_ready(socket, event):
-            left = _SLICE if deadline is None else min(_SLICE, seconds_to(deadline))
-            if socket.poll(int(left * 1000 + 0.999), event):
-                return True
-            self._transport.check()
-            if deadline is not None and seconds_to(deadline) <= 0:
-                return False
-        return True
-
-    def close(self) -> None:
-        """Close the socket for good; the transport is marked as closed before."""
-        with self._lock:
-            if self._socket is not None:
-                self._retire(self._socket)
-                self._socket.close()
-                self._socket = None
 
 
 def is_ready(socket: zmq.Socket[bytes], event: int) -> bool:

@@ -6,16 +6,18 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
-from cogrs.dtypes import dtype_of, dtype_text
+from cogrs.dtypes import dtype_text
+from cogrs.escape import escaped
+from cogrs.replay.convert import described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     import zmq
 
 VERSION = 2
@@ -38,17 +40,8 @@ SETTINGS = (
     "frame_padding",
 )
 
-SMALL_FRAME = 1 << 20
-"""Every socket takes frames of so many bytes; headers and log lines are no larger."""
-
-LONGEST_LINE = 1_000_000
-"""Bytes of a log line, which with its header fits into a small frame."""
-
 SMALL_CACHE = 1 << 18
 """Caches of so many bytes travel in one frame: each frame costs more than copying some 10 kB."""
-
-LARGEST_PUBLICATION = 256 << 20
-"""Bytes of a message that a server publishes for somebody else."""
 
 REQUEST_HWM = 1000
 """Requests, or answers, that wait at a socket for each peer, at most.
@@ -57,15 +50,14 @@ A socket that answers drops what it has no room for, and counts as waiting what 
 ago (libzmq reports it in batches). So this is far more than a peer that reads its answers needs.
 """
 
-LARGEST_REPLY = 256 << 20
-"""Sizes grow with the dimensions of the reward."""
+_LONGEST_SETTING = 1 << 17
+"""Numbers in a setting: as many as a reward may have dimensions."""
 
-
-REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache")
+REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache", "key", "size")
 """Why messages are refused: none of this protocol; another version of it; of a kind that does not
 belong there; of another number of frames, or without the empty one that ends a request's envelope;
 a cache of other templates; of other `cache_flags`, `frame_stack`, `ids` or `nstep`; with sizes or
-weights that cannot be."""
+weights that cannot be; what the sender's key does not allow; more than one message may ask for."""
 
 
 class WireError(ValueError):
@@ -73,7 +65,7 @@ class WireError(ValueError):
 
     def __init__(self, text: str, reason: str = "foreign") -> None:
         """Say what is wrong; `reason` is one of `REASONS`."""
-        super().__init__(text)
+        super().__init__(escaped(text))  # which may quote the message
         self.reason = reason
 
 
@@ -124,9 +116,8 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
     if len(sizes.templates) != len(FIELDS):
         raise WireError(f"{len(sizes.templates)} templates, an entry has {len(FIELDS)} fields")
     try:
-        # Only dtype and shape are looked at, so no memory is spent on what a peer claims.
         return [
-            np.broadcast_to(np.empty((), dtype_of(each.dtype, field)), tuple(each.shape))
+            described(field, each.dtype, each.shape)
             for field, each in zip(FIELDS, sizes.templates, strict=True)
         ]
     except ValueError as error:
@@ -136,8 +127,10 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
 def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
     """Return the settings that sizes hold, by the names of the memory's properties."""
     values = {name: getattr(sizes.settings, name) for name in SETTINGS}
-    lists = ("discount_factor", "reward_coeff", "cache_flags")
-    values |= {name: list(values[name]) for name in lists}
+    for name in ("discount_factor", "reward_coeff", "cache_flags"):
+        if len(values[name]) > _LONGEST_SETTING:
+            raise WireError(f"{name} of {len(values[name])} numbers")
+        values[name] = list(values[name])
     # A peer that does not know these settings has their defaults.
     new = values["new_priority"] or "returns"
     values["new_priority"] = new if new in ("returns", "max") else float(new)
@@ -162,6 +155,13 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
     except (TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
     return made
+
+
+def row_bytes(memory: ReplayMemory) -> int:
+    """Return the bytes of a sample with all that it may have, under the present settings."""
+    stacked = memory.entry_size + memory.frame_stack * memory.state_buf.nbytes
+    # Weight, id, sender; return and discount of n steps.
+    return 2 * stacked + 16 + 2 * memory.reward_buf.nbytes
 
 
 def digest_of(memory: ReplayMemory) -> int:

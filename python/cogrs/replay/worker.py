@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from cogrs.replay.endpoint import Conn
+from cogrs.replay.guard import ANYBODY, Identity, user_id_of
 from cogrs.replay.wire import WireError
 
 if TYPE_CHECKING:
+    from cogrs.replay.endpoint import Mode
     from cogrs.replay.inbox import Inbox
     from cogrs.replay.transport import Transport
 
 _MOST_HOPS = 16
-"""Routing ids before the empty frame of a request: the peer's, and one for each proxy."""
+"""Frames before the empty one of a request: the peer's routing id, and two for each proxy."""
+
+_LONGEST_USER_ID = 100
+"""Bytes of what a guard calls a client."""
 
 
-def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
+def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: Mode) -> None:
     """Answer requests at a ROUTER socket until the transport is closed.
+
+    One that connects does so to a proxy, which tells who its clients are.
 
     A REP socket would do the same, but one that is sent a request without its empty frame by a peer
     that then leaves can stop for good (libzmq 4.3.5).
@@ -27,25 +35,43 @@ def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> Non
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         for frames in transport.messages(socket):
             if frames is not None:
-                _answer(inbox, socket, frames)
+                sender = _sender(transport, frames, mode, 2)
+                if sender.samples:
+                    transport.trust(socket, frames)
+                _answer(inbox, socket, frames, sender)
 
 
-def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes]) -> None:
+def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: Mode) -> None:
     """Take what comes in at a PULL socket until the transport is closed."""
+    first = 1 if transport.has_keys and mode == Conn else 0
     with transport.loop(), socket:
         for frames in transport.messages(socket):
             if frames is not None:
-                inbox.take(frames)
+                sender = _sender(transport, frames, mode, 0)
+                inbox.take(frames[first:], sender)
             inbox.tick()
 
 
-def _answer(inbox: Inbox, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
+def _sender(transport: Transport, frames: list[zmq.Frame], mode: Mode, at: int) -> Identity:
+    """Return who sends a message; a proxy's frame about it is at this place."""
+    if not transport.has_keys:
+        return ANYBODY
+    if mode == Conn:
+        frame = frames[at] if at < len(frames) else None
+        told = b"" if frame is None or len(frame) > _LONGEST_USER_ID else frame.bytes
+        return Identity(told.decode(errors="replace"))
+    return Identity(user_id_of(frames[-1]))
+
+
+def _answer(
+    inbox: Inbox, socket: zmq.Socket[bytes], frames: list[zmq.Frame], sender: Identity
+) -> None:
     envelope = _envelope_size(frames)
     if envelope == 0:
         error = WireError("a request without an empty frame before it", "frames")
         inbox.refuse(frames[-1], error)
         return
-    reply = [*frames[:envelope], *inbox.answer(frames[envelope:])]
+    reply = [*frames[:envelope], *inbox.answer(frames[envelope:], sender)]
     try:
         socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
     except zmq.Again:

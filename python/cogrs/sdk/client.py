@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import grpc.aio
 
@@ -13,6 +13,7 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.argument import (
+    check_header,
     check_no_loop,
     check_own_loop,
     check_seconds,
@@ -27,6 +28,7 @@ from cogrs.sdk.player import check_player, play_session
 from cogrs.sdk.remote_call import calling
 from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
+from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import (
     actors_of,
@@ -35,6 +37,7 @@ from cogrs.sdk.wire import (
     received_observation,
     rewards_of,
 )
+from cogrs.tokens import cannot_be_pickled
 from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
     from cogrs.sdk.actor_session import ActorEvent
+    from cogrs.sdk.connection import Metadata
     from cogrs.sdk.payload import AnyCodec, Codecs
     from cogrs.sdk.player import Player
     from cogrs.sdk.trial import Message, Reward
@@ -114,19 +118,26 @@ class ClientActor:
         self.endpoint = endpoint
         self.heartbeat = heartbeat
         self.reconnect = reconnect
+        self.secrets = SlotSecrets()
 
     async def join(
-        self, trial_id: str = "", *, name: str = "", actor_class: str = ""
+        self, trial_id: str = "", *, name: str = "", actor_class: str = "", secret: str = ""
     ) -> ClientSession:
         """Take a place in a trial: that of a name, or the first free one of a class.
 
         An actor that has left may join again for as long as the orchestrator keeps the place: by
         its name and the trial's id, also if it joined by its class at first.
 
+        The place is bound to a secret, without which nobody else acts as this actor. This client
+        remembers it for a return; another process is to be told `ClientSession.secret`, unless it
+        has the rights of a controller.
+
         Args:
             trial_id: Which trial; "" for the oldest one that waits for such an actor.
             name: The actor's name.
             actor_class: The actor's class.
+            secret: `ClientSession.secret` of the session in which the actor left, where another
+                client had that.
 
         Returns:
             The actor's session. Close it, or use it as an async context manager.
@@ -134,6 +145,7 @@ class ClientActor:
         Raises:
             ValueError: Both a name and a class, or neither.
         """
+        check_header("secret", secret, secret=True)
         for what, text in (("trial_id", trial_id), ("name", name), ("actor_class", actor_class)):
             check_text(what, text)
         if bool(name) == bool(actor_class):
@@ -146,15 +158,18 @@ class ClientActor:
             request.actor_name = name
         else:
             request.actor_class = actor_class
+        secret = secret or self.secrets.of(trial_id, name)
         with calling(self.endpoint):
-            reply = await self.stub.JoinTrial(request, metadata=self.connection.metadata)
+            reply, secret = await self.secrets.join(
+                self.stub, request, secret, self.connection.metadata
+            )
         trial = Trial(
             reply.trial_id,
             actors_of(reply.actors_in_trial),
             reply.actor_name,
             config=reply.config.content if reply.HasField("config") else None,
         )
-        return ClientSession(self, trial)
+        return ClientSession(self, trial, secret)
 
     async def play(
         self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
@@ -198,15 +213,14 @@ class ClientActor:
 class ClientSession(ActorSession):
     """A client in its place in a trial. It returns by itself when its connection is lost."""
 
-    def __init__(self, client: ClientActor, trial: Trial) -> None:
+    def __init__(self, client: ClientActor, trial: Trial, secret: str) -> None:
         """Open the stream, and show signs of life."""
         self.trial = trial
         self.final: Final | None = None
         """What came last, once it has been told."""
         self._client = client
         self._codecs: Codecs = client.codecs.of(trial.actor)
-        whom = (("trial-id", trial.id), ("actor-name", trial.name))
-        self._metadata = (*client.connection.metadata, *whom)
+        self._secret = secret
         self._events: deque[ActorEvent] = deque()
         self._owes = False
         self._over = False
@@ -215,6 +229,19 @@ class ClientSession(ActorSession):
         self._loop = asyncio.get_running_loop()
         self._stream = self._open()
         self._beating = asyncio.ensure_future(self._beat())
+
+    @property
+    def secret(self) -> str:
+        """What binds the place to this client, for a return from another process.
+
+        "" where the orchestrator gives none. Whoever has it can act as this actor.
+        """
+        return self._secret
+
+    @property
+    def _metadata(self) -> Metadata:
+        whom = (("trial-id", self.trial.id), ("actor-name", self.trial.name))
+        return (*self._client.connection.metadata, *whom, *shown(self._secret))
 
     async def __anext__(self) -> ActorEvent:
         """Return the next event.
@@ -234,6 +261,7 @@ class ClientSession(ActorSession):
             self._owes = True
         elif isinstance(event, Final):
             self.final = event
+            self._client.secrets.forget(self.trial)
             await self.leave()
         return event
 
@@ -295,6 +323,14 @@ class ClientSession(ActorSession):
         """Leave."""
         await self.leave()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise cannot_be_pickled("the session of an actor")
+
     def _check_loop(self) -> None:
         check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
 
@@ -324,8 +360,10 @@ class ClientSession(ActorSession):
         while True:
             try:
                 left = max(until - loop.time(), _RETRY)
-                metadata = self._client.connection.metadata
-                await self._client.stub.JoinTrial(request, timeout=left, metadata=metadata)
+                client, metadata = self._client, self._client.connection.metadata
+                _, self._secret = await client.secrets.join(
+                    client.stub, request, self._secret, metadata, timeout=left
+                )
                 break
             except grpc.aio.AioRpcError as error:
                 if error.code() not in _NOT_YET or loop.time() >= until:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
 
 from cogrs.argument import check_header, check_kind
+from cogrs.listener import is_loopback
 from cogrs.sdk.endpoint import address_of
-from cogrs.tls import ClientTls, is_loopback
+from cogrs.tls import ClientTls
+from cogrs.tokens import bearer, cannot_be_pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,6 +104,14 @@ class Connection(Generic[Stub]):
         for channel in self._channels:
             await channel.close()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, and so whatever has a connection.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise cannot_be_pickled(f"the connection to {self.endpoint}")
+
     def _enter(self) -> None:
         loop = asyncio.get_running_loop()
         if loop is self._loop:
@@ -147,4 +157,4 @@ def metadata_of(target: str, tls: ClientTls | None, token: str | None) -> Metada
     check_header("token", token, secret=True)
     if tls is None and not is_loopback(target.rpartition(":")[0]):
         raise ValueError(f"token: {target} is on another machine: expected tls too, got none")
-    return (("authorization", f"Bearer {token}"),)
+    return (bearer(token),)

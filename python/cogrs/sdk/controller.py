@@ -10,16 +10,18 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
-from google.protobuf import json_format
 
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
+from cogrs.api.json_message import fill_message
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.argument import check_header, check_kind, check_text, check_timeout
+from cogrs.escape import escaped
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
+from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,7 +105,7 @@ class TrialFailedError(RuntimeError):
 
     def __str__(self) -> str:
         """Return the trial's id and the reason."""
-        return f"trial {self.trial.id} failed: {self.reason}"
+        return escaped(f"trial {self.trial.id} failed: {self.reason}")
 
 
 class TrialController:
@@ -383,8 +385,9 @@ def _as_params(params: Params) -> common_pb2.TrialParams:
         return params
     check_kind("params", params, Mapping, "TrialParams, a mapping, or None")
     try:
-        return json_format.ParseDict(dict(params), common_pb2.TrialParams())
-    except json_format.ParseError as error:
+        check_document(params)
+        return fill_message(common_pb2.TrialParams(), dict(params))
+    except ValueError as error:
         raise ValueError(f"params: {' '.join(str(error).split())}") from error
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from cogrs.api.any import pack
 from cogrs.api.common_pb2 import Message as TrialMessage
@@ -16,14 +16,23 @@ from cogrs.api.common_pb2 import RewardSource
 from cogrs.api.payload_pb2 import Array
 from cogrs.casting import array_of
 from cogrs.dtypes import dtype_of, dtype_text, portable
+from cogrs.limits import LOG_SAMPLE_BYTES
+from cogrs.optional import imported
 from cogrs.sdk.datalog import Sample
 from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from cogrs.sdk.datalog import LoggedTrial
 
 Row = dict[str, Any]
+
+_ITEM = 64
+"""Bytes that are counted for a reward, a source or a message, beside what it holds."""
+
+_DIMS = 32
+"""Dimensions of an array, as every NumPy has them."""
 
 _PARTS = Array.DESCRIPTOR.full_name
 _ARRAYS = ArrayCodec()
@@ -76,9 +85,11 @@ def unpacked(kept: Packed, classes: Mapping[str, type[Message]]) -> Any:
         return classes[kind].FromString(data)
     if not kind or ("." in kind and not kind.startswith("[")):
         return data
+    if len(shape) > _DIMS or not all(isinstance(each, int) and each >= 0 for each in shape):
+        raise ValueError(f"expected a shape of at most {_DIMS} dimensions, got {shown(shape)}")
     dtype = dtype_of(kind, "kind")
     if dtype.itemsize * math.prod(shape) != len(data):
-        raise ValueError(f"expected {kind} {tuple(shape)}, got {len(data)} bytes")
+        raise ValueError(f"expected {shown(kind)} {shown(shape)}, got {len(data)} bytes")
     return np.ndarray(shape, dtype, data)
 
 
@@ -107,35 +118,140 @@ def rows_of(trial: LoggedTrial, number: int, sample: Sample) -> Iterator[Row]:
         }
 
 
+def check_size(size: int) -> None:
+    """Refuse a sample that is larger than files of data logs may have it.
+
+    Raises:
+        ValueError: It has more bytes.
+    """
+    if size > LOG_SAMPLE_BYTES:
+        raise ValueError(f"expected samples of at most {LOG_SAMPLE_BYTES} bytes")
+
+
+def size_of(row: Row) -> int:
+    """Return how many bytes a row holds, about."""
+    size = sum(len(each) for each in row.values() if isinstance(each, str))
+    for name in ("observation", "action"):
+        if row[name] is not None:
+            size += len(row[name].data) + len(row[name].kind) + 8 * len(row[name].shape)
+    for reward in row["rewards"]:
+        size += _ITEM + sum(_ITEM + len(each["sender"]) for each in reward["sources"])
+    for message in row["messages"]:
+        size += _ITEM + len(message["sender"]) + len(message["type"]) + len(message["data"])
+    return size
+
+
+def spread_size(array: Any) -> int:
+    """Return how many bytes an array of Arrow has once each row has a copy of what rows share."""
+    pyarrow = imported("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
+    kind = array.type
+    if pyarrow.types.is_struct(kind):
+        return sum(map(spread_size, array.flatten()))
+    if pyarrow.types.is_list(kind):
+        items = array.flatten()
+        return _ITEM * len(items) + spread_size(items)
+    if pyarrow.types.is_dictionary(kind):
+        compute = imported("pyarrow.compute", "Parquet files need pyarrow", "'cogrs[parquet]'")
+        lengths = compute.take(compute.binary_length(array.dictionary), array.indices)
+        return int(compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0)
+    return int(array.nbytes)
+
+
 def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterator[Sample]:
-    """Yield the samples of which these are the rows."""
+    """Yield the samples of which these are the rows.
+
+    Raises:
+        ValueError: The rows are not those of samples, or a sample is too large.
+    """
     by_name = {each.DESCRIPTOR.full_name: each for each in classes}
-    for _, group in groupby(rows, key=lambda row: row["sample"]):
-        mine = list(group)
-        first = mine[0]
-        yield Sample(
-            first["tick"],
-            {
-                row["actor"]: Observation(
-                    first["tick"],
-                    unpacked(row["observation"], by_name),
-                    row["terminated"],
-                    row["truncated"],
-                    timestamp=row["timestamp"],
-                )
-                for row in mine
-                if row["observation"] is not None
-            },
-            {
-                row["actor"]: unpacked(row["action"], by_name)
-                for row in mine
-                if row["action"] is not None
-            },
-            {row["actor"]: tuple(map(_read_reward, row["rewards"])) for row in mine},
-            {row["actor"]: tuple(map(_read_message, row["messages"])) for row in mine},
-            first["user_id"],
-            first["end_reason"],
-        )
+    for number, group in groupby(rows, key=lambda row: row["sample"]):
+        mine, size = [], 0
+        for row in group:
+            size += size_of(row)
+            check_size(size)
+            mine.append(row)
+        try:
+            sample = _sample(mine, by_name)
+        except (AttributeError, DecodeError, OverflowError, TypeError, ValueError) as error:
+            # What NumPy and protobuf raise for values that are not theirs.
+            raise ValueError(f"sample {shown(number)}: {error}") from error
+        yield sample
+
+
+def _sample(rows: Sequence[Row], by_name: Mapping[str, type[Message]]) -> Sample:
+    first = rows[0]
+    return Sample(
+        first["tick"],
+        {
+            row["actor"]: Observation(
+                first["tick"],
+                unpacked(row["observation"], by_name),
+                row["terminated"],
+                row["truncated"],
+                timestamp=row["timestamp"],
+            )
+            for row in rows
+            if row["observation"] is not None
+        },
+        {
+            row["actor"]: unpacked(row["action"], by_name)
+            for row in rows
+            if row["action"] is not None
+        },
+        {row["actor"]: tuple(map(_read_reward, row["rewards"])) for row in rows},
+        {row["actor"]: tuple(map(_read_message, row["messages"])) for row in rows},
+        first["user_id"],
+        first["end_reason"],
+    )
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("trial_id", "actor", "actor_class", "user_id", "end_reason"), (str,)),
+    "sample": (int,),
+    **dict.fromkeys(("terminated", "truncated"), (bool,)),
+    **dict.fromkeys(("observation", "action"), (Packed, type(None))),
+    **dict.fromkeys(("rewards", "messages"), (list,)),
+    **dict.fromkeys(("tick", "timestamp"), (int, type(None))),
+}
+"""The types of a row's values, by their names."""
+
+_ITEMS: dict[str, dict[str, tuple[type, ...]]] = {
+    "rewards": {"tick": (int,), "value": (float, int), "sources": (list,)},
+    "messages": {"sender": (str,), "tick": (int,), "type": (str,), "data": (bytes,)},
+    "sources": {"sender": (str,), "value": (float, int), "confidence": (float, int)},
+}
+
+
+def checked_row(row: Row) -> Row:
+    """Return a row whose values are of the types that rows have.
+
+    Raises:
+        ValueError: One is of another.
+    """
+    _check_kinds("", row, _KINDS)
+    for name in ("observation", "action"):
+        if (kept := row[name]) is not None:
+            kinds = {"kind": (str,), "shape": (list, tuple), "data": (bytes,)}
+            _check_kinds(f"{name}.", kept._asdict(), kinds)
+    for name in ("rewards", "messages"):
+        for each in row[name]:
+            _check_kinds(f"{name}.", each, _ITEMS[name])
+    for reward in row["rewards"]:
+        for source in reward["sources"]:
+            _check_kinds("rewards.sources.", source, _ITEMS["sources"])
+    return row
+
+
+def _check_kinds(where: str, given: Any, kinds: Mapping[str, tuple[Any, ...]]) -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f"{where}: expected an object, got {shown(given)}")
+    for name, kind in kinds.items():
+        value = given.get(name, ...)
+        sound = isinstance(value, kind) and (bool in kind or not isinstance(value, bool))
+        if not sound or (isinstance(value, int) and not -(2**63) <= value < 2**64):
+            got = "nothing" if value is ... else shown(value)
+            expected = " or ".join(each.__name__ for each in kind)
+            raise ValueError(f"{where}{name}: expected {expected}, got {got}")
 
 
 def _reward(reward: ReceivedReward) -> Row:

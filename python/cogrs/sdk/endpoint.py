@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 
+from cogrs.access import Access
 from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
 from cogrs.argument import check_kind, check_named, check_own_loop, check_seconds, check_text
+from cogrs.listener import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
@@ -31,7 +33,8 @@ from cogrs.sdk.servicer import (
     EnvironmentServicer,
     HookServicer,
 )
-from cogrs.tls import listen
+from cogrs.tls import ServerTls, listen
+from cogrs.tokens import check_tokens
 from cogrs.unfinished import stopping
 
 if TYPE_CHECKING:
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from cogrs.sdk.datalog import DatalogSink
     from cogrs.sdk.hook import PreTrialHook
     from cogrs.sdk.payload import AnyCodec
-    from cogrs.tls import ServerTls
 
 AnyEnvironment: TypeAlias = (
     Callable[[], Environment] | Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]
@@ -171,6 +173,8 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     tls: ServerTls | None = None,
+    tokens: Sequence[str] = (),
+    insecure: bool = False,
 ) -> Endpoint:
     """Serve what plugs into trials to orchestrators, on the running event loop.
 
@@ -183,17 +187,22 @@ async def serve(
         datalog: Makes a data log, once a trial.
         codec: How observations and actions become bytes: one codec for both, `Codecs` for each of
             them, or a mapping from actor classes to `Codecs`. None stands for `ArrayCodec`.
-        host: Address to listen at; only this machine reaches the default.
+        host: Address to listen at; only this machine reaches the default. Others need `tls`, and
+            `tokens` or a `client_ca` in `tls`.
         port: Port; 0 takes one that is free.
         tls: Certificates; None serves without.
+        tokens: Orchestrators are to show one of these (`Security.link_tokens`); empty asks for
+            none.
+        insecure: Let other machines in without what they should have. What a failure says is
+            then in the log alone: callers are told of what kind it is.
 
     Returns:
         The running server, whose `address` goes into trial parameters. Stop it, or use it as an
         asynchronous context manager.
 
     Raises:
-        ValueError: There is nothing to serve, the port is out of range, or a file of `tls` is not
-            what it should be.
+        ValueError: There is nothing to serve, the port is out of range, other machines could do
+            what they like, a token is not one, or a file of `tls` is not what it should be.
         TypeError: What is to make environments, agents or logs, or a hook, is nothing to call; or
             an argument is something else.
         OSError: The port is taken, there is no such address, or a file cannot be read.
@@ -201,14 +210,22 @@ async def serve(
     if not (environments or agents or hooks or datalog):
         what = "environments, agents, hooks, datalog"
         raise ValueError(f"{what}: expected at least one implementation, got none")
+    tokens = check_tokens("tokens", tokens)
+    check_kind("tls", tls, ServerTls | None, "a ServerTls or None")
+    check_kind("insecure", insecure, bool, "True or False")
+    check_text("host", host)
+    known = bool(tokens) or (tls is not None and tls.client_ca is not None)
+    missing = [*(() if tls else ("tls",)), *(() if known else ("tokens or tls.client_ca",))]
+    check_listener("host", host, missing, insecure=insecure)
+    brief = not known and reached_by(host) is not None
     hosts: list[Host] = []
     additions: list[Callable[[grpc.aio.Server], None]] = []
 
     def add(
-        host: Any, servicer: Callable[[Any], Any], register: Callable[[Any, Any], None]
+        host: Any, servicer: Callable[[Any, bool], Any], register: Callable[[Any, Any], None]
     ) -> None:
         hosts.append(host)
-        additions.append(partial(register, servicer(host)))
+        additions.append(partial(register, servicer(host, brief)))
 
     if environments:
         add(
@@ -222,7 +239,7 @@ async def serve(
         add(local_hooks(hooks), HookServicer, add_TrialHooksServicer_to_server)
     if datalog:
         add(local_datalog(datalog, codec=codec), DatalogServicer, add_LogExporterServicer_to_server)
-    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    server = grpc.aio.server(interceptors=Access(tokens).interceptors(), options=_SERVER_OPTIONS)
     for addition in additions:
         addition(server)
     try:

@@ -8,7 +8,7 @@ from cogrs.background import Background
 from cogrs.sdk.endpoint import Endpoint, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cogrs.sdk.datalog import DatalogSink
     from cogrs.sdk.endpoint import AnyAgent, AnyEnvironment
@@ -83,6 +83,8 @@ def serve_endpoint(
     host: str = "127.0.0.1",
     port: int = 0,
     tls: ServerTls | None = None,
+    tokens: Sequence[str] = (),
+    insecure: bool = False,
 ) -> EndpointHandle:
     """Serve what plugs into trials, on a thread of its own: `serve` without an event loop.
 
@@ -95,6 +97,8 @@ def serve_endpoint(
         host: As of `serve`.
         port: As of `serve`.
         tls: As of `serve`.
+        tokens: As of `serve`.
+        insecure: As of `serve`.
 
     Returns:
         A handle: it listens already. Stop it, or use it as a context manager.
@@ -111,5 +115,7 @@ def serve_endpoint(
         host=host,
         port=port,
         tls=tls,
+        tokens=tokens,
+        insecure=insecure,
     )
     return EndpointHandle(Background("cogrs-endpoint", starting))

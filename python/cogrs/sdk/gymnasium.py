@@ -72,7 +72,8 @@ class GymnasiumEnvironment(Environment):
                 makes the same episode of all: see `factory`.
             action_mask: Observe `{"observation": ..., "action_mask": ...}`, with the mask that the
                 environment has in its info, int8, in the flat form of `cogrs.action_mask`: of a
-                Discrete, entry i is for the action `start + i`. Actions are not compared with it.
+                Discrete, entry i is for the action `start + i`. A space without masks, such as Box,
+                may have None in the info: then that part is left out. Actions are not compared.
             frames_to: Who is sent what `render` returns after each step, as a message: see
                 `read_array_message`. Names as those of `Message`.
             inline: Whether the environment is quick, as of `Environment.inline`; None leaves that
@@ -194,7 +195,8 @@ class GymnasiumEnvironment(Environment):
                 known = ", ".join(map(repr, info)) or "nothing"
                 raise ValueError(f"action_mask: expected it in the environment's info, got {known}")
             mask = carried_mask(self._mask_layout, info["action_mask"])
-            self._latest = {"observation": self._latest, "action_mask": mask}
+            parts = {} if mask is None else {"action_mask": mask}
+            self._latest = {"observation": self._latest, **parts}
         self._frames.take(self._env, self._tick)
 
     def _update(self) -> Update:

@@ -7,13 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from grpc import StatusCode
-
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.failure import is_failure
-from cogrs.sdk.call import CallError
-from cogrs.sdk.session import Session, choose
+from cogrs.sdk.session import Session, choose, failure_of
 from cogrs.sdk.sessions import Sessions
 
 _logger = logging.getLogger("cogrs.sdk")
@@ -73,8 +70,7 @@ class HookHost:
             if not is_failure(error):
                 raise
             _logger.exception("trial %s: pre-trial hook failed", trial_id)
-            text = f"trial {trial_id}: pre-trial hook failed: {type(error).__name__}: {error}"
-            raise CallError(StatusCode.UNKNOWN, text) from error
+            raise failure_of(session.who, error) from error
         finally:
             self.sessions.lose(session)
         return PreTrialContext(params=params if changed is None else changed)

@@ -14,12 +14,19 @@ from cogrs.api import payload_pb2 as pb
 from cogrs.api.any import unpack
 from cogrs.casting import array_of
 from cogrs.dtypes import dtype_of, dtype_text, holds_numbers, kind_of, portable
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from google.protobuf.message import Message
 
     from cogrs.sdk.trial import Actor
+
+_DIMS = 64
+"""Dimensions of an array, as NumPy 2 has them at most."""
+
+_NAME = 100
+"""Characters of a part's name in a message."""
 
 
 class Decoded(NamedTuple):
@@ -140,16 +147,19 @@ def _value(message: pb.Array) -> Any:
     values = {}
     for entry in message.entries:
         if entry.name in values:
-            raise ValueError(f"expected different names, got {entry.name!r} twice")
+            raise ValueError(f"expected different names, got {shown(entry.name)} twice")
         try:
             values[entry.name] = _value(entry.array)
         except ValueError as error:
-            raise ValueError(f"{entry.name}: {error}") from None
+            raise ValueError(f"{entry.name[:_NAME]}: {error}") from None
     return values
 
 
 def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
     dtype = _dtype(message.dtype)
+    if len(message.shape) > _DIMS:
+        expected = f"expected {message.dtype} of at most {_DIMS} dimensions"
+        raise ValueError(f"{expected}, got {len(message.shape)}")
     shape, data = tuple(message.shape), message.data
     try:
         # The buffer may be longer than NumPy asks for, but not than the shape says.
@@ -163,7 +173,7 @@ def _decoded_array(message: pb.Array) -> npt.NDArray[Any]:
 @functools.lru_cache(256)
 def _dtype(text: str) -> np.dtype[Any]:
     if not holds_numbers(text):
-        raise ValueError(f"expected numbers or booleans, got dtype {text!r}")
+        raise ValueError(f"expected numbers or booleans, got dtype {shown(text)}")
     return dtype_of(text)
 
 
@@ -188,7 +198,7 @@ def read_array_message(payload: Any) -> Any:
     """
     message = pb.Array()
     if not unpack(payload, message):
-        kind = payload.type_url.rpartition("/")[2] or "nothing"
+        kind = payload.type_url.rpartition("/")[2][:_NAME] or "nothing"
         raise ValueError(f"payload: expected an array message, got {kind}")
     return _value(message)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from cogrs.escape import escaped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,7 +43,7 @@ class RemoteCallError(grpc.aio.AioRpcError):
             endpoint: Who was called.
             error: As gRPC raised it.
         """
-        details = " ".join((error.details() or "").split())
+        details = escaped(" ".join((error.details() or "").split()))
         super().__init__(
             error.code(),
             grpc.aio.Metadata(),

@@ -29,22 +29,22 @@ _CANCELLATION = 0.2
 class EnvironmentServicer(EnvironmentEndpointServicer):
     """The service `EnvironmentEndpoint`."""
 
-    def __init__(self, host: EnvironmentHost) -> None:
-        """Ask this host."""
-        self._host = host
+    def __init__(self, host: EnvironmentHost, brief: bool = False) -> None:
+        """Ask this host; tell callers briefly what failed where they may be anybody."""
+        self._host, self._brief = host, brief
 
     async def OnStart(
         self, request: environment_pb2.EnvStartRequest, context: Context
     ) -> environment_pb2.EnvStartReply:
         """Start an environment for a trial."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_start(_trial(context), request)
 
     async def OnAction(  # type: ignore[override]
         self, requests: AsyncIterator[environment_pb2.EnvActionRequest], context: Context
     ) -> None:
         """Step the environment of a trial for each set of actions."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             replies = self._host.on_action(_trial(context), requests)
             # Closed here, and not whenever it is collected, however the call ends.
             async with aclosing(replies):
@@ -55,14 +55,14 @@ class EnvironmentServicer(EnvironmentEndpointServicer):
         self, request: environment_pb2.EnvMessageRequest, context: Context
     ) -> environment_pb2.EnvMessageReply:
         """Give the environment of a trial what was sent to it."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_message(_trial(context), request)
 
     async def OnEnd(
         self, request: environment_pb2.EnvActionRequest, context: Context
     ) -> environment_pb2.EnvActionReply:
         """End the environment of a trial."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_end(_trial(context), request)
 
     async def Version(
@@ -75,22 +75,22 @@ class EnvironmentServicer(EnvironmentEndpointServicer):
 class AgentServicer(AgentEndpointServicer):
     """The service `AgentEndpoint`."""
 
-    def __init__(self, host: AgentHost) -> None:
-        """Ask this host."""
-        self._host = host
+    def __init__(self, host: AgentHost, brief: bool = False) -> None:
+        """Ask this host; tell callers briefly what failed where they may be anybody."""
+        self._host, self._brief = host, brief
 
     async def OnStart(
         self, request: agent_pb2.AgentStartRequest, context: Context
     ) -> agent_pb2.AgentStartReply:
         """Start an agent for an actor."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_start(*_actor(context), request)
 
     async def OnObservation(  # type: ignore[override]
         self, requests: AsyncIterator[agent_pb2.AgentObservationRequest], context: Context
     ) -> None:
         """Have an agent act on each observation."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             replies = self._host.on_observation(*_actor(context), requests)
             async with aclosing(replies):
                 async for reply in replies:
@@ -100,21 +100,21 @@ class AgentServicer(AgentEndpointServicer):
         self, request: agent_pb2.AgentRewardRequest, context: Context
     ) -> agent_pb2.AgentRewardReply:
         """Give an agent a reward."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_reward(*_actor(context), request)
 
     async def OnMessage(
         self, request: agent_pb2.AgentMessageRequest, context: Context
     ) -> agent_pb2.AgentMessageReply:
         """Give an agent what was sent to it."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_message(*_actor(context), request)
 
     async def OnEnd(
         self, request: agent_pb2.AgentEndRequest, context: Context
     ) -> agent_pb2.AgentEndReply:
         """End an agent."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_end(*_actor(context), request)
 
     async def Version(
@@ -127,15 +127,15 @@ class AgentServicer(AgentEndpointServicer):
 class HookServicer(TrialHooksServicer):
     """The service `TrialHooks`."""
 
-    def __init__(self, host: HookHost) -> None:
-        """Ask this host."""
-        self._host = host
+    def __init__(self, host: HookHost, brief: bool = False) -> None:
+        """Ask this host; tell callers briefly what failed where they may be anybody."""
+        self._host, self._brief = host, brief
 
     async def OnPreTrial(
         self, request: hooks_pb2.PreTrialContext, context: Context
     ) -> hooks_pb2.PreTrialContext:
         """Set the parameters of a trial."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_pre_trial(_trial(context), request)
 
     async def Version(
@@ -148,9 +148,9 @@ class HookServicer(TrialHooksServicer):
 class DatalogServicer(LogExporterServicer):
     """The service `LogExporter`."""
 
-    def __init__(self, host: DatalogHost) -> None:
-        """Ask this host."""
-        self._host = host
+    def __init__(self, host: DatalogHost, brief: bool = False) -> None:
+        """Ask this host; tell callers briefly what failed where they may be anybody."""
+        self._host, self._brief = host, brief
 
     async def OnLogSample(
         self,
@@ -158,7 +158,7 @@ class DatalogServicer(LogExporterServicer):
         context: Context,
     ) -> datalog_pb2.LogExporterSampleReply:
         """Keep what happens in a trial."""
-        async with answering(context):
+        async with answering(context, brief=self._brief):
             return await self._host.on_log_sample(_trial(context), _whole(requests))
 
     async def Version(

@@ -260,8 +260,13 @@ class Session(Generic[User]):
             if not is_failure(error):
                 raise
             _logger.exception("%s: %s failed", self.who, what)
-            text = f"{self.who}: {what} failed: {type(error).__name__}: {error}"
-            raise CallError(StatusCode.UNKNOWN, text) from error
+            raise failure_of(f"{self.who}: {what}", error) from error
+
+
+def failure_of(what: str, error: BaseException) -> CallError:
+    """Return the error of a call for a failure of the user's."""
+    failed = f"{what} failed: {type(error).__name__}"
+    return CallError(StatusCode.UNKNOWN, f"{failed}: {error}", f"{failed}; see the log there")
 
 
 def session_name(trial_id: str, *actor: str) -> str:

@@ -11,7 +11,7 @@ from grpc import StatusCode
 from cogrs.sdk.call import CallError
 from cogrs.sdk.session import Session, session_name
 from cogrs.threads import Threads
-from cogrs.unfinished import cancel_tasks
+from cogrs.unfinished import cancel_tasks, wait_running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -143,7 +143,7 @@ class Sessions(Generic[AnySession]):
         for session in self._open:
             self.lose(session)
         if self._losing:
-            await asyncio.wait(self._losing.values(), timeout=max(grace, _LEAST))
+            await wait_running(self._losing.values(), max(grace, _LEAST))
             await self._leave([each for each, task in self._losing.items() if not task.done()])
         self.threads.close()
 

@@ -1,7 +1,13 @@
 //! The memory of one batch.
 #![allow(unsafe_code)]
 
+#[cfg(unix)]
+use std::fs::File;
 use std::marker::PhantomData;
+#[cfg(unix)]
+use std::mem::ManuallyDrop;
+#[cfg(unix)]
+use std::os::fd::FromRawFd;
 use std::sync::Arc;
 
 #[cfg(unix)]
@@ -107,15 +113,27 @@ impl Batch {
 
     /// Maps a batch into a file that other processes map too.
     ///
+    /// The file must not shrink while it is mapped: touching a page that it has lost ends the process
+    /// (SIGBUS). Linux promises that for a memfd sealed with `F_SEAL_SHRINK`, which is what the caller
+    /// gives; systems without memfd have no such promise, and there the other processes are trusted.
+    /// Nothing here keeps those from writing any bytes at any time, so whatever is read from the batch
+    /// is checked where it matters.
+    ///
     /// # Errors
-    /// [`Error::Value`] when it is larger than the file, which has `size` bytes; [`Error::Memory`] when the
-    /// system refuses.
+    /// [`Error::Value`] when the batch is larger than the file; [`Error::Memory`] when the system refuses.
     #[cfg(unix)]
-    pub fn in_file(layout: Layout, descriptor: i32, size: usize) -> Result<Arc<Self>> {
-        if layout.size > size {
+    pub fn in_file(layout: Layout, descriptor: i32) -> Result<Arc<Self>> {
+        let refused = |error| Error::Memory(format!("cannot map the file {descriptor}: {error}"));
+        if descriptor < 0 {
+            return Err(Error::value("file", "a descriptor", descriptor));
+        }
+        // SAFETY: it is not -1. It is only asked for its size, which is an error where it is not open, and
+        // `ManuallyDrop` leaves it open for its owner.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+        let size = file.metadata().map_err(refused)?.len();
+        if layout.size as u64 > size {
             return Err(Error::value("file", format!("at least {} bytes", layout.size), size));
         }
-        let refused = |error| Error::Memory(format!("cannot map a file of {size} bytes: {error}"));
         let memory = MmapOptions::new().len(layout.size.max(1)).map_raw(descriptor);
         let memory = Arc::new(memory.map_err(refused)?);
         Ok(Arc::new(Self { base: 0, layout: Arc::new(layout), memory }))
@@ -126,7 +144,7 @@ impl Batch {
     /// # Errors
     /// [`Error::State`]: this system has no descriptors.
     #[cfg(not(unix))]
-    pub fn in_file(_layout: Layout, _descriptor: i32, _size: usize) -> Result<Arc<Self>> {
+    pub fn in_file(_layout: Layout, _descriptor: i32) -> Result<Arc<Self>> {
         Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
     }
 

@@ -34,14 +34,9 @@ enum Part {
 /// Arrays before those of the game's keys.
 const PARTS: usize = Part::End as usize + 1;
 
-/// A file that holds a step buffer, for other processes to map too.
+/// The descriptor of a file that holds a step buffer, for other processes to map too. It must not shrink.
 #[derive(Debug, Clone, Copy)]
-pub struct SharedFile {
-    /// Its descriptor.
-    pub descriptor: i32,
-    /// Its size in bytes.
-    pub size: usize,
-}
+pub struct SharedFile(pub i32);
 
 /// The memory from which one env worker reads moves, and to which it writes reports.
 #[derive(Debug)]
@@ -91,7 +86,7 @@ impl StepBuffer {
         let layout = Layout::new(games.clamp(1, MAX_ROWS), sizes)?;
         let memory = match file {
             None => Batch::several(layout, 1)?.remove(0),
-            Some(file) => Batch::in_file(layout, file.descriptor, file.size)?,
+            Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
         };
         let in_flight =
             InFlight { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };

@@ -45,9 +45,13 @@ impl Template {
             python_code(py, look)?.extract()?;
         let native = native.cast_into::<PyArrayDescr>()?;
         let spec = FieldSpec { dtype, itemsize: native.itemsize(), shape };
+        Ok(Self::of(field, native, spec))
+    }
+
+    fn of(field: Field, native: Bound<'_, PyArrayDescr>, spec: FieldSpec) -> Self {
         let scalar = if spec.shape.is_empty() { Scalar::of(&native) } else { None };
         let is_float32 = (native.kind(), native.itemsize()) == (b'f', size_of::<f32>());
-        Ok(Self { field, spec, dtype: native.unbind(), scalar, is_float32 })
+        Self { field, spec, dtype: native.unbind(), scalar, is_float32 }
     }
 
     /// The template of a field that was saved.
@@ -55,18 +59,25 @@ impl Template {
     /// # Errors
     /// `ValueError` when NumPy has no such dtype.
     pub fn saved(py: Python<'_>, field: Field, spec: &FieldSpec) -> PyResult<Self> {
+        let name = field.name();
         let dtypes = py.import(intern!(py, "cogrs.dtypes"))?;
-        let dtype = dtypes.call_method1(intern!(py, "dtype_of"), (&spec.dtype, field.name()))?;
-        let numpy = py.import(intern!(py, "numpy"))?;
-        let shape = PyTuple::new(py, &spec.shape)?;
-        let template =
-            Self::new(field, &numpy.call_method1(intern!(py, "empty"), (shape, dtype))?)?;
-        if template.spec == *spec {
-            return Ok(template);
+        let dtype = dtypes.call_method1(intern!(py, "dtype_of"), (&spec.dtype, name))?;
+        let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
+        let (native, text): (Bound<'_, PyAny>, String) =
+            convert.call_method1(intern!(py, "native"), (name, dtype))?.extract()?;
+        let found = FieldSpec {
+            dtype: text,
+            itemsize: native.cast::<PyArrayDescr>()?.itemsize(),
+            shape: spec.shape.clone(),
+        };
+        if found == *spec {
+            return Ok(Self::of(field, native.cast_into()?, found));
         }
-        let [expected, got] = [&template.spec, spec]
-            .map(|spec| format!("{} of {} bytes {:?}", spec.dtype, spec.itemsize, spec.shape));
-        Err(Error::value(field.name(), expected, got).into())
+        let [expected, got] = [&found, spec].map(|spec| {
+            let text: String = spec.dtype.chars().take(200).collect();
+            format!("{text} of {} bytes", spec.itemsize)
+        });
+        Err(Error::value(name, expected, got).into())
     }
 
     /// dtype and shape without Python.

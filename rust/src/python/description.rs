@@ -92,7 +92,7 @@ pub struct GivenGame<'py> {
     action: (Bound<'py, PyAny>, Vec<usize>),
     num_action: usize,
     players: Vec<String>,
-    files: Vec<Option<(i32, usize)>>,
+    files: Vec<Option<i32>>,
 }
 
 /// The arrays of a step buffer that depend on the game.
@@ -117,8 +117,7 @@ impl GivenGame<'_> {
         }
         let (dtype, shape) = self.action;
         let action = Tensor::new(("a".into(), dtype, shape))?;
-        let file = |(descriptor, size)| SharedFile { descriptor, size };
-        let files = self.files.into_iter().map(|given| given.map(file)).collect();
+        let files = self.files.into_iter().map(|given| given.map(SharedFile)).collect();
         let spec = GameSpec {
             keys: keys.iter().map(|key| (key.name.clone(), key.spec.clone())).collect(),
             action: action.spec.clone(),

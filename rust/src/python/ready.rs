@@ -8,7 +8,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyWeakrefReference};
 
 use crate::python::exit::python_code;
 use crate::python::layout::Plan;
@@ -17,8 +17,11 @@ use crate::spec::{FIELDS, shape_text};
 /// The arrays of an `out` argument, each found to be of the right kind.
 #[derive(Debug)]
 pub struct Ready<'py> {
-    /// Keeps the arrays, and so their memory.
+    /// Keeps the arrays.
     _arrays: Vec<Bound<'py, PyUntypedArray>>,
+    /// Keeps their memory: NumPy does not resize an array that has a weak reference, whatever `refcheck`
+    /// says, so no other thread can take the memory away by that.
+    _unresizable: Vec<Bound<'py, PyWeakrefReference>>,
     places: Vec<Place>,
 }
 
@@ -56,13 +59,15 @@ impl<'py> Ready<'py> {
                 Err(_) => seen_by_numpy(leaf, &plan.name(at))?,
             });
         }
+        let unresizable = arrays.iter().map(|array| PyWeakrefReference::new(array));
+        let unresizable = unresizable.collect::<PyResult<Vec<_>>>()?;
         // Only now: another library's code may have changed any of them.
         let mut places = Vec::with_capacity(arrays.len());
         for (at, (array, dtype)) in arrays.iter().zip(dtypes).enumerate() {
             places.push(place(array, plan, at, dtype)?);
         }
         separate(&places, plan)?;
-        Ok(Self { _arrays: arrays, places })
+        Ok(Self { _arrays: arrays, _unresizable: unresizable, places })
     }
 
     /// Where the bytes lie.
@@ -79,9 +84,12 @@ impl Places<'_> {
                 return &mut [][..];
             }
             // SAFETY: `place` found `size` bytes together from `start` on, that may be written, and
-            // `separate` that no two places overlap; `Ready` keeps the array, NumPy refuses to move the
-            // memory of one that others hold. Python code on another thread may write there meanwhile, as
-            // it may during any call of NumPy's that fills an array: then the bytes are some mix.
+            // `separate` that no two places overlap; `Ready` keeps the array, and its weak reference keeps
+            // `resize` from moving the memory, with `refcheck=False` too. Python code on another thread may
+            // write there meanwhile, as it may during any call of NumPy's that fills an array: then the
+            // bytes are some mix. What this does not protect from: code that gives the array other memory
+            // by assigning `array.data` or by `__setstate__`, or that frees memory which the array only
+            // borrows. NumPy's own functions are broken by those too.
             unsafe { slice::from_raw_parts_mut(place.start, place.size) }
         };
         self.0.iter().map(slice).collect()

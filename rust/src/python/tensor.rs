@@ -66,15 +66,13 @@ impl Tensor {
             let expected = format!("at most {MAX_DIMS} dimensions");
             return Err(Error::value(name, expected, shape.len()).into());
         }
-        let size = shape.iter().try_fold(descr.itemsize(), |size, &dim| size.checked_mul(dim));
-        if size.is_none_or(|size| isize::try_from(size).is_err()) {
-            return Err(
-                Error::value(name, "a size within the address space", shape_text(&shape)).into()
-            );
-        }
         let dtypes = dtype.py().import("cogrs.dtypes")?;
         let text = dtypes.call_method1("dtype_text", (&descr, &name))?.extract()?;
         let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
+        if spec.checked_nbytes().is_none() {
+            let got = shape_text(&spec.shape);
+            return Err(Error::value(name, "a size within the address space", got).into());
+        }
         Ok(Self { name, dtype: descr.unbind(), spec })
     }
 }

@@ -313,8 +313,10 @@ impl Saved {
             return Err(self.refused("a file that was cut short or added to"));
         }
         let serials = episodes.iter().map(|record| record.serial);
-        // Serial numbers share an id with a step of at most 32 bits.
-        let known = self.header.next_serial <= u64::from(u32::MAX) << 31;
+        // Serial numbers share an id with a step, and all ids stay below 2^63.
+        let step_bits = u64::BITS - max_step.leading_zeros();
+        let known = self.header.next_serial.leading_zeros() > step_bits
+            && self.header.totals.episodes.max(self.header.totals.steps) <= u64::MAX >> 1;
         let known = known
             && serials.clone().all(|serial| serial < self.header.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();

@@ -1,6 +1,6 @@
 //! What has arrived from whom.
 
-use rustc_hash::FxHashMap;
+use crate::replay::keyed_hash::KeyedMap;
 
 /// Caches and what they held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub struct Ledger {
     most: usize,
     total: Tally,
     others: Tally,
-    senders: FxHashMap<u32, Account>,
+    /// Senders choose their names.
+    senders: KeyedMap<u32, Account>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +46,7 @@ impl Ledger {
             most,
             total: Tally::default(),
             others: Tally::default(),
-            senders: FxHashMap::default(),
+            senders: KeyedMap::default(),
         }
     }
 

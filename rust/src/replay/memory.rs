@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use crate::error::{Error, Result, short};
@@ -12,6 +11,7 @@ use crate::replay::column::{Column, available_memory};
 use crate::replay::episode::{Ending, Episode, Place, Totals};
 use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
+use crate::replay::keyed_hash::KeyedMap;
 use crate::replay::priority::Worth;
 use crate::replay::ring::{Ring, Run};
 use crate::replay::settings::Settings;
@@ -54,7 +54,8 @@ pub struct Memory {
     /// Closed episodes without entries.
     pub(super) empty: usize,
     open: Vec<u32>,
-    serials: FxHashMap<u64, u32>,
+    /// Files bring serial numbers.
+    serials: KeyedMap<u64, u32>,
     pub(super) next_serial: u64,
     /// What was ever closed.
     pub(super) totals: Totals,
@@ -108,7 +109,7 @@ impl Memory {
             closed: VecDeque::new(),
             empty: 0,
             open: Vec::new(),
-            serials: FxHashMap::default(),
+            serials: KeyedMap::default(),
             next_serial: 0,
             totals: Totals::default(),
             largest: 1.0,

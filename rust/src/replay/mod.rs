@@ -16,6 +16,7 @@
 //! | what goes over the network | [`cache`] |
 //! | what a learner draws from | [`cache_store`], of several servers [`mixer`] |
 //! | what has come from whom | [`ledger`] |
+//! | how numbers that others choose are looked up | `keyed_hash` |
 //! | all of it together | [`memory`], with [`closing`] and [`amend`] |
 //!
 //! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
@@ -33,6 +34,7 @@ mod eviction;
 mod finite;
 pub mod footprint;
 pub mod importance;
+mod keyed_hash;
 pub mod ledger;
 pub mod memory;
 pub mod mixer;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import mmap
 import os
@@ -36,15 +37,22 @@ class WorkerDiedError(RuntimeError):
 
 
 class SharedMemory:
-    """Memory shared with workers: an anonymous file."""
+    """Memory shared with workers: an anonymous file.
+
+    On Linux the file is sealed against shrinking: a process that touches a page which the file has
+    lost is ended by SIGBUS, and every worker, with whatever it starts, has the descriptor.
+    Elsewhere there are no seals, and workers are trusted not to shrink it.
+    """
 
     def __init__(self) -> None:
         """Create an empty file."""
-        if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("cogrs-environments"), "r+b")
+        self._sealed = hasattr(os, "memfd_create")
+        if self._sealed:
+            flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+            self._file = os.fdopen(os.memfd_create("cogrs-environments", flags), "r+b")
+            fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         else:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        self.size = 0
 
     @property
     def descriptor(self) -> int:
@@ -52,13 +60,14 @@ class SharedMemory:
         return self._file.fileno()
 
     def grow(self, size: int) -> None:
-        """Make it so large.
+        """Make it at least so large.
 
         Raises:
             OSError: The system refuses.
         """
-        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._file.truncate(self.size)
+        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        if size > os.fstat(self._file.fileno()).st_size:
+            self._file.truncate(size)
 
     def close(self) -> None:
         """Close the file; its memory lives while it is mapped."""
@@ -94,7 +103,8 @@ class RemoteStepper:
         try:
             descriptors = (self.memory.descriptor, answer, lives)
             path = json.dumps([entry or os.getcwd() for entry in sys.path])
-            arguments = [sys.executable, "-c", _START, path, *map(str, descriptors)]
+            # -P: modules that lie in the present folder are found where the parent finds them.
+            arguments = [sys.executable, "-P", "-c", _START, path, *map(str, descriptors)]
             # In a process group of its own, so that Ctrl-C reaches the parent alone.
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.PIPE, pass_fds=descriptors, process_group=0

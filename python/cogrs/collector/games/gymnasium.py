@@ -190,10 +190,10 @@ class GameContext(context.GameContext):
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
         return [key for key in self.spec.keys if key in columns]
 
-    def _files(self) -> list[tuple[int, int] | None]:
+    def _files(self) -> list[int | None]:
         memories = [stepper.memory for stepper in self._held.steppers]
         if self.options.processes:
-            return [(memory.descriptor, memory.size) for memory in memories]
+            return [memory.descriptor for memory in memories]
         return [None] * self._count
 
     def _step_buffer_size(self) -> int:
@@ -296,7 +296,7 @@ class _Moved:
 
     spec: description.Game
     used: Sequence[str]
-    files: Sequence[tuple[int, int] | None]
+    files: Sequence[int | None]
 
     def __post_init__(self) -> None:
         self.keys = {key: self.spec.keys[key] for key in self.used}

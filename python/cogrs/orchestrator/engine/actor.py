@@ -10,6 +10,7 @@ from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.environment import Life
 from cogrs.orchestrator.engine.observation import fill
+from cogrs.orchestrator.engine.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -168,7 +169,8 @@ class ServiceActor(Actor):
     ) -> None:
         """Make the port; nothing is called yet."""
         super().__init__(index, params, options, stage, settings, clock)
-        self._where = f"actor {params.name!r} at {params.endpoint}"
+        self._who = f"actor {params.name!r}"
+        self._where = f"{self._who} at {params.endpoint}"
         endpoint = parse_endpoint(self._where, params.endpoint)
         self._port = links.agent(trial_id, params.name, endpoint, self)
         self._alarm = Alarm(clock, self._late)
@@ -259,7 +261,7 @@ class ServiceActor(Actor):
     def failed(self, call: str, what: str) -> None:
         """OnStart failed, or the stream is over."""
         if self._life in (Life.STARTING, Life.STARTED):
-            self._lose(f"{self._where}: {call}: {what}")
+            self._lose(Reason(f"{self._where}: {call}: {what}", f"{self._who}: {call} failed"))
 
     def crashed(self, what: str) -> None:
         """The port itself failed."""
@@ -273,7 +275,8 @@ class ServiceActor(Actor):
             self._end(self._final)
 
     def _late(self) -> None:
-        self._lose(f"{self._where}: OnStart: no answer within {self._timeout:g} s")
+        late = f": OnStart: no answer within {self._timeout:g} s"
+        self._lose(Reason(self._where + late, self._who + late))
 
     def _lose(self, reason: str) -> None:
         self._alarm.stop()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.api.orchestrator_pb2 import TrialActionReply
 from cogrs.orchestrator.engine.actor import Actor, Stage
-from cogrs.orchestrator.engine.backlog import Backlog, find_excess
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
+from cogrs.orchestrator.engine.caller import SlotLock
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.errors import (
     AlreadyExistsError,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.settings import Settings
+
+
+def _measure(reply: TrialActionReply) -> int:
+    return measure_period(reply.data)
 
 
 _AT_ONCE = 0.001
@@ -66,7 +71,9 @@ class ClientActor(Actor):
         super().__init__(index, params, options, stage, settings, clock)
         connect = options.initial_connection_timeout
         self._timeout = settings.join_timeout if connect is None else connect
-        self._outbox: Backlog[TrialActionReply] = Backlog()
+        self.lock = SlotLock(f"actor {params.name!r}")
+        """Who may call as this actor."""
+        self._outbox: Backlog[TrialActionReply] = Backlog(_measure)
         self._line: Line | None = None
         self._joined = False
         """Whether no stream was opened since JoinTrial was called."""

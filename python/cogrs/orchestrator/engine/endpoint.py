@@ -6,7 +6,7 @@ import enum
 import re
 from typing import NamedTuple
 
-from cogrs.orchestrator.engine.errors import InvalidError
+from cogrs.orchestrator.engine.errors import InvalidError, short
 
 _GRPC = re.compile(r"(?:grpc://)?(?P<target>(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+):(?P<port>\d{1,5}))")
 _LOCAL = re.compile(r"local://(?P<name>[\w.-]+)")
@@ -49,4 +49,4 @@ def parse_endpoint(what: str, text: str, *, client: bool = False) -> Endpoint:
     if match and 1 <= int(match["port"]) <= 65535:
         return Endpoint(Kind.GRPC, match["target"], text)
     known = "'grpc://host:port', 'host:port' or 'local://name'" + (" or 'client'" if client else "")
-    raise InvalidError(f"{what}: expected endpoint {known}, got {text!r}")
+    raise InvalidError(f"{what}: expected endpoint {known}, got {short(text)}")

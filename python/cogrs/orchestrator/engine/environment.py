@@ -9,6 +9,7 @@ from cogrs.api.environment_pb2 import EnvStartRequest
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.params import actors_in_trial
+from cogrs.orchestrator.engine.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,14 +122,15 @@ class Environment:
         if self.life is Life.ENDING and call != "OnEnd":
             return
         if self.life in (Life.STARTING, Life.STARTED, Life.ENDING):
-            self._lose(f"{self._where}: {call}: {what}")
+            self._lose(Reason(f"{self._where}: {call}: {what}", f"environment: {call} failed"))
 
     def crashed(self, what: str) -> None:
         """The port itself failed."""
         self._stage.crash(f"{self._where}: {what}")
 
     def _late(self) -> None:
-        self._lose(f"{self._where}: OnStart: no answer within {self._timeout:g} s")
+        late = f": OnStart: no answer within {self._timeout:g} s"
+        self._lose(Reason(self._where + late, f"environment{late}"))
 
     def _lose(self, reason: str) -> None:
         self._alarm.stop()

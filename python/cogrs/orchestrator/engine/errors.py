@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+_LONGEST = 100
+
+
+def short(value: object) -> str:
+    """Return how something that a peer sent is shown: as `repr` has it, cut to 100 characters."""
+    if isinstance(value, (str, bytes)):
+        value = value[: _LONGEST + 1]
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
 
 class OrchestratorError(Exception):
     """A request that cannot be met, told to whoever made it."""
@@ -25,7 +35,7 @@ class InvalidError(OrchestratorError):
 
 
 class DeniedError(OrchestratorError):
-    """The request asks for something that this orchestrator is not configured to do."""
+    """The caller lacks the right, or the orchestrator is not configured to do such a thing."""
 
     status = "PERMISSION_DENIED"
 

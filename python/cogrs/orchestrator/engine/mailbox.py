@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from cogrs.api.common_pb2 import Message
-from cogrs.orchestrator.engine.backlog import footprint
+from cogrs.orchestrator.engine.backlog import Shares, footprint
 
 
 class Mailbox:
     """Keeps messages, in order, until the dispatch that they go out with."""
 
-    def __init__(self, held: Counter[str] | None = None) -> None:
-        """Be empty.
+    def __init__(self, held: Shares | None = None) -> None:
+        """Create an empty mailbox.
 
         Args:
-            held: Is kept at the bytes that wait, by sender.
+            held: Is kept at what waits, by sender.
         """
         self._waiting: defaultdict[str, list[tuple[Message, int]]] = defaultdict(list)
-        self._held: Counter[str] = Counter() if held is None else held
+        self._held = Shares() if held is None else held
 
     @property
     def is_empty(self) -> bool:
@@ -26,12 +26,12 @@ class Mailbox:
         return not self._waiting
 
     def add(self, sender: str, message: Message) -> None:
-        """Keep a message, under the name of who it is really from."""
+        """Keep a message, under the name of its true sender."""
         kept = Message()
         kept.CopyFrom(message)
         kept.sender_name = sender
-        size = footprint(kept)
-        self._held[sender] += size
+        size = footprint(message)
+        self._held.add(sender, size)
         self._waiting[message.receiver_name].append((kept, size))
 
     def take(self, receiver: str, tick: int) -> list[Message]:
@@ -46,7 +46,7 @@ class Mailbox:
             return []
         messages = []
         for message, size in waiting:
-            self._held[message.sender_name] -= size
+            self._held.remove(message.sender_name, size)
             if message.tick_id < 0:
                 message.tick_id = tick
             messages.append(message)

@@ -72,5 +72,7 @@ class OptionBook:
 
     def of(self, actor: ActorParams) -> ActorOptions:
         """Return the options of an actor."""
-        named = self.by_name.get(actor.name, _NONE)
-        return named.over(self.by_class.get(actor.actor_class, _NONE))
+        named, classed = self.by_name.get(actor.name), self.by_class.get(actor.actor_class)
+        if named is None or classed is None:
+            return named or classed or _NONE
+        return named.over(classed)

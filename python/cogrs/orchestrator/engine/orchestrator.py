@@ -13,6 +13,9 @@ from cogrs.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialState,
 )
+from cogrs.limits import LARGE, MANY
+from cogrs.orchestrator.engine.caller import Caller
+from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
     DeniedError,
@@ -21,9 +24,11 @@ from cogrs.orchestrator.engine.errors import (
     OrchestratorError,
     PreconditionError,
     UnavailableError,
+    short,
 )
 from cogrs.orchestrator.engine.options import OptionBook
-from cogrs.orchestrator.engine.params import actors_in_trial, check_params, merge_params
+from cogrs.orchestrator.engine.params import check_name, check_params, check_sizes, merge_params
+from cogrs.orchestrator.engine.reason import Reason
 from cogrs.orchestrator.engine.registry import Registry
 from cogrs.orchestrator.engine.slots import (
     actor_named,
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
     from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
-    from cogrs.orchestrator.engine.client import ClientActor
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.figures import Figures
     from cogrs.orchestrator.engine.ports import Links, ReaderPort
@@ -82,6 +86,8 @@ class Orchestrator:
         exclude: Collection[str] = (),
         options: OptionBook | None = None,
         accept_params: bool = False,
+        require_secrets: bool = False,
+        brief: bool = False,
     ) -> None:
         """Have no trials.
 
@@ -95,10 +101,14 @@ class Orchestrator:
             exclude: Fields of samples that the data log is not told.
             options: Of actors.
             accept_params: Whether StartTrial may give parameters.
+            require_secrets: Whether clients that do not ask for a secret are refused.
+            brief: Whether clients are not told what failures say.
         """
+        self._require_secrets = require_secrets
         self._accept_params = accept_params
         self._defaults = defaults
         self._links = links
+        self._settings = settings
         self._hooks = hooks
         self._classes = classes
         self._exclude = exclude
@@ -106,7 +116,7 @@ class Orchestrator:
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._trials = Registry(settings, clock, self._check_idle)
+        self._trials = Registry(settings, clock, self._check_idle, brief=brief)
 
     # What controllers ask for.
 
@@ -114,6 +124,7 @@ class Orchestrator:
         """Start a trial; only hooks are waited for.
 
         Raises:
+            ExhaustedError: There are too many already, or their parameters have too many bytes.
             InvalidError: Its parameters are no good.
             DeniedError: It has parameters, and they are not accepted here.
             AbortedError: A hook said no, or the trial was ended meanwhile.
@@ -124,18 +135,24 @@ class Orchestrator:
         has_params = request.HasField("params")
         if has_params and not self._accept_params:
             raise DeniedError(_NO_PARAMS)
+        check_name("user_id", request.user_id)
+        check_sizes(request.params)
+        asked = merge_params(self._defaults, request)
+        if not self._hooks:  # which may change who takes part
+            self._trials.check(asked)
+        trial = self._trials.open(str(uuid.uuid4()), request.user_id, asked.ByteSize())
         self._idle.clear()
-        trial = self._trials.open(str(uuid.uuid4()), request.user_id)
         try:
-            params = await self._prepare(trial, merge_params(self._defaults, request))
+            params = await self._prepare(trial, asked)
+            self._trials.admit(trial, params)
             trial.accept(params, self._links, self._exclude, self._options)
         except OrchestratorError as error:
-            trial.end(f"StartTrial: {error}", failed=True)
+            trial.end(Reason(f"StartTrial: {error}", "StartTrial was refused"), failed=True)
             raise
         except BaseException as error:
             trial.end(f"StartTrial: {type(error).__name__}", failed=True)
             raise
-        actors = actors_in_trial(params)
+        actors = trial.everybody.actors_in_trial
         return TrialStartReply(trial_id=trial.id, actors_in_trial=actors, params_taken=has_params)
 
     async def _prepare(self, trial: Trial, params: TrialParams) -> TrialParams:
@@ -146,6 +163,11 @@ class Orchestrator:
                 raise AbortedError(f"trial {trial.id} was ended before it started")
         check_params(params, self._classes, self._links.check)
         return params
+
+    def is_large(self, request: TrialStartRequest) -> bool:
+        """Return whether to start a trial is much work, in which nothing is waited for."""
+        params = request.params if request.HasField("params") else self._defaults
+        return not self._hooks and (len(params.actors) > MANY or request.ByteSize() > LARGE)
 
     def terminate(self, trial_id: str) -> None:
         """Ask for the end of a trial; one that ends already is left alone.
@@ -160,8 +182,16 @@ class Orchestrator:
 
         Raises:
             NotFoundError: No such trial.
+            ExhaustedError: The observations are more than one reply may have.
         """
-        trials = self._trials if trial_id is None else [self._trials.get(trial_id)]
+        trials = [*self._trials] if trial_id is None else [self._trials.get(trial_id)]
+        if observation:
+            size = sum(trial.latest.ByteSize() for trial in trials if trial.latest is not None)
+            if size > self._settings.max_message:
+                raise ExhaustedError(
+                    f"get_latest_observation: the observations of {len(trials)} trials have {size} "
+                    f"bytes, of at most {self._settings.max_message}: ask for one by its trial-id"
+                )
         return [_info(trial, observation=observation) for trial in trials]
 
     @property
@@ -178,6 +208,7 @@ class Orchestrator:
 
         Raises:
             UnavailableError: The orchestrator stops.
+            ExhaustedError: Too many watch already.
         """
         if self._stopping:
             raise UnavailableError(_STOPS)
@@ -189,18 +220,19 @@ class Orchestrator:
 
     # What client actors ask for.
 
-    def join(self, request: TrialJoinRequest) -> TrialJoinReply:
-        """Give a client a slot.
+    def join(self, request: TrialJoinRequest, caller: Caller | None = None) -> TrialJoinReply:
+        """Give a client a slot; the caller is given the secret that it asks for.
 
         Raises:
-            OrchestratorError: As the functions of `slots`.
+            OrchestratorError: As the functions of `slots`, or `SlotLock.join`.
         """
         trial, actor = self._slot(request)
+        actor.lock.join(caller or Caller(), required=self._require_secrets)
         actor.join()
         reply = TrialJoinReply(
             actor_name=actor.name,
             trial_id=trial.id,
-            actors_in_trial=actors_in_trial(trial.params),
+            actors_in_trial=trial.everybody.actors_in_trial,
         )
         if actor.params.HasField("config"):
             reply.config.CopyFrom(actor.params.config)
@@ -209,6 +241,8 @@ class Orchestrator:
     def _slot(self, request: TrialJoinRequest) -> tuple[Trial, ClientActor]:
         name, actor_class = request.actor_name, request.actor_class
         by_name = request.WhichOneof("slot_selection") == "actor_name"
+        for what in ("trial_id", "actor_name", "actor_class"):
+            check_name(what, getattr(request, what))
         if not (name if by_name else actor_class):
             raise InvalidError("slot_selection: expected actor_name or actor_class, got neither")
         if request.trial_id:
@@ -218,24 +252,26 @@ class Orchestrator:
         if by_name:
             return slot_anywhere(self._trials, name=name)
         if self._classes is not None and actor_class not in self._classes:
-            raise InvalidError(f"actor_class: no class {actor_class!r} is declared")
+            raise InvalidError(f"actor_class: no class {short(actor_class)} is declared")
         return slot_anywhere(self._trials, actor_class=actor_class)
 
-    def client(self, trial_id: str, name: str) -> ClientActor:
+    def client(self, trial_id: str, name: str, caller: Caller | None = None) -> ClientActor:
         """Return the slot of a client.
 
         Raises:
-            OrchestratorError: As `client_named`, or no such trial.
+            OrchestratorError: As `client_named`, or no such trial, or the slot is another's.
         """
-        return client_named(self._trials.get(trial_id), name)
+        actor = client_named(self._trials.get(trial_id), name)
+        actor.lock.check(caller or Caller())
+        return actor
 
-    def heartbeat(self, trial_id: str, name: str) -> None:
+    def heartbeat(self, trial_id: str, name: str, caller: Caller | None = None) -> None:
         """Take a sign of life.
 
         Raises:
             OrchestratorError: As `client`, or nobody joined as this actor.
         """
-        actor = self.client(trial_id, name)
+        actor = self.client(trial_id, name, caller)
         if not actor.ready:
             raise PreconditionError(f"actor {name!r} did not join")
         actor.heard()
@@ -246,21 +282,22 @@ class Orchestrator:
         name: str,
         rewards: Collection[Reward] = (),
         messages: Collection[Message] = (),
+        caller: Caller | None = None,
     ) -> None:
         """Take rewards and messages of an actor.
 
         Raises:
-            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or too much of
-                this actor waits already; then nothing is taken.
+            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or the caller
+                may not speak for this actor, or there are too many, or too much of this actor waits
+                already; then nothing is taken.
         """
         trial = self._trials.get(trial_id)
         if trial.over:
-            raise PreconditionError(f"trial {trial_id!r} is over")
+            raise PreconditionError(f"trial {short(trial_id)} is over")
         actor: Actor = actor_named(trial, name)
+        _check_sender(actor, caller or Caller())
         actor.heard()
-        if excess := trial.find_excess(actor):
-            raise ExhaustedError(f"trial {trial_id!r}: {excess}")
-        trial.actor_sent(actor, rewards, messages)
+        trial.take_sent(actor, rewards, messages)
 
     # The end of it all.
 
@@ -284,8 +321,19 @@ class Orchestrator:
         self._trials.close(UnavailableError(_STOPS))
 
     def _check_idle(self) -> None:
-        if not self._trials.running():
+        if not self._trials.live:
             self._idle.set()
+
+
+def _check_sender(actor: Actor, caller: Caller) -> None:
+    if isinstance(actor, ClientActor):
+        actor.lock.check(caller)
+    if caller.has_all_rights:
+        return
+    if not isinstance(actor, ClientActor):
+        raise DeniedError(f"actor {actor.name!r} is no client: only controllers speak for it")
+    if not actor.ready:
+        raise PreconditionError(f"actor {actor.name!r} did not join")
 
 
 def _info(trial: Trial, *, observation: bool) -> TrialInfo:

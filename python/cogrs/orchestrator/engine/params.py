@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cogrs.api.common_pb2 import TrialActor, TrialParams
+from cogrs.limits import MOST_ACTORS, MOST_NAME_BYTES, MOST_ROSTER_BYTES
 from cogrs.orchestrator.engine.endpoint import Endpoint, parse_endpoint
-from cogrs.orchestrator.engine.errors import InvalidError
+from cogrs.orchestrator.engine.errors import InvalidError, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from cogrs.api.orchestrator_pb2 import TrialStartRequest
-
-MOST_ACTORS = 4096
-"""Of a trial. Each of them is told of all, so a trial takes memory and time by their square."""
 
 ENVIRONMENT = "env"
 """The name by which rewards and messages know the environment."""
@@ -33,6 +31,47 @@ def merge_params(defaults: TrialParams, request: TrialStartRequest) -> TrialPara
     return params
 
 
+_ENTRY = 64
+"""Bytes of memory that an actor in the list of all takes beside its name and class."""
+
+
+def check_name(what: str, text: str) -> None:
+    """Refuse a name or an id that is too long.
+
+    Raises:
+        InvalidError: Says which.
+    """
+    # A character has up to 4 bytes; most names are too short for that to matter.
+    if len(text) * 4 > MOST_NAME_BYTES and (size := len(text.encode())) > MOST_NAME_BYTES:
+        raise InvalidError(
+            f"{what}: expected at most {MOST_NAME_BYTES} bytes, got {size}: {short(text)}"
+        )
+
+
+def check_sizes(params: TrialParams) -> None:
+    """Refuse parameters of more, or longer, parts than a trial may have.
+
+    Raises:
+        InvalidError: Says which parameter, what was expected and what came.
+    """
+    if len(params.actors) > MOST_ACTORS:
+        raise InvalidError(f"actors: expected at most {MOST_ACTORS}, got {len(params.actors)}")
+    check_name("environment: endpoint", params.environment.endpoint)
+    check_name("environment: implementation", params.environment.implementation)
+    agents = size = 0
+    for index, actor in enumerate(params.actors):
+        if actor.ByteSize() > MOST_NAME_BYTES:
+            for what in ("name", "actor_class", "endpoint", "implementation"):
+                check_name(f"actors[{index}]: {what}", getattr(actor, what))
+        agents += actor.endpoint != "client"
+        size += len(actor.name) + len(actor.actor_class) + _ENTRY
+    if agents * size > MOST_ROSTER_BYTES:
+        raise InvalidError(
+            f"actors: expected at most {MOST_ROSTER_BYTES} bytes in which all agents are told of "
+            f"all actors, got {agents * size}"
+        )
+
+
 def check_params(
     params: TrialParams,
     classes: Collection[str] | None,
@@ -48,33 +87,34 @@ def check_params(
     Raises:
         InvalidError: Says which parameter, what was expected and what came.
     """
+    check_sizes(params)
     if not params.environment.endpoint:
         raise InvalidError("environment: expected an endpoint, got none")
     where = parse_endpoint("environment", params.environment.endpoint)
     check_endpoint("environment", where)
     if not params.actors:
         raise InvalidError("actors: expected at least one, got none")
-    if len(params.actors) > MOST_ACTORS:
-        raise InvalidError(f"actors: expected at most {MOST_ACTORS}, got {len(params.actors)}")
     seen: set[str] = set()
     for actor in params.actors:
         _check_name(actor.name, seen)
         seen.add(actor.name)
-        what = f"actor {actor.name!r}"
+        what = f"actor {short(actor.name)}"
         if classes is not None and actor.actor_class not in classes:
             known = ", ".join(sorted(classes))
-            raise InvalidError(f"{what}: expected a class of {known}; got {actor.actor_class!r}")
+            raise InvalidError(
+                f"{what}: expected a class of {known}; got {short(actor.actor_class)}"
+            )
         check_endpoint(what, parse_endpoint(what, actor.endpoint, client=True))
 
 
 def _check_name(name: str, seen: set[str]) -> None:
     # Names travel as metadata: ASCII, and spaces at the ends would be cut off on the way.
     if not name or name != name.strip() or not (name.isascii() and name.isprintable()):
-        raise InvalidError(f"actor name: expected printable ASCII, got {name!r}")
+        raise InvalidError(f"actor name: expected printable ASCII, got {short(name)}")
     if name == ENVIRONMENT:
         raise InvalidError(f"actor name: {name!r} stands for the environment")
     if name in seen:
-        raise InvalidError(f"actor name: {name!r} is there twice")
+        raise InvalidError(f"actor name: {short(name)} is there twice")
 
 
 def actors_in_trial(params: TrialParams) -> list[TrialActor]:

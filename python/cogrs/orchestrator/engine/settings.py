@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from cogrs import limits
+
 _LARGEST = 2**31 - 1
 
 
@@ -32,21 +34,40 @@ class Settings:
     """For each OnReward and OnMessage, and for a data log to take the rest at the end."""
     retention: float = 10.0
     """For which ended trials stay listed."""
-    max_message: int = 512 * 1024 * 1024
+    max_message: int = limits.MAX_MESSAGE
     """Bytes of the largest message, either way, on every channel and server."""
-    watch_backlog: int = 10_000
+    max_request: int = limits.MAX_REQUEST
+    """Bytes of the largest message of a client or controller; `max_message` if that is less."""
+    max_trials: int = limits.MAX_TRIALS
+    """Trials that have not ended, before StartTrial is refused. As many that have ended are listed
+    at most: the oldest are forgotten before their `retention` is over."""
+    max_waiting_trials: int = limits.MAX_WAITING_TRIALS
+    """Trials that wait for clients to join, before StartTrial of another is refused."""
+    max_actors: int = limits.MAX_ACTORS
+    """Actors of all trials that have not ended, before StartTrial is refused. Those that have are
+    forgotten as with `max_trials`."""
+    max_params_bytes: int = limits.MAX_PARAMS_BYTES
+    """Bytes of the parameters of all trials that have not ended, before StartTrial is refused."""
+    max_watchers: int = limits.MAX_WATCHERS
+    """WatchTrials at a time, before another is refused."""
+    max_streams: int = limits.MAX_STREAMS
+    """Calls at a time on one connection; others wait on the client's side."""
+    watch_backlog: int = limits.WATCH_BACKLOG
     """Changes of state that wait for a slow watcher before it is dropped."""
-    client_backlog: int = 10_000
+    client_backlog: int = limits.CLIENT_BACKLOG
     """Ticks that wait for an actor that does not read before it is lost: a client's stream is
     closed, and of what waits for its return the oldest is dropped."""
-    client_backlog_bytes: int = 64 * 1024 * 1024
+    client_backlog_bytes: int = limits.CLIENT_BACKLOG_BYTES
     """Bytes of such ticks, for each actor; a single one may have more."""
-    post_backlog_bytes: int = 64 * 1024 * 1024
-    """Bytes of rewards and messages that wait for their ticks, for each sender in a trial, before
-    no more are taken of it; a single request may go beyond."""
-    log_backlog: int = 10_000
+    post_backlog: int = limits.POST_BACKLOG
+    """Messages and sources of rewards that wait for their ticks, for each sender in a trial; and
+    those of one request or reply."""
+    post_backlog_bytes: int = limits.POST_BACKLOG_BYTES
+    """Bytes of them, 256 counted for each beside its own; where nothing waits, a single request may
+    have more."""
+    log_backlog: int = limits.LOG_BACKLOG
     """Samples that wait for a slow data log before the trial's log is stopped."""
-    log_backlog_bytes: int = 256 * 1024 * 1024
+    log_backlog_bytes: int = limits.LOG_BACKLOG_BYTES
     """Bytes of such samples."""
 
     def __post_init__(self) -> None:
@@ -65,10 +86,11 @@ class Settings:
                 raise TypeError(f"{field.name}: expected a number, got {type(value).__name__}")
             if not whole <= value < math.inf:
                 raise ValueError(f"{field.name}: expected at least {int(whole)}, got {value}")
-        if self.max_message > _LARGEST:
-            raise ValueError(
-                f"max_message: expected at most {_LARGEST}, as gRPC has it; got {self.max_message}"
-            )
+        for name in ("max_message", "max_request", "max_streams"):
+            if (value := getattr(self, name)) > _LARGEST:
+                raise ValueError(
+                    f"{name}: expected at most {_LARGEST}, as gRPC has it; got {value}"
+                )
 
     @property
     def window(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cogrs.orchestrator.engine.client import ClientActor
-from cogrs.orchestrator.engine.errors import InvalidError, NotFoundError, PreconditionError
+from cogrs.orchestrator.engine.errors import InvalidError, NotFoundError, PreconditionError, short
 from cogrs.orchestrator.engine.state import State
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ def actor_named(trial: Trial, name: str) -> Actor:
         raise PreconditionError(
             f"trial {trial.id!r} is {trial.state.name}: it has no actors{_why(trial)}"
         )
-    for actor in trial.actors:
-        if actor.name == name:
-            return actor
-    raise NotFoundError(f"trial {trial.id!r} has no actor {name!r}")
+    if (actor := trial.roster.find(name)) is not None:
+        return actor
+    raise NotFoundError(f"trial {trial.id!r} has no actor {short(name)}")
 
 
 def client_named(trial: Trial, name: str) -> ClientActor:
@@ -45,7 +44,7 @@ def client_named(trial: Trial, name: str) -> ClientActor:
     """
     actor = actor_named(trial, name)
     if not isinstance(actor, ClientActor):
-        raise InvalidError(f"actor {name!r} is no client: it is served at {actor.params.endpoint}")
+        raise InvalidError(f"actor {name!r} is no client: an endpoint serves it")
     return actor
 
 
@@ -76,10 +75,9 @@ def slot_by_class(trial: Trial, actor_class: str) -> ClientActor:
     if trial.actors:
         _check_class(trial, actor_class)
     _check_joinable(trial)
-    for actor in trial.actors:
-        if isinstance(actor, ClientActor) and actor.actor_class == actor_class and not actor.ready:
-            return actor
-    raise PreconditionError(f"no slot of class {actor_class!r} of trial {trial.id!r} is free")
+    if (actor := trial.roster.find_vacant(actor_class)) is not None:
+        return actor
+    raise PreconditionError(f"no slot of class {short(actor_class)} of trial {trial.id!r} is free")
 
 
 def slot_anywhere(
@@ -92,19 +90,21 @@ def slot_anywhere(
     """
     for trial in trials:
         if trial.state is State.PENDING:
-            for actor in trial.actors:
-                fits = actor.name == name or actor.actor_class == actor_class
-                if fits and isinstance(actor, ClientActor) and not actor.ready:
-                    return trial, actor
-    raise PreconditionError(f"no trial has a free slot for {name or actor_class!r}")
+            roster = trial.roster
+            actor = roster.find_vacant(actor_class or "") if name is None else roster.find(name)
+            if isinstance(actor, ClientActor) and not actor.ready:
+                return trial, actor
+    raise PreconditionError(f"no trial has a free slot for {short(name or actor_class)}")
 
 
 def _check_class(trial: Trial, actor_class: str) -> None:
     actors = [actor for actor in trial.actors if actor.actor_class == actor_class]
     if not actors:
-        raise InvalidError(f"trial {trial.id!r} has no actor of class {actor_class!r}")
+        raise InvalidError(f"trial {trial.id!r} has no actor of class {short(actor_class)}")
     if not any(isinstance(actor, ClientActor) for actor in actors):
-        raise InvalidError(f"no actor of class {actor_class!r} of trial {trial.id!r} is a client")
+        raise InvalidError(
+            f"no actor of class {short(actor_class)} of trial {trial.id!r} is a client"
+        )
 
 
 def _check_joinable(trial: Trial) -> None:
@@ -115,4 +115,4 @@ def _check_joinable(trial: Trial) -> None:
 
 
 def _why(trial: Trial) -> str:
-    return f"; reason: {trial.end_reason[:_LONGEST]}" if trial.end_reason else ""
+    return f"; reason: {trial.told_reason[:_LONGEST]}" if trial.told_reason else ""

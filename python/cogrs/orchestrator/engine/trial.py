@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
 from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
+from cogrs.escape import escaped
 from cogrs.orchestrator.engine import observation
 from cogrs.orchestrator.engine.actor import ServiceActor
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
 from cogrs.orchestrator.engine.environment import Environment, Life
@@ -20,6 +22,8 @@ from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.params import ENVIRONMENT, actors_in_trial
 from cogrs.orchestrator.engine.phase import Phase, awaited
 from cogrs.orchestrator.engine.post import Post
+from cogrs.orchestrator.engine.reason import Reason, brief_of
+from cogrs.orchestrator.engine.roster import Roster
 from cogrs.orchestrator.engine.state import State, check_step
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ class Trial:
         clock: Clock,
         report: Callable[[Trial], None],
         figures: Figures,
+        *,
+        brief: bool = False,
     ) -> None:
         """Be known, before there are parameters.
 
@@ -57,14 +63,23 @@ class Trial:
             clock: Time.
             report: Told of each change of state.
             figures: Counts what happens.
+            brief: Whether clients are not told what failures say.
         """
+        self._brief = brief
         self.id = trial_id
         self.user_id = user_id
         self._log = trial_logger(trial_id)
         self.state = State.INITIALIZING
         self.actors: tuple[Actor, ...] = ()
+        self.roster = Roster()
+        self.everybody = AgentStartRequest()
+        """Names all actors; not to be changed."""
+        self.params_bytes = 0
+        """Of the parameters, or of the request that asks for them."""
         self.latest: ObservationSet | None = None
         self.end_reason = ""
+        self.told_reason = ""
+        """What clients are told of it."""
         self.failed = False
         """Whether it ended because something failed or was lost."""
         self.counts: Counter[str] = Counter()
@@ -81,7 +96,7 @@ class Trial:
         self._dispatched = 0.0
         self._exchanges = 0
         self._snapshot = False
-        self._early: list[EnvActionReply] = []
+        self._early: Backlog[EnvActionReply] = Backlog()
 
     # The start.
 
@@ -104,17 +119,18 @@ class Trial:
         self._options = options
         self._environment = Environment(self.id, params, self, links, self._clock)
         self.actors = tuple(self._make_actor(index, links) for index in range(len(params.actors)))
+        self.roster = Roster(self.actors)
         names = [actor.name for actor in self.actors]
-        self._post = Post(self.id, names, self.counts, self._settings.post_backlog_bytes)
+        self._post = Post(self.id, names, self.counts, self._settings)
         self._gathering = Gathering(len(names))
         self._journal = Journal(links.log(self.id), self.user_id, exclude)
         self._enter(State.PENDING)
         self.heard()
         self._environment.start(self._settings)
         # Made once: to copy a message takes a twentieth of what it takes to make it.
-        everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
+        self.everybody = AgentStartRequest(actors_in_trial=actors_in_trial(params))
         for actor in self.actors:
-            actor.start(everybody)
+            actor.start(self.everybody)
 
     def _make_actor(self, index: int, links: Links) -> Actor:
         params = self.params.actors[index]
@@ -151,7 +167,7 @@ class Trial:
         self.heard()
         self._journal.open(self.params)
         self._dispatch(self.latest)
-        early, self._early = self._early, []
+        early, self._early = self._early, Backlog()
         for reply in early:
             self._environment.replied(reply)
 
@@ -170,7 +186,7 @@ class Trial:
             # Its observations are overtaken by those that OnEnd will bring.
             self._register(reply)
         elif self._phase is Phase.STARTING:
-            self._early.append(reply)
+            self._keep_early(reply)
         elif fault := observation.find_fault_of_step(reply, len(self.actors)):
             self._fail(f"environment: reply: {fault}")
         else:
@@ -179,6 +195,15 @@ class Trial:
             # A client that does not read may have been lost by this, and the end asked for.
             if self.state is State.TERMINATING and self._phase is Phase.ACTORS:
                 self._ask_end()
+
+    def _keep_early(self, reply: EnvActionReply) -> None:
+        """Keep a reply until the trial runs."""
+        early, settings = self._early, self._settings
+        early.append(reply)
+        most, most_bytes = settings.client_backlog, settings.client_backlog_bytes
+        if excess := find_excess(len(early), early.bytes, most, most_bytes):
+            early.clear()
+            self.end(f"environment: before the trial runs, {excess}", failed=True)
 
     def _fail(self, reason: str) -> None:
         # What the environment was to answer has been answered, if not well.
@@ -191,8 +216,7 @@ class Trial:
     def _register(self, reply: EnvActionReply) -> None:
         rewards, messages = reply.rewards, reply.messages
         if rewards or messages:
-            self._post.add_rewards(ENVIRONMENT, rewards)
-            self._post.add_messages(ENVIRONMENT, messages)
+            self._post.add(ENVIRONMENT, rewards, messages)
 
     def _dispatch(self, observations: ObservationSet) -> None:
         """Send an observation set, and what is due with it, to all actors."""
@@ -288,16 +312,22 @@ class Trial:
         if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._idle.set(self.params.max_inactivity)
 
-    def find_excess(self, actor: Actor) -> str:
-        """Return why nothing more is taken of what an actor sends others; empty if it is."""
-        return self._post.find_excess(actor.name)
+    def take_sent(
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
+    ) -> None:
+        """Take rewards and messages of a request of an actor, or refuse all.
+
+        Raises:
+            InvalidError, ExhaustedError: As `Post.check`.
+        """
+        self._post.check(actor.name, rewards, messages)
+        self._post.keep(actor.name, rewards, messages)
 
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An actor sent rewards and messages, which wait for the next dispatch."""
-        self._post.add_rewards(actor.name, rewards)
-        self._post.add_messages(actor.name, messages)
+        """An agent sent rewards and messages with an action, which wait for the next dispatch."""
+        self._post.add(actor.name, rewards, messages)
 
     def actor_away(self) -> None:
         """An actor may have missed observations."""
@@ -333,9 +363,11 @@ class Trial:
             self.end(reason, failed=True)
         elif not actor.gone:
             actor.leave(reason)
-            self._log.warning("trial %s goes on without an actor: %s", self.id, reason)
+            what = "trial %s goes on without an actor: %s"
+            self._log.warning(what, self.id, escaped(reason))
             if all(actor.gone for actor in self.actors):
-                self.end(f"no actor is left: {reason}", failed=True)
+                why = f"no actor is left: {reason}"
+                self.end(Reason(why, f"no actor is left: {brief_of(reason)}"), failed=True)
             else:
                 self._run()
                 self._stand_in()
@@ -348,7 +380,7 @@ class Trial:
 
     def crash(self, what: str) -> None:
         """Something of ours failed."""
-        self.end(f"internal error: {what}", forced=True, failed=True)
+        self.end(Reason(f"internal error: {what}", "internal error"), forced=True, failed=True)
 
     def end(
         self, reason: str, *, ask: bool = True, forced: bool = False, failed: bool = False
@@ -363,9 +395,12 @@ class Trial:
             failed: Something failed or was lost, which is logged as a warning.
         """
         if self.state < State.TERMINATING:
-            self.end_reason, self.failed = reason, failed
+            self.end_reason, self.failed = escaped(reason), failed
+            if self._brief:
+                reason = brief_of(reason)
+            self.told_reason = escaped(reason)
             level = logging.WARNING if failed else logging.INFO
-            self._log.log(level, "trial %s ends: %s", self.id, reason)
+            self._log.log(level, "trial %s ends: %s", self.id, self.end_reason)
             initializing = self.state is State.INITIALIZING
             self._idle.stop()
             self._enter(State.TERMINATING)
@@ -426,7 +461,8 @@ class Trial:
         if observations is not None:
             observation.add_observations(periods, observations)
         for actor, period in zip(self.actors, periods, strict=True):
-            period.end_reason = self.end_reason
+            client = isinstance(actor, ClientActor)
+            period.end_reason = self.told_reason if client else self.end_reason
             actor.finish(period)
         self.actor_done()
 

@@ -14,7 +14,7 @@ from cogrs.api.agent_pb2 import (
 )
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.failure import is_failure
-from cogrs.orchestrator.engine.backlog import Backlog, find_excess
+from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.remote import is_too_large
 from cogrs.orchestrator.links.tasks import describe
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.settings import Settings
     from cogrs.orchestrator.links.component import AgentComponent
     from cogrs.orchestrator.links.link import Bond
+
+
+def _measure(data: ActorPeriodData | AgentObservationRequest) -> int:
+    return measure_period(data) if isinstance(data, ActorPeriodData) else data.ByteSize()
 
 
 class AgentLink(Link[AgentObservationRequest]):
@@ -54,7 +58,7 @@ class AgentLink(Link[AgentObservationRequest]):
         self._component = component
         self._events = events
         self._settings = settings
-        self._undelivered: Backlog[ActorPeriodData | AgentObservationRequest] = Backlog()
+        self._undelivered: Backlog[ActorPeriodData | AgentObservationRequest] = Backlog(_measure)
         self._too_slow = False
 
     def start(self, request: AgentStartRequest) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from cogrs.orchestrator.links.entrance import Entrance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cogrs.orchestrator.links.tasks import Tasks
     from cogrs.tls import ClientTls
 
@@ -31,24 +34,37 @@ def channel_options(max_message: int) -> list[tuple[str, int]]:
     ]
 
 
-class Route(NamedTuple):
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
     """The way to one endpoint."""
 
     channel: grpc.aio.Channel
     entrance: Entrance
     """Where all calls on the channel wait."""
+    metadata: Metadata = field(default=(), repr=False)
+    """Shown by all of them."""
 
 
 class Channels:
     """Opens channels, and closes what has not been used for longest."""
 
-    def __init__(self, max_message: int, tasks: Tasks, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self,
+        max_message: int,
+        tasks: Tasks,
+        tls: ClientTls | None = None,
+        metadata_for: Callable[[str], Metadata] = lambda _target: (),
+    ) -> None:
         """Have none.
 
         Args:
             max_message: Bytes of the largest message.
             tasks: Closes channels in the background.
             tls: Certificates, whose files are read once; None goes without.
+            metadata_for: Returns what all calls to a target show.
 
         Raises:
             OSError: A file cannot be read.
@@ -60,6 +76,7 @@ class Channels:
             self._credentials = tls.credentials()
             self._options += tls.options()
         self._tasks = tasks
+        self._metadata_for = metadata_for
         self._users: dict[str, int] = {}
         self._routes: dict[str, Route] = {}
 
@@ -67,7 +84,7 @@ class Channels:
         """Return the route to `host:port`; give it back."""
         route = self._routes.pop(target, None)
         if route is None:
-            route = Route(self._open(target), Entrance())
+            route = Route(self._open(target), Entrance(), self._metadata_for(target))
         self._routes[target] = route  # the last one used is the last one of the dict
         self._users[target] = self._users.get(target, 0) + 1
         return route

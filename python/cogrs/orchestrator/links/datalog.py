@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
 from cogrs.failure import is_failure
+from cogrs.orchestrator.engine.backlog import OVERHEAD
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Outlet, describe
 
@@ -53,7 +54,7 @@ class LogLink:
         self._component = component
         self._settings = settings
         self._bond = bond
-        self._requests: Outlet[LogExporterSampleRequest] = Outlet(bond.lane)
+        self._requests: Outlet[tuple[LogExporterSampleRequest, int, int]] = Outlet(bond.lane)
         self._waiting = 0
         self._waiting_bytes = 0
         self._sender: asyncio.Task[None] | None = None
@@ -90,7 +91,7 @@ class LogLink:
                 self._sender.cancel()
             return
         self._wait(samples, size)
-        self._requests.put(request)
+        self._requests.put((request, samples, size))
 
     def _wait(self, samples: int, size: int) -> None:
         self._waiting += samples
@@ -103,9 +104,8 @@ class LogLink:
         self._tally.lost += samples
 
     async def _take(self) -> AsyncIterator[LogExporterSampleRequest]:
-        async for request in self._requests:
+        async for request, samples, size in self._requests:
             if not self._stopped:
-                samples, size = _measure(request)
                 self._wait(-samples, -size)
             yield request
 
@@ -148,4 +148,8 @@ class LogLink:
 
 def _measure(request: LogExporterSampleRequest) -> tuple[int, int]:
     """Return how many samples are in a request, and its bytes: that with parameters has none."""
-    return int(request.HasField("sample")), request.ByteSize()
+    if not request.HasField("sample"):
+        return 0, request.ByteSize()
+    sample = request.sample
+    parts = len(sample.rewards) + len(sample.messages)  # each may have no bytes at all
+    return 1, request.ByteSize() + OVERHEAD * parts

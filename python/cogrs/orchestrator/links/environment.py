@@ -100,7 +100,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
             if not is_too_large(error):
                 raise
             # Nothing else frees its session, and that is worth more than what it cannot take.
-            self._log.warning("%s: OnEnd: %s", self._who, error)
+            self._log.warning("%s: OnEnd: %s", self._who, describe(error))
             bare = EnvActionRequest()
             bare.action_set.actions.extend(b"" for _ in request.action_set.actions)
             return await self._component.on_end(self._trial_id, bare)

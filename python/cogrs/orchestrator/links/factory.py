@@ -18,13 +18,14 @@ from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import Bond
 from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
 from cogrs.orchestrator.links.tasks import Tasks
+from cogrs.unfinished import wait_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.channels import Route
+    from cogrs.orchestrator.links.channels import Metadata, Route
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class LinkFactory:
         *,
         tls: ClientTls | None = None,
         find_fault: Callable[[str], str | None] = _no_fault,
+        metadata_for: Callable[[str], Metadata] = lambda _target: (),
     ) -> None:
         """Reach components.
 
@@ -62,6 +64,7 @@ class LinkFactory:
             log: Where the data log is, if there is one.
             tls: Certificates for all channels; None opens them without.
             find_fault: Tells why `host:port` is not to be connected to, if it is not.
+            metadata_for: Returns what calls to `host:port` show, besides the trial.
         """
         self._settings = settings
         self._local = local
@@ -70,7 +73,7 @@ class LinkFactory:
         self.logs = LogTally()
         """What all data logs have, and have lost."""
         self._tasks = Tasks()
-        self._channels = Channels(settings.max_message, self._tasks, tls)
+        self._channels = Channels(settings.max_message, self._tasks, tls, metadata_for)
 
     def check(self, what: str, endpoint: Endpoint) -> None:
         """Refuse `local://` endpoints of unknown names, and machines that are not to be used.
@@ -136,8 +139,7 @@ class LinkFactory:
             for component in components
             if inspect.iscoroutinefunction(getattr(component, "on_stop", None))
         ]
-        if stops:
-            await asyncio.wait(stops, timeout=grace + _STOP)
+        await wait_running(stops, grace + _STOP)
 
     def _reach(
         self, trial_id: str, endpoint: Endpoint, remote: Callable[[Route], T]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from cogrs.api.agent_pb2_grpc import AgentEndpointStub
 from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
+from cogrs.escape import escaped
+from cogrs.orchestrator.fields import SMALL, FloodError, decode
 from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
         EnvStartRequest,
     )
     from cogrs.api.hooks_pb2 import PreTrialContext
-    from cogrs.orchestrator.links.channels import Route
+    from cogrs.orchestrator.links.channels import Metadata, Route
     from cogrs.orchestrator.links.entrance import Entrance
 
 T = TypeVar("T")
@@ -51,7 +55,7 @@ class RemoteError(Exception):
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
         """Tell status and details."""
         self.status = error.code().name
-        self.details = error.details() or ""
+        self.details = escaped(error.details() or "")
         if "execute_batch" in (error.debug_error_string() or ""):
             # What gRPC for asyncio says when the other side ends a stream that is written to.
             self.details = "the stream ended, for a reason that was lost"
@@ -59,18 +63,52 @@ class RemoteError(Exception):
 
 
 class UndecodableError(ValueError):
-    """A component answered what is no message of the type that its call has."""
-
-    def __init__(self) -> None:
-        """Say so; what exactly is wrong is in gRPC's log alone."""
-        super().__init__("its answer cannot be decoded")
+    """A component answered no message of the type that its call has, or a flood of fields."""
 
 
-def _decoded(answer: T | None) -> T:
-    # What gRPC for asyncio gives, instead of an error, for bytes that it could not decode.
-    if answer is None:
-        raise UndecodableError
+class _Fault(NamedTuple):
+    """Stands for an answer that was not decoded."""
+
+    why: str
+
+
+def _decoded(answer: T | _Fault) -> T:
+    if isinstance(answer, _Fault):
+        raise UndecodableError(answer.why)
     return answer
+
+
+def _bounded(channel: grpc.aio.Channel) -> grpc.aio.Channel:
+    """Return what stubs take for a channel, and make calls by whose answers are bounded.
+
+    What a decoder raises, gRPC for asyncio only logs: so faults are returned.
+    """
+    kinds = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+    calls = {kind: partial(_bound, getattr(channel, kind)) for kind in kinds}
+    return cast("grpc.aio.Channel", SimpleNamespace(**calls))
+
+
+def _bound(make: Callable[..., T], path: str, **given: Any) -> T:
+    # The class method `FromString`, as generated code has it.
+    kind = getattr(given["response_deserializer"], "__self__", None)
+    if kind is not None:
+        given["response_deserializer"] = _decoder(kind)
+    return make(path, **given)
+
+
+def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
+    plainly = kind.FromString
+
+    # Once for each message of a tick: no call more than is needed.
+    def decode_or_tell(content: bytes) -> Any:
+        try:
+            return plainly(content) if len(content) <= SMALL else decode(kind, content)
+        except FloodError as error:
+            return _Fault(f"its answer has too much in it: {error}")
+        except DecodeError:
+            return _Fault("its answer cannot be decoded")
+
+    return decode_or_tell
 
 
 def is_too_large(error: BaseException | None) -> bool:
@@ -83,6 +121,12 @@ class _Calls:
 
     def __init__(self, route: Route) -> None:
         self._entrance = route.entrance
+        self._shown = route.metadata
+
+    def metadata(self, trial_id: str, actor_name: str | None = None) -> Metadata:
+        """Return the metadata of a call."""
+        trial = (*self._shown, ("trial-id", trial_id))
+        return trial if actor_name is None else (*trial, ("actor-name", actor_name))
 
     async def answer(self, call: Callable[[], Awaitable[T]], taken: float = TAKEN) -> T:
         """Make a call with one answer."""
@@ -127,23 +171,18 @@ class _Answers(Generic[T]):
             place.leave()
 
 
-def _metadata(trial_id: str, actor_name: str | None = None) -> tuple[tuple[str, str], ...]:
-    trial = ("trial-id", trial_id)
-    return (trial,) if actor_name is None else (trial, ("actor-name", actor_name))
-
-
 class RemoteEnvironment:
     """An `EnvironmentComponent` by gRPC."""
 
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = EnvironmentEndpointStub(route.channel)
+        self._stub = EnvironmentEndpointStub(_bounded(route.channel))
 
     async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
         """Call OnStart."""
         return await self._calls.answer(
-            partial(self._stub.OnStart, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnStart, request, metadata=self._calls.metadata(trial_id))
         )
 
     def on_action(
@@ -151,19 +190,19 @@ class RemoteEnvironment:
     ) -> AsyncIterator[EnvActionReply]:
         """Open the stream of OnAction."""
         return self._calls.answers(
-            partial(self._stub.OnAction, requests, metadata=_metadata(trial_id))
+            partial(self._stub.OnAction, requests, metadata=self._calls.metadata(trial_id))
         )
 
     async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
         """Call OnMessage."""
         return await self._calls.answer(
-            partial(self._stub.OnMessage, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnMessage, request, metadata=self._calls.metadata(trial_id))
         )
 
     async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
         """Call OnEnd."""
         return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id))
+            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id))
         )
 
 
@@ -173,21 +212,23 @@ class RemoteAgent:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = AgentEndpointStub(route.channel)
+        self._stub = AgentEndpointStub(_bounded(route.channel))
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: AgentStartRequest
     ) -> AgentStartReply:
         """Call OnStart."""
         return await self._calls.answer(
-            partial(self._stub.OnStart, request, metadata=_metadata(trial_id, actor_name))
+            partial(
+                self._stub.OnStart, request, metadata=self._calls.metadata(trial_id, actor_name)
+            )
         )
 
     def on_observation(
         self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
     ) -> AsyncIterator[AgentActionReply]:
         """Open the stream of OnObservation."""
-        metadata = _metadata(trial_id, actor_name)
+        metadata = self._calls.metadata(trial_id, actor_name)
         return self._calls.answers(partial(self._stub.OnObservation, requests, metadata=metadata))
 
     async def on_reward(
@@ -195,14 +236,16 @@ class RemoteAgent:
     ) -> AgentRewardReply:
         """Call OnReward."""
         return await self._calls.answer(
-            partial(self._stub.OnReward, request, metadata=_metadata(trial_id, actor_name))
+            partial(
+                self._stub.OnReward, request, metadata=self._calls.metadata(trial_id, actor_name)
+            )
         )
 
     async def on_message(
         self, trial_id: str, actor_name: str, request: AgentMessageRequest
     ) -> AgentMessageReply:
         """Call OnMessage."""
-        metadata = _metadata(trial_id, actor_name)
+        metadata = self._calls.metadata(trial_id, actor_name)
         return await self._calls.answer(partial(self._stub.OnMessage, request, metadata=metadata))
 
     async def on_end(
@@ -210,7 +253,7 @@ class RemoteAgent:
     ) -> AgentEndReply:
         """Call OnEnd."""
         return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=_metadata(trial_id, actor_name))
+            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id, actor_name))
         )
 
 
@@ -220,12 +263,12 @@ class RemoteHook:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = TrialHooksStub(route.channel)
+        self._stub = TrialHooksStub(_bounded(route.channel))
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Call OnPreTrial."""
         return await self._calls.answer(
-            partial(self._stub.OnPreTrial, context, metadata=_metadata(trial_id))
+            partial(self._stub.OnPreTrial, context, metadata=self._calls.metadata(trial_id))
         )
 
 
@@ -235,11 +278,11 @@ class RemoteLog:
     def __init__(self, route: Route) -> None:
         """Call by this route."""
         self._calls = _Calls(route)
-        self._stub = LogExporterStub(route.channel)
+        self._stub = LogExporterStub(_bounded(route.channel))
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
     ) -> LogExporterSampleReply:
         """Call OnLogSample."""
-        call = partial(self._stub.OnLogSample, requests, metadata=_metadata(trial_id))
+        call = partial(self._stub.OnLogSample, requests, metadata=self._calls.metadata(trial_id))
         return await self._calls.answer(call, LOG_TAKEN)

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+from cogrs.escape import escaped
 from cogrs.failure import is_failure
 from cogrs.orchestrator.links.turns import Gate, Turns
 from cogrs.unfinished import cancel_tasks, is_left
@@ -175,5 +176,5 @@ def checked(reply: object, kind: type[T]) -> T:
 
 
 def describe(error: BaseException) -> str:
-    """Return what went wrong in a component, in words."""
-    return str(error) or type(error).__name__
+    """Return what went wrong in a component, in words, on a line."""
+    return escaped(str(error) or type(error).__name__)

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
+from cogrs.limits import MANY
+from cogrs.orchestrator.engine.caller import SLOT_SECRET, Caller
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
-from cogrs.orchestrator.service.context import Bell, answering, needed, refuse, versions
+from cogrs.orchestrator.service.context import Bell, answering, metadata, needed, refuse, versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from cogrs.access import Access
     from cogrs.api.common_pb2 import VersionInfo, VersionRequest
     from cogrs.api.orchestrator_pb2 import (
         TrialActionRequest,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
+    from cogrs.orchestrator.service.pace import Pace
 
 
 def _whom(context: Context) -> tuple[str, str]:
@@ -36,28 +40,31 @@ def _whom(context: Context) -> tuple[str, str]:
 class ClientActorService(ClientActorServicer):
     """Lets actors take part that connect by themselves."""
 
-    def __init__(self, orchestrator: Orchestrator) -> None:
-        """Serve one orchestrator."""
+    def __init__(self, orchestrator: Orchestrator, access: Access, pace: Pace) -> None:
+        """Serve callers with these rights, at the pace of large requests."""
         self._orchestrator = orchestrator
+        self._access = access
+        self._pace = pace
 
     @answering
     async def JoinTrial(  # noqa: N802
         self, request: TrialJoinRequest, context: Context
     ) -> TrialJoinReply:
         """Give a client a slot."""
-        del context
-        return self._orchestrator.join(request)
+        caller = self._caller(context)
+        reply = self._orchestrator.join(request, caller)
+        if caller.given:
+            await context.send_initial_metadata(((SLOT_SECRET, caller.given),))
+        return reply
 
+    @answering
     async def ActionStream(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[TrialActionRequest], context: Context
     ) -> None:
         """Exchange observations and actions."""
         bell = Bell()
-        try:
-            actor = self._orchestrator.client(*_whom(context))
-            line = actor.open(bell)
-        except OrchestratorError as error:
-            await refuse(context, error)
+        actor = self._orchestrator.client(*_whom(context), self._caller(context))
+        line = actor.open(bell)
         listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), bell))
         listener.add_done_callback(partial(_check, actor))
         try:
@@ -76,7 +83,7 @@ class ClientActorService(ClientActorServicer):
     ) -> TrialHeartbeatReply:
         """Take a sign of life."""
         del request
-        self._orchestrator.heartbeat(*_whom(context))
+        self._orchestrator.heartbeat(*_whom(context), self._caller(context))
         return TrialHeartbeatReply()
 
     @answering
@@ -84,7 +91,11 @@ class ClientActorService(ClientActorServicer):
         self, request: TrialRewardRequest, context: Context
     ) -> TrialRewardReply:
         """Take rewards for other actors."""
-        self._orchestrator.send(*_whom(context), rewards=request.rewards)
+        caller = self._caller(context)
+        rewards = request.rewards
+        many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
+        async with self._pace.turn(large=many):
+            self._orchestrator.send(*_whom(context), rewards=rewards, caller=caller)
         return TrialRewardReply()
 
     @answering
@@ -92,7 +103,9 @@ class ClientActorService(ClientActorServicer):
         self, request: TrialMessageRequest, context: Context
     ) -> TrialMessageReply:
         """Take messages for other actors and the environment."""
-        self._orchestrator.send(*_whom(context), messages=request.messages)
+        caller = self._caller(context)
+        async with self._pace.turn(large=len(request.messages) > MANY):
+            self._orchestrator.send(*_whom(context), messages=request.messages, caller=caller)
         return TrialMessageReply()
 
     async def Version(  # noqa: N802
@@ -101,6 +114,10 @@ class ClientActorService(ClientActorServicer):
         """Tell versions."""
         del request, context
         return versions()
+
+    def _caller(self, context: Context) -> Caller:
+        has_all = self._access.has_all(context.invocation_metadata())
+        return Caller(metadata(context, SLOT_SECRET) or "", has_all_rights=has_all)
 
 
 async def _listen(

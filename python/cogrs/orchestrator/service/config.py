@@ -11,28 +11,33 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-from google.protobuf import json_format
-
 from cogrs.api.common_pb2 import TrialParams
+from cogrs.api.json_message import fill_message
 from cogrs.argument import check_kind, check_named, check_text
+from cogrs.files import read_bounded
+from cogrs.limits import CONFIG_BYTES
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.service.options import read_options
+from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes
+from cogrs.shown import shown
+from cogrs.yaml_document import check_document, parse_yaml
 
 _KNOWN = {
     "": (
         *("import", "trial", "environment", "datalog", "actor_classes", "trial_params"),
-        "actor_options",
+        *("actor_options", "security"),
     ),
     "import": ("proto", "descriptor_set"),
     "trial": ("config_type", "pre_hooks", "accept_params"),
     "environment": ("config_type",),
     "datalog": ("type", "url", "fields"),
     "datalog.fields": ("exclude",),
+    "security": NAMES,
 }
 """What is read of a `cogment.yaml`, by section."""
 
@@ -58,6 +63,8 @@ class Config:
     accept_params: bool = False
     """Whether a caller that starts a trial may give its parameters, and so choose the endpoints
     that the orchestrator connects to and the local components that take part."""
+    security: Security | None = None
+    """Certificates and tokens, unless `serve` is given others."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -73,6 +80,7 @@ class Config:
             _check_strings("classes", self.classes)
         check_text("log_url", self.log_url)
         check_kind("accept_params", self.accept_params, bool, "True or False")
+        check_kind("security", self.security, Security | None, "a Security or None")
         for where in ("actor_options", "class_options"):
             check_named(where, getattr(self, where))
             for name, options in getattr(self, where).items():
@@ -126,35 +134,17 @@ def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | No
     if isinstance(source, Config):
         return source
     if isinstance(source, Mapping):
+        check_document(source)
         return _parse(source, Path())
     if not isinstance(source, (str, os.PathLike)):
         kind = type(source).__name__
         raise TypeError(f"config: expected a path, a mapping or a Config, got {kind}")
     path = Path(source)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = parse_yaml(read_bounded(path, CONFIG_BYTES).decode())
         return _parse({} if content is None else content, path.parent)
-    except (yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    except RecursionError as error:
-        raise ValueError(
-            f"{path}: expected sections, got too many of them in each other"
-        ) from error
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would take the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping, each key of which is in the file once."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if key.value in seen:
-                    line = key.start_mark.line + 1
-                    raise ValueError(f"line {line}: {key.value!r} is there twice")
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def _parse(content: Any, root: Path) -> Config:
@@ -162,8 +152,9 @@ def _parse(content: Any, root: Path) -> Config:
     log, trial = _section(content, "datalog"), _section(content, "trial")
     kind = log.get("type", "none")
     if kind not in ("none", "grpc"):
-        raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {kind!r}")
-    if kind == "grpc" and not log.get("url"):
+        raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {shown(kind)}")
+    url = _optional_string("datalog.url", log, "url")
+    if kind == "grpc" and not url:
         raise ValueError("datalog.url: expected an endpoint, got none")
     classes = _classes(content.get("actor_classes"))
     imports = _section(content, "import")
@@ -180,10 +171,18 @@ def _parse(content: Any, root: Path) -> Config:
         class_options=by_class,
         hooks=_strings("trial.pre_hooks", trial.get("pre_hooks")),
         accept_params=_flag("trial.accept_params", trial.get("accept_params")),
+        security=_security(content, root),
         classes=None if classes is None else frozenset(classes),
-        log_url=str(log["url"]) if kind == "grpc" else "",
+        log_url=url or "" if kind == "grpc" else "",
         log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
     )
+
+
+def _security(content: Any, root: Path) -> Security | None:
+    section = _section(content, "security")
+    if not section:
+        return None
+    return Security(**read_security(section, root, lambda name: f"security.{name}"))
 
 
 def _section(content: Any, name: str) -> Mapping[str, Any]:
@@ -204,21 +203,21 @@ def _check_spelling(content: Any) -> None:
         for part in filter(None, where.split(".")):
             section = _section(section, part)
         for name in section if isinstance(section, Mapping) else ():
-            if name not in known and (like := get_close_matches(str(name), known, 1, 0.8)):
-                place = f"{where}.{name}" if where else str(name)
+            if name not in known and (like := get_close_matches(str(name)[:64], known, 1, 0.8)):
+                place = f"{where}.{str(name)[:64]}" if where else str(name)[:64]
                 raise ValueError(f"{place}: there is no such name: did you mean {like[0]!r}?")
 
 
 def _optional_string(name: str, section: Mapping[str, Any], key: str) -> str | None:
     value = section.get(key)
     if not isinstance(value, str | None):
-        raise ValueError(f"{name}: expected a string, got {value!r}")
+        raise ValueError(f"{name}: expected a string, got {shown(value)}")
     return value
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | None):
-        raise ValueError(f"{name}: expected true or false, got {value!r}")
+        raise ValueError(f"{name}: expected true or false, got {shown(value)}")
     return bool(value)
 
 
@@ -226,7 +225,7 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{name}: expected a list of strings, got {value!r}")
+        raise ValueError(f"{name}: expected a list of strings, got {shown(value)}")
     return tuple(value)
 
 
@@ -242,7 +241,7 @@ def _classes(value: Any) -> dict[str, str | None] | None:
     classes: dict[str, str | None] = {}
     for index, item in enumerate(value):
         if item["id"] in classes:
-            raise ValueError(f"actor_classes[{index}].id: {item['id']!r} is there twice")
+            raise ValueError(f"actor_classes[{index}].id: {shown(item['id'])} is there twice")
         where = f"actor_classes[{index}].config_type"
         classes[item["id"]] = _optional_string(where, item, "config_type")
     return classes
@@ -259,8 +258,8 @@ def _params(
         encoded = types.encode(f"trial_params.{where}", declared, type_name, owner[key])
         owner[key] = {"content": base64.b64encode(encoded).decode()}
     try:
-        return json_format.ParseDict(section, TrialParams())
-    except json_format.ParseError as error:
+        return fill_message(TrialParams(), section)
+    except ValueError as error:
         raise ValueError(f"trial_params: {error}") from error
 
 
@@ -279,6 +278,6 @@ def _configs(
     for index, actor in enumerate(section.get("actors") or ()):
         if isinstance(actor, Mapping) and actor.get("config") is not None:
             name = actor.get("actor_class")
-            declared = f"actor_classes, class {name!r}, config_type"
+            declared = f"actor_classes, class {shown(name)}, config_type"
             where = f"actors[{index}].config"
             yield section["actors"][index], "config", where, declared, classes.get(str(name))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
+from cogrs.limits import WOKEN_AT_ONCE
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.orchestrator.engine.log import logger
+from cogrs.orchestrator.engine.params import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,10 +44,16 @@ def versions() -> VersionInfo:
 
 
 def metadata(context: Context, key: str) -> str | None:
-    """Return the metadata of a call under a key, if there is any."""
+    """Return the metadata of a call under a key, if there is any.
+
+    Raises:
+        InvalidError: It is too long.
+    """
     for name, value in context.invocation_metadata() or ():
         if name == key:
-            return value if isinstance(value, str) else value.decode()
+            text = value if isinstance(value, str) else value.decode(errors="backslashreplace")
+            check_name(f"metadata: {key}", text)
+            return text
     return None
 
 
@@ -51,7 +61,7 @@ def needed(context: Context, key: str) -> str:
     """Return the metadata of a call under a key.
 
     Raises:
-        InvalidError: There is none.
+        InvalidError: There is none, or it is too long.
     """
     value = metadata(context, key)
     if value is None:
@@ -67,14 +77,26 @@ async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
 def answering(
     method: Callable[[Service, Request, Context], Awaitable[Reply]],
 ) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
-    """Refuse a call when the engine does."""
+    """Refuse a call when the engine does, and end it when something fails."""
 
     @functools.wraps(method)
     async def answer(service: Service, request: Request, context: Context) -> Reply:
+        work = method(service, request, context)
+        # Calls that watch are long. What is in the frames of a call that was aborted stays until
+        # garbage is collected, for which it does not count by its size.
+        del request
         try:
-            return await method(service, request, context)
+            return await work
         except OrchestratorError as error:
-            await refuse(context, error)
+            refusal = error.with_traceback(None)
+        except grpc.aio.BaseError:
+            raise
+        except Exception as error:
+            # gRPC would tell its text, which may have paths, to whoever called.
+            logger.exception("a call failed")
+            text = f"internal error: {type(error).__name__}; see the orchestrator's log"
+            await context.abort(grpc.StatusCode.UNKNOWN, text)
+        await refuse(context, refusal)
 
     return answer
 
@@ -106,3 +128,44 @@ class Bell:
             raise self._error
         await self._rung.wait()
         self._rung.clear()
+
+
+class SharedBell(Bell):
+    """A bell of a stream that is told of everything, as many others are at the same time."""
+
+    def __init__(self, row: Row) -> None:
+        """Create a silent bell, which is rung in a row with others."""
+        super().__init__()
+        self._row = row
+        self._due = False
+
+    def wake(self) -> None:
+        """Take a place in the row: there is something to take."""
+        if not self._due:
+            self._due = True
+            self._row.add(self)
+
+    def ring(self) -> None:
+        """Wake the stream, whose turn has come."""
+        self._due = False
+        super().wake()
+
+
+class Row:
+    """Wakes the streams of many readers, so many in each round of the event loop."""
+
+    def __init__(self) -> None:
+        """Create an empty row."""
+        self._due: deque[SharedBell] = deque()
+
+    def add(self, bell: SharedBell) -> None:
+        """Wake a stream after those before it."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._run)
+        self._due.append(bell)
+
+    def _run(self) -> None:
+        for _ in range(min(len(self._due), WOKEN_AT_ONCE)):
+            self._due.popleft().ring()
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._run)

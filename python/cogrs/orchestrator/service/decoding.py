@@ -1,35 +1,44 @@
-"""Requests that are no messages."""
+"""Requests: received, bounded and decoded before a service sees them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from cogrs.limits import LARGE, RECEIVE_TIMEOUT
+from cogrs.orchestrator.fields import FloodError, decode, decode_in_slices
+from cogrs.orchestrator.service.pace import Places
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from cogrs.orchestrator.service.pace import Pace
 
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class _Garbage(NamedTuple):
-    """Stands for a request that could not be decoded."""
-
-    reason: str
-
-
 class DecodingInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses what cannot be decoded as a bad argument: gRPC takes it for an error of ours.
+    """Receives single requests itself, since gRPC has no bounds but that of a message.
 
-    Streams of requests are left alone; who reads them sees the error.
+    What cannot be decoded is refused as a bad argument: gRPC takes it for an error of ours. Streams
+    of requests are decoded as they come, and whoever reads them sees the error.
     """
 
-    def __init__(self) -> None:
-        """Know no method yet."""
+    def __init__(self, pace: Pace) -> None:
+        """Create an interceptor that has seen no method yet.
+
+        Args:
+            pace: Of large requests.
+        """
         self._handlers: dict[str, Handler] = {}
+        self._places = Places()
+        self._pace = pace
 
     async def intercept_service(
         self,
@@ -42,31 +51,50 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None:  # callers make up names: those are not kept
                 return None
-            self._handlers[method] = _guarded(handler)
+            self._handlers[method] = self._guarded(handler)
         return self._handlers[method]
 
+    def _guarded(self, handler: Any) -> Handler:
+        # The class method `FromString`, as generated code has it.
+        kind = getattr(handler.request_deserializer, "__self__", None)
+        if kind is None:
+            return handler  # type: ignore[no-any-return]
+        if handler.request_streaming:
+            guarded: Handler = handler._replace(request_deserializer=partial(decode, kind))
+            return guarded
+        answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
 
-def _guarded(handler: Any) -> Handler:
-    if handler.request_streaming or handler.request_deserializer is None:
-        return handler  # type: ignore[no-any-return]
+        # To gRPC it is a stream of requests, which is read when there is a place for one.
+        async def receive_and_answer(_requests: Any, context: Context) -> Any:
+            # No variable here holds the request: a call that is aborted keeps its frames for long.
+            return await answer(await self._take(kind, context), context)
 
-    def decode(content: bytes) -> Any:
+        make: Any = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        guarded = make(receive_and_answer, None, handler.response_serializer)
+        return guarded
+
+    async def _take(self, kind: type[Any], context: Context) -> Any:
+        code = grpc.StatusCode.INVALID_ARGUMENT
         try:
-            return handler.request_deserializer(content)
-        except DecodeError as error:
-            return _Garbage(str(error))
+            async with self._places.place(context.peer()):
+                return await self._receive(kind, context)
+        except TimeoutError:
+            code = grpc.StatusCode.DEADLINE_EXCEEDED
+            fault = f"expected a message within {RECEIVE_TIMEOUT:g} s, got none"
+        except (DecodeError, FloodError) as error:
+            fault = str(error)
+        await context.abort(code, f"request: {fault}")
+        return None
 
-    answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
-
-    async def answer_or_refuse(request: Any, context: Context) -> Any:
-        if isinstance(request, _Garbage):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"request: {request.reason}")
-        return await answer(request, context)
-
-    make: Any = (
-        grpc.unary_stream_rpc_method_handler
-        if handler.response_streaming
-        else grpc.unary_unary_rpc_method_handler
-    )
-    guarded: Handler = make(answer_or_refuse, decode, handler.response_serializer)
-    return guarded
+    async def _receive(self, kind: type[Any], context: Context) -> Any:
+        async with asyncio.timeout(RECEIVE_TIMEOUT):
+            # The iterator of requests would keep the last one.
+            content = await context.read()
+        if content is grpc.aio.EOF:
+            raise DecodeError("expected a message, got none")
+        async with self._pace.turn(large=len(content) > LARGE, size=len(content)):
+            return await decode_in_slices(kind, content)

@@ -136,7 +136,8 @@ def serve_orchestrator(
         local: Components in this process, by the names that `local://name` endpoints have. They
             are called on the orchestrator's event loop; those of `cogrs.sdk` call plain methods on
             threads.
-        security: Certificates and tokens; needed to reach beyond this machine.
+        security: Certificates and tokens, in place of those of the configuration; needed to reach
+            beyond this machine.
         uvloop: Run on uvloop if it is installed. Only for a process with one event loop in all its
             life: gRPC for asyncio loses events when such loops come and go beside others.
 

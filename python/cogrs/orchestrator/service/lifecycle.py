@@ -11,14 +11,16 @@ from cogrs.api.orchestrator_pb2 import (
     TrialState,
 )
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleServicer
-from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
+from cogrs.limits import MOST_FILTERS
+from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.service.context import (
     Bell,
+    Row,
+    SharedBell,
     answering,
     metadata,
     needed,
-    refuse,
     versions,
 )
 
@@ -34,14 +36,17 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.engine.registry import Watcher
     from cogrs.orchestrator.service.context import Context
+    from cogrs.orchestrator.service.pace import Pace
 
 
 class LifecycleService(TrialLifecycleServicer):
     """Starts, ends and watches trials."""
 
-    def __init__(self, orchestrator: Orchestrator) -> None:
-        """Serve one orchestrator."""
+    def __init__(self, orchestrator: Orchestrator, pace: Pace) -> None:
+        """Serve one orchestrator, at the pace of large requests."""
         self._orchestrator = orchestrator
+        self._pace = pace
+        self._row = Row()
 
     @answering
     async def StartTrial(  # noqa: N802
@@ -49,7 +54,8 @@ class LifecycleService(TrialLifecycleServicer):
     ) -> TrialStartReply:
         """Start a trial."""
         del context
-        return await self._orchestrator.start(request)
+        async with self._pace.turn(large=self._orchestrator.is_large(request)):
+            return await self._orchestrator.start(request)
 
     @answering
     async def TerminateTrial(  # noqa: N802
@@ -67,21 +73,22 @@ class LifecycleService(TrialLifecycleServicer):
         """Tell about one trial or all."""
         trial_id = metadata(context, "trial-id")
         wanted = request.get_latest_observation
-        return TrialInfoReply(trial=self._orchestrator.info(trial_id, observation=wanted))
+        async with self._pace.turn(large=wanted or trial_id is None):
+            return TrialInfoReply(trial=self._orchestrator.info(trial_id, observation=wanted))
 
+    @answering
     async def WatchTrials(  # type: ignore[override]  # noqa: N802
         self, request: TrialListRequest, context: Context
     ) -> None:
         """Tell the states of trials, and their changes."""
-        bell = Bell()
+        bell = SharedBell(self._row)
         watcher = None
         try:
             watcher = self._orchestrator.watch(bell, _states(request))
+            del request  # it may be large, and a watch long
             # Whoever has it knows that no change will be missed.
             await context.send_initial_metadata(())
             await _tell(watcher, bell, context)
-        except OrchestratorError as error:
-            await refuse(context, error)
         finally:
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
@@ -95,6 +102,10 @@ class LifecycleService(TrialLifecycleServicer):
 
 
 def _states(request: TrialListRequest) -> list[State]:
+    if len(request.filter) > MOST_FILTERS:
+        raise InvalidError(
+            f"filter: expected at most {MOST_FILTERS} states, got {len(request.filter)}"
+        )
     try:
         return [State(state) for state in request.filter]
     except ValueError as error:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from typing import Any
+
+from cogrs.escape import escaped
 
 
 class JsonFormatter(logging.Formatter):
@@ -29,9 +32,21 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(told)
 
 
+class PlainFormatter(logging.Formatter):
+    """Makes a line of each record, and the lines of its traceback: peers cannot forge others."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line."""
+        return escaped(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """Return a traceback, on lines that are indented."""
+        return escaped(super().formatException(ei), keep="\n").replace("\n", "\n  ")
+
+
 def log_to_stderr(style: str, level: str) -> None:
     """Write the log of the process to standard error, `plain` or as `json`."""
     handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    plain = PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if style == "json" else plain)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from cogrs.api.common_pb2 import TrialParams
@@ -35,7 +36,7 @@ def read_options(
         where = f"actor_options[{index}]"
         by, key = _selector(where, entry)
         if key in found[by]:
-            raise ValueError(f"{where}: {by} {key!r} is there twice")
+            raise ValueError(f"{where}: {by} {shown(key)} is there twice")
         actor_class = key if by == "actor_class" else _class_of(key, params)
         found[by][key] = _options(where, entry, actor_class, content, types)
     return found["name"], found["actor_class"]
@@ -49,7 +50,7 @@ def _selector(where: str, entry: Any) -> tuple[str, str]:
         raise ValueError(f"{where}: expected either a name or an actor_class")
     unknown = [each for each in entry if each not in (*_SELECTORS, *_OPTIONS)]
     if unknown:
-        raise ValueError(f"{where}.{unknown[0]}: expected one of {', '.join(_OPTIONS)}")
+        raise ValueError(f"{where}.{str(unknown[0])[:64]}: expected one of {', '.join(_OPTIONS)}")
     return given[0], entry[given[0]]
 
 
@@ -83,7 +84,7 @@ def _decoded(where: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{where}: expected base64, got {text!r}") from error
+        raise ValueError(f"{where}: expected base64, got {shown(text)}") from error
 
 
 def _encoded(
@@ -101,4 +102,6 @@ def _encoded(
         declared = known.get("action")
         if known["id"] == actor_class and isinstance(declared, Mapping):
             space = declared.get("space")
-    return types.encode(where, f"actor_classes, class {actor_class!r}, action.space", space, action)
+    return types.encode(
+        where, f"actor_classes, class {shown(actor_class)}, action.space", space, action
+    )

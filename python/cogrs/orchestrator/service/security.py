@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import hmac
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-import grpc
-import grpc.aio
-
+from cogrs.access import Access
 from cogrs.argument import check_kind
-from cogrs.tls import ClientTls, ServerTls, is_loopback
+from cogrs.listener import check_listener, is_loopback
+from cogrs.tls import ClientTls, ServerTls
+from cogrs.tokens import bearer, cannot_be_pickled, check_tokens, check_tokens_by_target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    Handler = grpc.RpcMethodHandler[Any, Any] | None
-
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-_SHORTEST = 16
-_HEALTH = "/grpc.health.v1.Health/"
+_FOR_CLIENTS = "/cogment.ClientActor/"
+_VERSION = "/cogment.TrialLifecycle/Version"
+_SLOT_SECRETS = ("asked", "required")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Security:
     """Certificates and tokens.
 
     Nothing is needed where only this machine can be reached. To listen elsewhere, an orchestrator
     needs `tls`, and tokens or a `client_ca` in it; to connect elsewhere, `link_tls`. `insecure`
     does without.
+
+    Tokens are never shown, and an object that has some cannot be pickled.
     """
 
     tls: ServerTls | None = None
@@ -38,32 +35,50 @@ class Security:
     link_tls: ClientTls | None = None
     """For all connections to environments, agents, hooks and data logs, on this machine too."""
     tokens: Sequence[str] = ()
-    """Clients and controllers are to show one of these as `authorization: Bearer TOKEN`; empty
-    asks for none. Health is told to everybody."""
+    """Controllers are to show one of these as `authorization: Bearer TOKEN`, which gives all
+    rights; empty asks for none. Health is told to everybody."""
+    client_tokens: Sequence[str] = ()
+    """Whoever shows one of these may join trials and play, as nobody but the actor that it joined
+    as. Needs `tokens` too."""
+    slot_secrets: Literal["asked", "required"] = "asked"
+    """Whether the place of a client is bound to a secret where its client asks for one when it
+    joins, as those of `cogrs.sdk` do, or `"required"`: clients that do not ask are refused."""
+    link_tokens: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Tokens shown to environments, agents, hooks and data logs, by the `host:port` of their
+    endpoints, or by the host for all its ports."""
     insecure: bool = False
     """Use other machines without what they should have."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no token.
+        """Refuse what cannot be meant.
 
         Raises:
-            TypeError: Something is of another type; a string instead of several.
-            ValueError: A token has other characters than headers allow, or is too short.
+            TypeError: An argument is of another type; a string instead of several.
+            ValueError: A token has other characters than headers allow, is too short or too long,
+                or gives both few rights and all; `client_tokens` without `tokens`, with which
+                everybody would be a controller; or `slot_secrets` is something else.
         """
         check_kind("tls", self.tls, ServerTls | None, "a ServerTls or None")
         check_kind("link_tls", self.link_tls, ClientTls | None, "a ClientTls or None")
         check_kind("insecure", self.insecure, bool, "True or False")
-        if isinstance(self.tokens, (str, bytes)):
-            raise TypeError("tokens: expected a sequence of strings, got one string")
-        check_kind("tokens", self.tokens, Iterable, "a sequence of strings")
-        object.__setattr__(self, "tokens", tuple(self.tokens))
-        for number, token in enumerate(self.tokens):
-            if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < _SHORTEST:
-                # What came is a secret, or was meant as one.
+        for name in ("tokens", "client_tokens"):
+            object.__setattr__(self, name, check_tokens(name, getattr(self, name)))
+        by_target = check_tokens_by_target("link_tokens", self.link_tokens)
+        object.__setattr__(self, "link_tokens", by_target)
+        if self.client_tokens and not self.tokens:
+            raise ValueError(
+                "client_tokens: expected tokens too, for controllers: got none, and without them "
+                "everybody has all rights"
+            )
+        for number, token in enumerate(self.client_tokens):
+            if token in self.tokens:
                 raise ValueError(
-                    f"tokens[{number}]: expected at least {_SHORTEST} characters of A-Z a-z 0-9 "
-                    f"-._~+/, got something else"
+                    f"client_tokens[{number}]: expected a token that is not in tokens, which give "
+                    "all rights; got one that is"
                 )
+        if self.slot_secrets not in _SLOT_SECRETS:
+            expected = " or ".join(map(repr, _SLOT_SECRETS))
+            raise ValueError(f"slot_secrets: expected {expected}, got {self.slot_secrets!r}")
 
     def check_listen(self, host: str) -> None:
         """Refuse to let in anybody from anywhere.
@@ -71,18 +86,12 @@ class Security:
         Raises:
             ValueError: Something is missing for this address.
         """
-        if self.insecure or is_loopback(host):
-            return
         missing = []
         if self.tls is None:
             missing.append("tls")
         if not self.tokens and (self.tls is None or self.tls.client_ca is None):
             missing.append("tokens or tls.client_ca")
-        if missing:
-            raise ValueError(
-                f"host: other machines reach {host!r}: expected {' and '.join(missing)}, or "
-                "insecure=True; got neither"
-            )
+        check_listener("host", host, missing, insecure=self.insecure)
 
     def find_fault(self, target: str) -> str | None:
         """Return why `host:port` is not to be connected to, or None."""
@@ -92,39 +101,47 @@ class Security:
             return None
         return "is on another machine: expected link_tls, or insecure=True; got neither"
 
-    def interceptors(self) -> list[grpc.aio.ServerInterceptor]:
-        """Return what a server needs to ask for tokens."""
-        return [TokenInterceptor(self.tokens)] if self.tokens else []
+    def link_metadata(self, target: str) -> tuple[tuple[str, str], ...]:
+        """Return what is shown to the component at `host:port`, besides the trial."""
+        host = target.rpartition(":")[0]
+        token = self.link_tokens.get(target) or self.link_tokens.get(host)
+        return () if token is None else (bearer(token),)
+
+    def access(self) -> Access:
+        """Return what tells the rights of calls."""
+        return Access(self.tokens, self.client_tokens, _clients_may)
+
+    def __repr__(self) -> str:
+        """Tell what there is, without any token."""
+        tokens = ", ".join(
+            f"{name}=<{len(given)} hidden>"
+            for name in ("tokens", "client_tokens", "link_tokens")
+            if (given := getattr(self, name))
+        )
+        return (
+            f"Security(tls={self.tls!r}, link_tls={self.link_tls!r}, "
+            f"{tokens + ', ' if tokens else ''}slot_secrets={self.slot_secrets!r}, "
+            f"insecure={self.insecure})"
+        )
+
+    def __copy__(self) -> Security:
+        """Return the same: it does not change."""
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Security:
+        """Return the same: it does not change."""
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        """Refuse to be pickled with secrets.
+
+        Raises:
+            TypeError: It has tokens.
+        """
+        if self.tokens or self.link_tokens:
+            raise cannot_be_pickled("a Security with tokens")
+        return super().__reduce_ex__(protocol)
 
 
-class TokenInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls through that show a token."""
-
-    def __init__(self, tokens: Sequence[str]) -> None:
-        """Know the tokens."""
-        self._known = [f"Bearer {token}".encode() for token in tokens]
-        # Of all kinds of calls this one is answered before the client sends anything.
-        self._refusal: Handler = grpc.stream_stream_rpc_method_handler(_refuse)
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
-        """Refuse a call, or let it go on."""
-        if handler_call_details.method.startswith(_HEALTH) or self._knows(handler_call_details):
-            return await continuation(handler_call_details)
-        return self._refusal
-
-    def _knows(self, call: grpc.HandlerCallDetails) -> bool:
-        shown = dict(call.invocation_metadata or ()).get("authorization", "")
-        given = shown.encode() if isinstance(shown, str) else shown
-        # All are compared, so that the time tells nothing.
-        return sum(hmac.compare_digest(given, known) for known in self._known) > 0
-
-
-async def _refuse(_requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    await context.abort(
-        grpc.StatusCode.UNAUTHENTICATED,
-        "metadata: expected 'authorization: Bearer TOKEN' with a token that is known here",
-    )
+def _clients_may(method: str) -> bool:
+    return method.startswith(_FOR_CLIENTS) or method == _VERSION

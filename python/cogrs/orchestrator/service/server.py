@@ -23,6 +23,7 @@ from cogrs.argument import (
     check_seconds,
     check_text,
 )
+from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.options import OptionBook
@@ -35,6 +36,7 @@ from cogrs.orchestrator.service.config import Config, read_config
 from cogrs.orchestrator.service.decoding import DecodingInterceptor
 from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
+from cogrs.orchestrator.service.pace import Pace
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.stats import take_stats
 from cogrs.tls import listen
@@ -65,11 +67,26 @@ _LEAST = 0.05
 """Seconds at least for these calls, and for data logs, unless there is no grace."""
 
 
-def server_options(max_message: int) -> list[tuple[str, int]]:
-    """Return the options of every server."""
+def server_options(
+    max_message: int, max_request: int | None = None, max_streams: int = MAX_STREAMS
+) -> list[tuple[str, int]]:
+    """Return the options of every server.
+
+    Args:
+        max_message: Bytes of the largest message that is sent.
+        max_request: Bytes of the largest that is received, if those are fewer.
+        max_streams: Calls at a time on one connection.
+    """
     return [
         ("grpc.max_send_message_length", max_message),
-        ("grpc.max_receive_message_length", max_message),
+        ("grpc.max_receive_message_length", min(max_message, max_request or max_message)),
+        ("grpc.max_concurrent_streams", max_streams),
+        # What nobody has asked for yet is not to pile up: a window that grew would let in megabytes
+        # for each call. It grows anyway for a message that is being read.
+        ("grpc.http2.bdp_probe", 0),
+        # Compressed requests are refused: gRPC up to 1.76 at least decompresses them as a whole
+        # before it looks at their size.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         # A port that is taken is an error, and not shared with whoever has it.
         ("grpc.so_reuseport", 0),
         # A crowd that calls at once waits; by default calls beyond 1,000 are cancelled at random.
@@ -92,8 +109,14 @@ class Server:
         log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
         self._settings = settings
         self._security = security
+        self._access = security.access()
         self._links = LinkFactory(
-            settings, local, log, tls=security.link_tls, find_fault=security.find_fault
+            settings,
+            local,
+            log,
+            tls=security.link_tls,
+            find_fault=security.find_fault,
+            metadata_for=security.link_metadata,
         )
         if log is not None:
             self._links.check("datalog.url", log)
@@ -106,9 +129,12 @@ class Server:
             classes=config.classes,
             exclude=config.log_exclude,
             accept_params=config.accept_params,
+            brief=bool(security.client_tokens),
+            require_secrets=security.slot_secrets == "required",
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
+        self._pace = Pace()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -129,8 +155,10 @@ class Server:
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            add_TrialLifecycleServicer_to_server(LifecycleService(self._orchestrator), main)
-            add_ClientActorServicer_to_server(ClientActorService(self._orchestrator), other)
+            lifecycle = LifecycleService(self._orchestrator, self._pace)
+            add_TrialLifecycleServicer_to_server(lifecycle, main)
+            clients = ClientActorService(self._orchestrator, self._access, self._pace)
+            add_ClientActorServicer_to_server(clients, other)
             tls = self._security.tls
             self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
@@ -206,9 +234,12 @@ class Server:
             return
 
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
+        settings = self._settings
         server = grpc.aio.server(
-            interceptors=[*self._security.interceptors(), DecodingInterceptor()],
-            options=server_options(self._settings.max_message),
+            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._pace)],
+            options=server_options(
+                settings.max_message, settings.max_request, settings.max_streams
+            ),
         )
         await self._health.add(server, services)
         add_reflection(server, services)
@@ -272,7 +303,8 @@ async def serve(
         actor_port: Serve client actors at this port, apart; None serves all at one port.
         settings: Durations and limits.
         local: Components in this process, by the names that `local://name` endpoints have.
-        security: Certificates and tokens; needed to reach beyond this machine.
+        security: Certificates and tokens, in place of those of the configuration; needed to reach
+            beyond this machine.
 
     Returns:
         The server. Stop it, or use it as an asynchronous context manager.
@@ -284,17 +316,19 @@ async def serve(
             do what they like.
     """
     settings = Settings() if settings is None else settings
-    security = Security() if security is None else security
     local = {} if local is None else local
     check_kind("settings", settings, Settings, "Settings or None")
-    check_kind("security", security, Security, "Security or None")
+    check_kind("security", security, Security | None, "Security or None")
     check_named("local", local)
     check_text("host", host)
     port = check_port("port", port)
     actor_port = None if actor_port is None else check_port("actor_port", actor_port)
+    config = read_config(config)
+    if security is None:
+        security = config.security or Security()
     security.check_listen(host)
     try:
-        server = Server(read_config(config), settings, local, security)
+        server = Server(config, settings, local, security)
     except InvalidError as error:
         raise ValueError(str(error)) from error
     await server.start(host, port, actor_port)

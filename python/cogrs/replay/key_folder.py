@@ -1,0 +1,95 @@
+"""A folder of public keys, which may change while a server runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from zmq.utils import z85
+
+from cogrs.replay.key_pair import PUBLIC_SUFFIX, public_of, shown
+
+_logger = logging.getLogger("cogrs.replay")
+
+
+class _Version(NamedTuple):
+    """What a file was when it was read: a file that still has all of these has not changed."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: str) -> _Version:
+        found = os.stat(path)
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+class KeyFolder:
+    """The keys that the files `*.key` of a folder hold. Any thread may ask.
+
+    Files are read again when they have changed. What cannot be read, or is not a regular file, is
+    left out, with one warning for each path.
+    """
+
+    def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
+        """Remember the folder, which was given as an argument of this name.
+
+        Raises:
+            NotADirectoryError: There is no such folder.
+        """
+        self._name = name
+        self._path = Path(path)
+        if not self._path.is_dir():
+            got = shown(self._path)
+            raise NotADirectoryError(f"{name}: expected a folder of public keys, got {got}")
+        self._lock = threading.Lock()
+        self._keys: dict[str, tuple[_Version, bytes | None]] = {}
+        """Of each file: as what it was read, and its key, if it has one."""
+        self._paths: dict[bytes, str] = {}
+        """Where each key is."""
+        self._warned: set[str] = set()
+
+    def known(self, key: bytes) -> bool | None:
+        """Return whether a key is there, None where only reading the folder tells."""
+        path = self._paths.get(key)
+        if path is None:
+            return None
+        version, _ = self._keys.get(path, (None, None))
+        try:
+            return True if _Version.of(path) == version else None
+        except OSError:
+            return None
+
+    def has(self, key: bytes) -> bool:
+        """Read the folder, and return whether a key is there."""
+        with self._lock:
+            self._read()
+            return key in self._paths
+
+    def _read(self) -> None:
+        keys: dict[str, tuple[_Version, bytes | None]] = {}
+        try:
+            with os.scandir(self._path) as entries:
+                paths = [each.path for each in entries if each.name.endswith(PUBLIC_SUFFIX)]
+        except OSError as error:
+            self._warn(os.fspath(self._path), error)
+            paths = []
+        for path in paths:
+            try:
+                version = _Version.of(path)
+                before = self._keys.get(path)
+                known = before if before is not None and before[0] == version else None
+                keys[path] = known or (version, z85.decode(public_of(self._name, Path(path))))
+            except (OSError, ValueError) as error:
+                self._warn(path, error)
+        self._keys, self._paths = keys, {key: path for path, (_, key) in keys.items() if key}
+
+    def _warn(self, path: str, error: Exception) -> None:
+        if path not in self._warned:
+            self._warned.add(path)
+            _logger.warning("%s: a key that cannot be read is left out: %s", path, error)

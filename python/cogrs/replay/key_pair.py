@@ -1,0 +1,284 @@
+"""A pair of CURVE keys, and the files that keys are in."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import stat
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, Self
+
+import zmq
+from zmq.utils import z85
+
+from cogrs.casting import path_of
+from cogrs.limits import LARGEST_KEY_FILE
+
+_logger = logging.getLogger("cogrs.replay")
+
+PUBLIC_SUFFIX = ".key"
+_SECRET = ".key_secret"
+_LENGTH = 40
+"""Characters of a key: 32 bytes in Z85."""
+
+_ENTRY = re.compile(rb"(public|secret)-key[ \t]*=(.*)")
+"""A line of a file of keys, in the format of ZeroMQ's certificates."""
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+
+_PLAIN_PATH = 32
+"""A path of fewer characters is no key, not even one that was cut."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """The two keys of one server or client, as 40 characters each (Z85).
+
+    The public one may be known to everybody; who has the secret one is the owner.
+    """
+
+    public: str
+    secret: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that the keys belong together.
+
+        Raises:
+            TypeError: One is no string.
+            ValueError: One is no key, or they are no pair.
+            RuntimeError: As `new`.
+        """
+        check_curve()
+        public, secret = _key("public", self.public), _key("secret", self.secret)
+        if zmq.curve_public(secret) != public:
+            raise ValueError("secret: expected the one that belongs to public, got another")
+
+    @classmethod
+    def new(cls) -> Self:
+        """Make a pair that nobody has.
+
+        Raises:
+            RuntimeError: This libzmq was built without CURVE.
+        """
+        check_curve()
+        public, secret = zmq.curve_keypair()
+        return cls(public.decode(), secret.decode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a pair from its secret file, `NAME.key_secret`.
+
+        A file that others than its owner may read is reported to the logger `cogrs.replay`.
+
+        Raises:
+            TypeError: `path` is not a path.
+            OSError: The file cannot be read, or is not a regular one. A text that may be a key
+                instead of a path is not repeated.
+            ValueError: It holds no pair, or is larger than 64 KiB.
+            RuntimeError: As `new`.
+        """
+        public, secret = _read("path", path_of("path", path), "a file of a key pair")
+        if secret is None:
+            raise ValueError(
+                f"{os.fspath(path)}: expected a secret key, got only a public one: the secret one "
+                f"is in NAME{_SECRET}"
+            )
+        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            _logger.warning("%s can be read by others than its owner: chmod 600", os.fspath(path))
+        try:
+            return cls(public.decode(), secret.decode())
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: the secret key would lie wherever the pickle does.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "a KeyPair cannot be pickled or copied, for the copy would hold the secret key: give "
+            f"the path of its file, NAME{_SECRET}, and load it where it is needed"
+        )
+
+    def save(self, name: str, folder: str | os.PathLike[str] = ".") -> tuple[Path, Path]:
+        """Write `NAME.key`, for peers, and `NAME.key_secret`, which only the owner may read.
+
+        Args:
+            name: A file's name without its suffix.
+            folder: Where; it is made when it is not there.
+
+        Returns:
+            The paths of both.
+
+        Raises:
+            TypeError: `name` is no string, or `folder` no path.
+            ValueError: `name` is no name of a file.
+            FileExistsError: One of the files is there already; nothing is written.
+            OSError: They cannot be written.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"name: expected str, got {type(name).__name__}")
+        if not name or name in (".", "..") or "/" in name or "\0" in name:
+            raise ValueError(f"name: expected a file's name without a folder, got {name!r}")
+        where = path_of("folder", folder)
+        where.mkdir(parents=True, exist_ok=True)
+        public, secret = where / (name + PUBLIC_SUFFIX), where / (name + _SECRET)
+        if public.exists():
+            raise FileExistsError(f"{public} is there already; keys are not overwritten")
+        lines = f'metadata\ncurve\n    public-key = "{self.public}"\n'
+        # The secret first: a public file alone would look like a whole pair.
+        _write(secret, f'{lines}    secret-key = "{self.secret}"\n', 0o600)
+        try:
+            _write(public, lines, 0o644)
+        except BaseException:
+            secret.unlink()
+            raise
+        return public, secret
+
+
+def check_curve() -> None:
+    """Refuse to go on without CURVE.
+
+    Raises:
+        RuntimeError: This libzmq was built without it.
+    """
+    if not zmq.has("curve"):
+        raise RuntimeError(
+            f"libzmq {zmq.zmq_version()} was built without CURVE (libsodium), so keys cannot be "
+            "used: the wheels of pyzmq have it"
+        )
+
+
+def pair_of(value: object) -> KeyPair:
+    """Return the key pair that an argument named `key` stands for.
+
+    Raises:
+        TypeError: Neither a pair nor a path.
+        OSError: The file cannot be read.
+        ValueError: It holds no pair.
+    """
+    if isinstance(value, KeyPair):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        if isinstance(value, str) and len(value) == _LENGTH and not os.path.exists(value):
+            # Not repeated, for it may be the secret key itself.
+            raise FileNotFoundError("key: expected a KeyPair or the path of one, got neither")
+        return KeyPair.load(value)
+    raise TypeError(f"key: expected a KeyPair or the path of one, got {type(value).__name__}")
+
+
+def public_of(name: str, value: object) -> bytes:
+    """Return a public key, given as its 40 characters, as a file, or with the secret one.
+
+    Raises:
+        TypeError: None of these.
+        OSError: The file cannot be read.
+        ValueError: It holds no key, or the characters are not one.
+    """
+    if isinstance(value, KeyPair):
+        return value.public.encode()
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and len(value) != _LENGTH):
+        return _read(name, Path(value), f"a public key of {_LENGTH} characters or a file of one")[0]
+    return _key(name, value)
+
+
+def _key(name: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a key as str, got {type(value).__name__}")
+    try:
+        key = value.encode("ascii")
+        if len(key) != _LENGTH or z85.encode(z85.decode(key)) != key:
+            raise ValueError
+    except (ValueError, KeyError, OverflowError, UnicodeError, struct.error):
+        # What was given is not repeated: it may be secret.
+        raise ValueError(f"{name}: expected a key of {_LENGTH} characters in Z85") from None
+    return key
+
+
+def _read(name: str, path: Path, expected: str) -> tuple[bytes, bytes | None]:
+    """Read a file of a key; the argument it was given as, and what was expected, are for errors."""
+    failure: OSError
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{name}: expected {expected}, got a text with NUL")
+    try:
+        contents = _contents(path)
+    except OSError as error:
+        # Raised below: an error's context would hold the text that is not to be shown.
+        failure = type(error)(f"{name}: expected {expected}, got {shown(path)}: {error.strerror}")
+    else:
+        return _entries(path, contents)
+    raise failure
+
+
+def _contents(path: Path) -> bytes:
+    """Read a regular file that is no larger than one of keys; wait for nothing.
+
+    Raises:
+        OSError: It cannot be read, or is not a regular file.
+        ValueError: It is larger.
+    """
+    # Opening a device can have effects, and opening a pipe waits for its other side.
+    _check_regular(os.stat(path))
+    descriptor = os.open(path, _FLAGS)
+    with os.fdopen(descriptor, "rb") as file:
+        _check_regular(os.fstat(descriptor))
+        contents = file.read(LARGEST_KEY_FILE + 1)
+    if len(contents) > LARGEST_KEY_FILE:
+        raise ValueError(
+            f"{path}: expected a file of a key, got more than {LARGEST_KEY_FILE} bytes"
+        )
+    return contents
+
+
+def _check_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+
+
+def _entries(path: Path, contents: bytes) -> tuple[bytes, bytes | None]:
+    found: dict[bytes, bytes] = {}
+    for line in contents.splitlines():
+        if match := _ENTRY.match(line.strip()):
+            found.setdefault(match[1], match[2].strip(b" \t'\""))
+    try:
+        public, secret = found.get(b"public"), found.get(b"secret")
+        if public is None:
+            raise ValueError("it has no public key")
+        _key("public", public.decode())
+        if secret is not None:
+            _key("secret", secret.decode())
+    except ValueError as error:
+        why = str(error) if not isinstance(error, UnicodeError) else "it is not text"
+        raise ValueError(f"{path}: expected a file of a key: {why}") from None
+    return public, secret
+
+
+def shown(path: Path) -> str:
+    """Return a path for an error, unless it may be the text of a key."""
+    text = os.fspath(path)
+    plain = text.isprintable() and (
+        len(text) < _PLAIN_PATH or text.endswith((PUBLIC_SUFFIX, _SECRET)) or os.path.lexists(text)
+    )
+    return (
+        repr(text) if plain else f"a text of {len(text)} characters (not shown, it may be secret)"
+    )
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise FileExistsError(f"{path} is there already; keys are not overwritten") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

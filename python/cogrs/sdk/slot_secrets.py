@@ -1,0 +1,58 @@
+"""Secrets of the places that a client has in trials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cogrs.limits import MOST_PLACES
+
+if TYPE_CHECKING:
+    from cogrs.api import orchestrator_pb2 as pb
+    from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
+    from cogrs.sdk.connection import Metadata
+    from cogrs.sdk.trial import Trial
+
+_KEY = "slot-secret"
+"""The metadata in which a secret is given and shown."""
+
+_ASK = "new"
+"""What is shown there at first."""
+
+
+class SlotSecrets:
+    """Remembers the secrets of places for a return; the oldest ones are forgotten."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._secrets: dict[tuple[str, str], str] = {}
+
+    def of(self, trial_id: str, name: str) -> str:
+        """Return the secret of an actor's place, "" if there is none."""
+        return self._secrets.get((trial_id, name), "")
+
+    def forget(self, trial: Trial) -> None:
+        """Remember the secret of a place no longer: its trial is over."""
+        self._secrets.pop((trial.id, trial.name), None)
+
+    async def join(
+        self,
+        stub: ClientActorAsyncStub,
+        request: pb.TrialJoinRequest,
+        secret: str,
+        metadata: Metadata,
+        **options: Any,
+    ) -> tuple[pb.TrialJoinReply, str]:
+        """Call JoinTrial; return its answer, and the secret of the place, "" if it has none."""
+        call = stub.JoinTrial(request, metadata=(*metadata, (_KEY, secret or _ASK)), **options)
+        reply = await call
+        given = str(dict(await call.initial_metadata() or ()).get(_KEY, secret))
+        if given:
+            self._secrets[reply.trial_id, reply.actor_name] = given
+            while len(self._secrets) > MOST_PLACES:
+                del self._secrets[next(iter(self._secrets))]
+        return reply, given
+
+
+def shown(secret: str) -> Metadata:
+    """Return the metadata that shows a secret, if there is one."""
+    return ((_KEY, secret),) if secret else ()

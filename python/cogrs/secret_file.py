@@ -1,0 +1,20 @@
+"""Files that hold secrets: tokens, and private keys of TLS."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+
+_logger = logging.getLogger("cogrs")
+
+
+def warn_if_readable(path: str | os.PathLike[str]) -> None:
+    """Warn of a file that others than its owner may read, or write.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        _logger.warning("%s can be read by others than its owner: chmod 600", os.fspath(path))

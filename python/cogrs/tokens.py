@@ -1,0 +1,170 @@
+"""Bearer tokens: what one is, where they are read from, and who shows a known one."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cogrs.argument import check_kind, check_text
+from cogrs.limits import LONGEST_TOKEN, SHORTEST_TOKEN
+from cogrs.secret_file import warn_if_readable
+
+_HERE = Path()
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_EXPECTED = (
+    f"at least {SHORTEST_TOKEN} characters of A-Z a-z 0-9 -._~+/, at most {LONGEST_TOKEN} of them"
+)
+
+
+def bearer(token: str) -> tuple[str, str]:
+    """Return the metadata that shows a token."""
+    return ("authorization", f"Bearer {token}")
+
+
+class TokenSet:
+    """Tokens that are known; told apart in a time that does not depend on what is shown."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        """Know these."""
+        self._known = [digest(bearer(token)[1]) for token in tokens]
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._known)
+
+    def shown_in(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:
+        """Return whether the metadata of a call shows one of them."""
+        given = digest(dict(metadata or ()).get("authorization", ""))
+        # All are compared, so that the time tells nothing.
+        return sum(hmac.compare_digest(given, known) for known in self._known) > 0
+
+
+def check_tokens(name: str, given: object) -> tuple[str, ...]:
+    """Return tokens.
+
+    Raises:
+        TypeError: Not several strings.
+        ValueError: A token has characters that headers do not allow, is too short or too long, or
+            is not a string. No error repeats what was given: it is a secret, or was meant as one.
+    """
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{name}: expected a sequence of strings, got one string")
+    check_kind(name, given, Iterable, "a sequence of strings")
+    assert isinstance(given, Iterable)
+    tokens = tuple(given)
+    for number, token in enumerate(tokens):
+        check_token(f"{name}[{number}]", token)
+    return tokens
+
+
+def check_token(name: str, token: object) -> None:
+    """Refuse what is not a token, without repeating it.
+
+    Raises:
+        ValueError: It is not.
+    """
+    fits = isinstance(token, str) and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN
+    if not fits or not _TOKEN.fullmatch(str(token)):
+        raise ValueError(f"{name}: expected {_EXPECTED}, got something else")
+
+
+def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
+    """Return tokens by the `host:port`, or the host, that they are shown to.
+
+    Raises:
+        TypeError: Not a mapping from strings.
+        ValueError: A token is not one.
+    """
+    check_kind(name, given, Mapping, "a mapping from host:port to a token")
+    assert isinstance(given, Mapping)
+    found = {}
+    for target, token in given.items():
+        check_text(f"{name}, a key", target)
+        check_token(f"{name}[{target!r}]", token)
+        found[target.removeprefix("grpc://")] = token
+    return found
+
+
+def read_tokens(name: str, path: str | Path, root: Path = _HERE) -> tuple[str, ...]:
+    """Return the tokens of a file, one per line; empty lines and those that begin with # are not.
+
+    A file that others than its owner may read is warned of.
+
+    Args:
+        name: The option that the path was given as.
+        path: The file.
+        root: The folder that the path is relative to.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It holds no tokens, or something else.
+    """
+    return check_tokens(f"{name}: {path}: tokens", _lines(name, path, root))
+
+
+def read_token(name: str, path: str | Path) -> str:
+    """Return the token of a file that has one, to be shown to others, whatever they take.
+
+    Raises:
+        OSError: As `read_tokens`.
+        ValueError: It holds none, or several.
+    """
+    first, *others = _lines(name, path, _HERE)
+    if others:
+        raise ValueError(f"{name}: {path}: expected one token, got {1 + len(others)} lines")
+    return first
+
+
+def read_tokens_by_target(name: str, path: str | Path, root: Path = _HERE) -> dict[str, str]:
+    """Return the tokens of a file whose lines are `HOST:PORT TOKEN` or `HOST TOKEN`.
+
+    Raises:
+        OSError: As `read_tokens`.
+        ValueError: The same.
+    """
+    found = {}
+    for number, line in enumerate(_lines(name, path, root), 1):
+        target, _, token = line.partition(" ")
+        check_token(f"{name}: {path}: entry {number}: 'HOST:PORT TOKEN': token", token.strip())
+        found[target] = token.strip()
+    return found
+
+
+def _lines(name: str, path: str | Path, root: Path) -> list[str]:
+    try:
+        text = (root / path).read_text(encoding="utf-8")
+        warn_if_readable(root / path)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: {path}: expected text in UTF-8: {error.reason}") from None
+    except OSError as error:
+        if not _may_be_secret(str(path)):
+            raise
+        # `from None` and no path: the token itself was given in place of its file.
+        raise type(error)(f"{name}: expected the path of a file, and there is none") from None
+    lines = (line.strip() for line in text.splitlines())
+    found = [line for line in lines if line and not line.startswith("#")]
+    if not found:
+        # A file that was emptied by mistake would let in everybody.
+        raise ValueError(f"{path}: expected tokens, one a line, got none")
+    return found
+
+
+def _may_be_secret(path: str) -> bool:
+    """Return whether what should be a path may be a token instead."""
+    return len(path) >= SHORTEST_TOKEN and not ("/" in path and Path(path).parent.is_dir())
+
+
+def digest(text: Any) -> bytes:
+    """Return what is kept of a secret to recognise it, to be compared by `compare_digest`."""
+    given = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+    return hashlib.sha256(given).digest()
+
+
+def cannot_be_pickled(what: str) -> TypeError:
+    """Return the error of what holds secrets, for `__reduce__`."""
+    return TypeError(f"{what} cannot be pickled: it holds secrets, which would be in the pickle")

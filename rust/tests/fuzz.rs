@@ -1,0 +1,453 @@
+//! Bytes and descriptions that somebody else made: each is refused with an error, or makes something that works.
+//!
+//! The long forms go on for `COGRS_FUZZ_SECONDS`, ten minutes each unless it says otherwise.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cogrs::collector::batch::Batch;
+use cogrs::collector::description::{Collector, Input, Reply};
+use cogrs::error::Error;
+use cogrs::replay::cache::{Cache, CacheShape, Labels};
+use cogrs::replay::cache_store::CacheStore;
+use cogrs::replay::checkpoint::{Saved, save};
+use cogrs::replay::memory::Memory;
+use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
+use cogrs::spec::{EntrySpec, FIELDS, FieldSpec};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use serde::Serialize;
+
+/// Files that were found to be trouble once, or that stand for a kind.
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fuzz/checkpoint");
+
+/// Bytes of entries in a file at most; more of them say nothing new.
+const MOST: u64 = 1 << 16;
+
+/// One round of cases, and more of them for so long.
+fn fuzz<S: Strategy>(strategy: &S, time: Duration, test: impl Fn(S::Value) -> TestCaseResult) {
+    let end = Instant::now() + time;
+    loop {
+        let config = ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() };
+        if let Err(error) = TestRunner::new(config).run(strategy, &test) {
+            panic!("{error}");
+        }
+        if Instant::now() >= end {
+            return;
+        }
+    }
+}
+
+fn long() -> Duration {
+    let seconds = std::env::var("COGRS_FUZZ_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(600, |text| text.parse().unwrap()))
+}
+
+/// Small numbers, and those at which arithmetic goes wrong.
+fn number() -> impl Strategy<Value = u64> {
+    let edges = [31, 32, 33, 40, 61, 62, 63].map(|bits| 1_u64 << bits);
+    let edges = edges.into_iter().flat_map(|edge| [edge - 1, edge, edge + 1]);
+    let edges: Vec<u64> = edges.chain([u64::MAX]).collect();
+    prop_oneof![6 => 0..5_u64, 2 => 0..300_u64, 1 => select(edges)]
+}
+
+fn size() -> impl Strategy<Value = usize> {
+    number().prop_map(|number| number as usize)
+}
+
+fn float() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        6 => select(&[0.0, 0.5, 1.0, 2.0][..]),
+        1 => any::<f64>(),
+        1 => select(&[f64::NAN, f64::INFINITY, -1.0, 1e300, 1e-300][..]),
+    ]
+}
+
+fn field() -> impl Strategy<Value = FieldSpec> {
+    let dtype = select(&["<f4", "|u1", "<i8", "|S2000000000", "bfloat16", "", "[(", "\u{e9}"][..]);
+    let itemsize = prop_oneof![4 => select(&[1, 4, 8][..]), 1 => size()];
+    (dtype, itemsize, vec(size(), 0..4)).prop_map(|(dtype, itemsize, shape)| FieldSpec {
+        dtype: dtype.into(),
+        itemsize,
+        shape,
+    })
+}
+
+/// Mostly fields that fit each other, so that what comes after them is looked at too.
+fn fields() -> impl Strategy<Value = [FieldSpec; FIELDS]> {
+    let float =
+        |shape: &[usize]| FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: shape.into() };
+    let sound = (select(&[0_usize, 1, 3][..]), 0..9_usize).prop_map(move |(dims, bytes)| {
+        let shape: &[usize] = if dims == 1 { &[] } else { &[dims] };
+        let state = FieldSpec { dtype: "|u1".into(), itemsize: 1, shape: vec![bytes] };
+        let info = FieldSpec { shape: vec![0], ..state.clone() };
+        let reward = float(shape);
+        [state, info.clone(), reward.clone(), float(&[]), reward.clone(), reward, info]
+    });
+    let one = (sound.clone(), any::<Index>(), field()).prop_map(|(mut fields, at, field)| {
+        *at.get_mut(&mut fields) = field;
+        fields
+    });
+    prop_oneof![6 => sound, 1 => one]
+}
+
+fn settings(dims: usize) -> impl Strategy<Value = Settings> {
+    let numbers = (number(), number(), number(), number());
+    let priority = prop_oneof![
+        Just(NewPriority::Returns),
+        Just(NewPriority::Max),
+        float().prop_map(NewPriority::Number)
+    ];
+    let floats = (float(), float(), float(), vec(float(), dims), vec(float(), dims));
+    (numbers, floats, priority, any::<[bool; FLAGS]>(), select(&FramePadding::ALL[..])).prop_map(
+        |(numbers, floats, new_priority, cache_flags, frame_padding)| Settings {
+            frame_stack: numbers.0 as usize,
+            multi_step: numbers.1 as usize,
+            cache_size: numbers.2 as usize,
+            max_episode: numbers.3 as usize,
+            priority_exponent: floats.0,
+            mix_lambda: floats.1,
+            priority_epsilon: floats.2,
+            discount_factor: floats.3,
+            reward_coeff: floats.4,
+            reuse_cache: false,
+            cache_flags,
+            new_priority,
+            frame_padding,
+        },
+    )
+}
+
+#[derive(Debug, Serialize)]
+struct Episode {
+    serial: u64,
+    length: u32,
+    settings: u32,
+    values: bool,
+    weights: bool,
+    bootstrap: Option<Vec<f64>>,
+    final_state: bool,
+}
+
+fn episode(dims: usize) -> impl Strategy<Value = Episode> {
+    let bootstrap = proptest::option::of(vec(float(), dims));
+    let numbers = (number(), 0..9_u32, 0..3_u32);
+    (numbers, any::<[bool; 3]>(), bootstrap).prop_map(
+        |((serial, length, settings), flags, bootstrap)| {
+            let [values, weights, final_state] = flags;
+            Episode { serial, length, settings, values, weights, bootstrap, final_state }
+        },
+    )
+}
+
+/// A header as files have it, in the order in which it is written, and the largest weight.
+#[derive(Debug, Serialize)]
+struct Header {
+    little_endian: bool,
+    fields: [FieldSpec; FIELDS],
+    max_step: u64,
+    uuid: u32,
+    next_serial: u64,
+    totals: (u64, u64),
+    rng: [u64; 4],
+    settings: Vec<Settings>,
+    episodes: Vec<Episode>,
+    largest: f64,
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    fields().prop_flat_map(|fields| {
+        let dims = EntrySpec::new(fields.clone()).map_or(1, |spec| spec.reward_dims());
+        let max_step = prop_oneof![9 => 0..300_u64, 1 => number()];
+        let next_serial = prop_oneof![9 => Just(1_u64 << 40), 1 => number()];
+        let counts = (max_step, next_serial, (number(), number()));
+        let parts = (vec(settings(dims), 0..3), vec(episode(dims), 0..6), float());
+        (Just(fields), counts, any::<[u64; 4]>(), parts).prop_map(|(fields, counts, rng, parts)| {
+            Header {
+                little_endian: true,
+                fields,
+                max_step: counts.0,
+                uuid: 7,
+                next_serial: counts.1,
+                totals: counts.2,
+                rng,
+                settings: parts.0,
+                episodes: parts.1,
+                largest: parts.2.max(1.0),
+            }
+        })
+    })
+}
+
+/// A file with a header, and with the entries that it speaks of, unless those are too many.
+fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = b"cogrs-rm".to_vec();
+    bytes.extend(4_u32.to_le_bytes());
+    bytes.extend((header.len() as u64).to_le_bytes());
+    bytes.extend(header);
+    bytes.extend(crc32fast::hash(header).to_le_bytes());
+    bytes.extend(payload);
+    bytes.extend(crc32fast::hash(payload).to_le_bytes());
+    bytes
+}
+
+/// Loads a file, and does with the memory what its owner would.
+fn check_file(path: &Path) -> TestCaseResult {
+    let refused = |error: &Error| {
+        matches!(error, Error::Value { .. } | Error::Type { .. } | Error::Memory(_))
+    };
+    let mut memory = match Saved::open(path).and_then(|saved| saved.load(false)) {
+        Ok(memory) => memory,
+        Err(error) => {
+            prop_assert!(refused(&error), "{}", error);
+            prop_assert!(error.to_string().len() < 100_000);
+            return Ok(());
+        }
+    };
+    use_memory(&mut memory)?;
+    let again = path.with_extension("again");
+    save(&memory, 7, &again).unwrap();
+    prop_assert!(Saved::open(&again).is_ok_and(|saved| saved.load(true).is_ok()));
+    memory.set_settings(Settings::new(memory.spec().reward_dims()));
+    use_memory(&mut memory)?;
+    memory.clear();
+    prop_assert_eq!(memory.num_entry(), 0);
+    Ok(())
+}
+
+fn use_memory(memory: &mut Memory) -> TestCaseResult {
+    prop_assert!(memory.weight_sum() >= 0.0);
+    if memory.check_drawable().is_ok() {
+        prop_assert!(memory.draw(10).is_ok());
+    }
+    let open = memory.open();
+    memory.abort(open).unwrap();
+    Ok(())
+}
+
+fn checkpoints(time: Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let changes = vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..3);
+    fuzz(&(header(), any::<u8>(), changes), time, |(header, fill, changes)| {
+        let entries: u64 = header.episodes.iter().map(|episode| u64::from(episode.length)).sum();
+        let row = EntrySpec::new(header.fields.clone()).map_or(0, |spec| spec.entry_size() + 8);
+        let bytes = entries.saturating_mul(row as u64).min(MOST);
+        let mut written = postcard::to_stdvec(&header).unwrap();
+        for (at, byte, change) in changes {
+            let at = at.index(written.len());
+            match change {
+                0 => written[at] = byte,
+                1 => written.insert(at, byte),
+                2 => drop(written.remove(at)),
+                _ => written[at..].fill(byte | 0x80),
+            }
+        }
+        // A weight is a float of four such bytes: 0x3f and less are small positive ones.
+        std::fs::write(&path, file(&written, &vec![fill & 0x3f; bytes as usize])).unwrap();
+        check_file(&path)
+    });
+}
+
+#[test]
+fn checkpoint_of_any_header_is_refused_or_makes_a_memory() {
+    checkpoints(Duration::ZERO);
+}
+
+#[test]
+#[ignore = "long form of the test above"]
+fn checkpoint_of_any_header_is_refused_or_makes_a_memory_for_long() {
+    checkpoints(long());
+}
+
+#[test]
+fn checkpoint_of_the_corpus_is_refused_or_makes_a_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for entry in std::fs::read_dir(CORPUS).unwrap() {
+        let path = folder.path().join(entry.as_ref().unwrap().file_name());
+        std::fs::copy(entry.unwrap().path(), &path).unwrap();
+        check_file(&path).unwrap();
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
+/// Numbers that share the bits which a table of rustc-hash looks at: multiplied by its constant, bits 38 to 55
+/// are zero. Of three distances one leads from each such number to the next.
+fn colliding(count: usize) -> Vec<u64> {
+    let collides =
+        |number: &u64| number.wrapping_mul(0xf135_7aea_2e62_a9c5) & ((1 << 56) - (1 << 38)) == 0;
+    let first: Vec<u64> = (0..1 << 25).filter(collides).collect();
+    let mut distances: Vec<u64> = first.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_unstable();
+    distances.dedup();
+    let next = |number: &u64| distances.iter().map(|distance| number + distance).find(collides);
+    std::iter::successors(Some(0), next).take(count).collect()
+}
+
+/// A file of episodes of one step that have these serial numbers.
+fn file_of(serials: &[u64]) -> Vec<u8> {
+    let spec = EntrySpec::new(small()).unwrap();
+    let episodes = serials.iter().map(|&serial| Episode {
+        serial,
+        length: 1,
+        settings: 0,
+        values: false,
+        weights: false,
+        bootstrap: None,
+        final_state: false,
+    });
+    let header = Header {
+        little_endian: true,
+        fields: small(),
+        max_step: serials.len() as u64,
+        uuid: 7,
+        next_serial: serials.last().unwrap() + 1,
+        totals: (0, 0),
+        rng: [1; 4],
+        settings: vec![Settings::new(1)],
+        episodes: episodes.collect(),
+        largest: 1.0,
+    };
+    let payload = vec![0; (spec.entry_size() + 8) * serials.len()];
+    file(&postcard::to_stdvec(&header).unwrap(), &payload)
+}
+
+#[test]
+fn checkpoint_of_serial_numbers_chosen_to_collide_loads_like_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let count = 100_000;
+    let seconds = |serials: &[u64]| {
+        std::fs::write(&path, file_of(serials)).unwrap();
+        let begun = Instant::now();
+        let memory = Saved::open(&path).unwrap().load(true).unwrap();
+        assert_eq!(memory.num_episode(), count);
+        begun.elapsed().as_secs_f64()
+    };
+    let plain = seconds(&(0..count as u64).collect::<Vec<_>>());
+    let chosen = seconds(&colliding(count));
+    // Where they do collide it is more than a hundred times as long.
+    assert!(chosen < 10.0 * plain + 1.0, "{chosen} s, and {plain} s for plain ones");
+}
+
+fn small() -> [FieldSpec; FIELDS] {
+    let field = |dtype: &str, itemsize, shape: &[usize]| FieldSpec {
+        dtype: dtype.into(),
+        itemsize,
+        shape: shape.into(),
+    };
+    let float = || field("<f4", 4, &[]);
+    let empty = || field("|u1", 1, &[0]);
+    [field("|u1", 1, &[3]), empty(), float(), float(), float(), float(), empty()]
+}
+
+fn caches(time: Duration) {
+    let labels = any::<[bool; 3]>();
+    let frames = prop_oneof![Just(None), vec(vec(any::<u8>(), 0..40), 0..5).prop_map(Some),];
+    let shape = (fields(), labels, any::<[bool; FLAGS]>(), size(), any::<bool>());
+    let claimed = (size(), float(), frames, any::<u8>(), any::<bool>());
+    fuzz(&(shape, claimed), time, |(shape, (rows, weight_sum, frames, fill, packed))| {
+        let (fields, [ids, senders, nstep], cache_flags, frame_stack, _) = shape;
+        let Ok(spec) = EntrySpec::new(fields) else { return Ok(()) };
+        let settings = Settings { cache_flags, frame_stack, ..Settings::new(spec.reward_dims()) };
+        let shape = CacheShape::new(&spec, &settings, Labels { ids, senders, nstep });
+        let frames = frames.unwrap_or_else(|| fitting(&shape, rows, fill & 0x3f, packed));
+        match Cache::new(&shape, rows, weight_sum, frames) {
+            Err(error) => prop_assert!(matches!(error, Error::Value { .. }), "{}", error),
+            Ok(cache) => {
+                let mut store = CacheStore::new(2, shape, Xoshiro256PlusPlus::seed_from_u64(1));
+                store.push(cache, 1, Instant::now());
+                let taken = store.take(1, false);
+                prop_assert!(matches!(taken, Ok(_) | Err(Error::State(_))));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Frames that have the sizes of a shape, unless those are too large.
+fn fitting(shape: &CacheShape, rows: usize, fill: u8, packed: bool) -> Vec<Vec<u8>> {
+    let size = |row: usize| row.saturating_mul(rows).min(MOST as usize);
+    let frames: Vec<Vec<u8>> = shape.sizes().iter().map(|&row| vec![fill; size(row)]).collect();
+    if packed { vec![frames.concat()] } else { frames }
+}
+
+#[test]
+fn cache_of_any_frames_is_refused_or_gives_samples() {
+    caches(Duration::ZERO);
+}
+
+#[test]
+#[ignore = "long form of the test above"]
+fn cache_of_any_frames_is_refused_or_gives_samples_for_long() {
+    caches(long());
+}
+
+fn tensors(time: Duration) {
+    let input = (field(), size()).prop_map(|(field, stack)| Input {
+        key: "s".into(),
+        column: "s".into(),
+        shifted: false,
+        stack,
+        field,
+    });
+    let reply = field().prop_map(|field| Reply { key: "a".into(), field });
+    let parts = (vec(input, 0..4), proptest::option::of(vec(reply, 0..3)));
+    let steps = prop_oneof![8 => 1..9_usize, 1 => 1..100_000_usize];
+    fuzz(
+        &(parts, size(), steps, 0..4_usize),
+        time,
+        |((inputs, replies), batch_size, steps, count)| {
+            let described = inputs.iter().map(|input| &input.field);
+            let mut described = described.chain(replies.iter().flatten().map(|reply| &reply.field));
+            // What Python hands over has been looked at so.
+            if described.any(|field| field.checked_nbytes().is_none()) {
+                return Ok(());
+            }
+            let collector = Collector {
+                name: "c".into(),
+                batch_size,
+                steps,
+                timeout: None,
+                player: None,
+                inputs,
+                replies,
+                block: false,
+            };
+            let row = collector.row_size();
+            match collector.layout() {
+                Err(error) => prop_assert!(matches!(error, Error::Memory(_)), "{}", error),
+                Ok(layout) => {
+                    if row.saturating_mul(batch_size as u128) > u128::from(MOST) {
+                        return Ok(());
+                    }
+                    for batch in Batch::several(layout, count).unwrap() {
+                        prop_assert!(batch.size() as u128 >= row * batch_size as u128);
+                        (0..collector.arrays() as usize)
+                            .for_each(|part| batch.zero(part, batch_size));
+                    }
+                }
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn description_of_any_tensors_is_refused_or_makes_batches() {
+    tensors(Duration::ZERO);
+}
+
+#[test]
+#[ignore = "long form of the test above"]
+fn description_of_any_tensors_is_refused_or_makes_batches_for_long() {
+    tensors(long());
+}

@@ -1,0 +1,101 @@
+"""Tokens and keys in files: read, warned of, and never repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cogrs.tls import ClientTls, ServerTls
+from cogrs.tokens import TokenSet, bearer, read_tokens, read_tokens_by_target
+from tests.orchestrator.test_security import TOKEN, Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_file_of_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "tokens", f"# ours\n\n  {TOKEN}\n{TOKEN}==\n")
+    assert read_tokens("--tokens", path) == (TOKEN, f"{TOKEN}==")
+    path = write(tmp_path / "links", f"host:1 {TOKEN}\n[::1]:2  {TOKEN}\nhost {TOKEN}\n")
+    found = read_tokens_by_target("--link-tokens", path)
+    assert found == dict.fromkeys(("host:1", "[::1]:2", "host"), TOKEN)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n# none\n", f"{TOKEN}\nshort", f"{TOKEN} and more", "€" * 20]
+)
+def test_file_without_tokens_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "tokens", text)
+    for read in (read_tokens, read_tokens_by_target):
+        with pytest.raises(ValueError, match=str(path)) as caught:
+            read("--tokens", path)
+        assert not any(word in str(caught.value) for word in (TOKEN, "short", "€"))
+
+
+@pytest.mark.parametrize("given", [TOKEN, TOKEN + "/" + TOKEN, "/" + TOKEN + "/x", "x" * 5000])
+def test_token_in_place_of_its_file_is_not_repeated(given: str) -> None:
+    with pytest.raises(OSError, match="--tokens: expected the path of a file") as caught:
+        read_tokens("--tokens", given)
+    assert given not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere-at-all-in-this-folder"):
+        read_tokens("--tokens", tmp_path / "nowhere-at-all-in-this-folder")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
+def test_secrets_that_others_reach_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    path = write(tmp_path / "tokens", TOKEN, mode)
+    read_tokens("--tokens", path)
+    assert f"{path} can be read by others than its owner: chmod 600" in caplog.text
+    caplog.clear()
+    read_tokens_by_target("--link-tokens", write(tmp_path / "links", f"host {TOKEN}", mode))
+    assert "links can be read by others" in caplog.text
+    caplog.clear()
+    pair = Authority(tmp_path).pair()
+    ServerTls(**pair).credentials()
+    assert caplog.text == ""
+    pair["key"].chmod(mode)
+    ServerTls(**pair).credentials()
+    assert f"{pair['key']} can be read by others than its owner: chmod 600" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_tokens_are_told_by_the_whole_header() -> None:
+    known = TokenSet(["x" * 16, TOKEN])
+    assert known.shown_in([bearer(TOKEN)])
+    assert not known.shown_in(None)
+    for wrong in ("", TOKEN, f"bearer {TOKEN}", f"Bearer {TOKEN} ", f"Bearer {TOKEN[:-1]}"):
+        assert not known.shown_in([("authorization", wrong)])
+    assert not known.shown_in([("authorization", b"\xff\xfe")])
+    assert not TokenSet([]).shown_in([bearer("")])
+    assert TOKEN not in repr(known) + repr(vars(known))
+
+
+@pytest.mark.parametrize("make", [ServerTls, ClientTls])
+@pytest.mark.parametrize("name", ["certificate", "key", "ca"])
+def test_text_of_a_key_in_place_of_its_path_is_not_repeated(make: Any, name: str) -> None:
+    pem = f"-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----\n"
+    name = "client_ca" if name == "ca" and make is ServerTls else name
+    for text, error in (
+        (pem, ValueError),
+        (pem.replace("\n", ""), ValueError),
+        (f"{TOKEN}\n", ValueError),
+        (pem.encode(), TypeError),
+    ):
+        with pytest.raises(error, match=f"^{name}: expected") as caught:
+            make(**{"certificate": "c", "key": "k", name: text})
+        assert TOKEN not in repr(caught.value)
