@@ -12,7 +12,7 @@ import numpy as np
 
 import cogrs
 from cogrs import _core
-from cogrs.collector import BUILT_IN, Group
+from cogrs.collector import BUILT_IN, RequestBatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,34 +152,36 @@ def beside(make: Callable[[], Any], env: str, count: int, rounds: int) -> None:
 def askers() -> None:
     """Rows of four floats, one policy for all who ask."""
     for count in (16, 256):
-        group = Group({"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000)
-        served = threading.Thread(target=serve, args=(group,))
+        batcher = RequestBatcher(
+            {"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000
+        )
+        served = threading.Thread(target=serve, args=(batcher,))
         served.start()
-        report(f"{count} tasks of one loop", rate(lambda g=group, n=count: tasks(g, n)), "rows/s")
-        group.close()
+        report(f"{count} tasks of one loop", rate(lambda g=batcher, n=count: tasks(g, n)), "rows/s")
+        batcher.close()
         served.join()
 
 
-def serve(group: Group) -> None:
-    """Answer until the group is closed."""
+def serve(batcher: RequestBatcher) -> None:
+    """Answer until the batcher is closed."""
 
     def policy(inputs: Any, replies: Any) -> None:
         replies["a"][:] = inputs["s"][:, 2] > 0
 
     try:
         while True:
-            group.run(policy)
+            batcher.run(policy)
     except RuntimeError:
         return
 
 
-def tasks(group: Group, count: int, rounds: int = 50) -> int:
+def tasks(batcher: RequestBatcher, count: int, rounds: int = 50) -> int:
     """Ask from many tasks; how many rows that was."""
     row = {"s": np.zeros(4, np.float32)}
 
     async def ask() -> None:
         for _ in range(rounds):
-            await group.ask_async(row)
+            await batcher.ask_async(row)
 
     async def main() -> None:
         await asyncio.gather(*(ask() for _ in range(count)))

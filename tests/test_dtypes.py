@@ -13,7 +13,7 @@ import pytest
 
 import cogrs
 from cogrs.casting import array_of, refuse_loss
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from cogrs.dtypes import EXTENDED, converts, dtype_of, dtype_text, kind_of, portable
 from cogrs.sdk import ArrayCodec
 from cogrs.sdk.datalog_file import _from_json, _to_json
@@ -128,7 +128,7 @@ def test_dtype_that_jax_cannot_hold_is_refused_by_field(name: str, shape: str) -
     with pytest.raises(TypeError, match=rf"state_buf.*: expected a dtype of .*{name}"):
         build.memory(s=np.zeros(2, dtype))
     with pytest.raises(TypeError, match=rf"key.*: expected a dtype of .*{name}"):
-        Group({"key": (dtype, ())}, {"a": ("f4", ())}, 1)
+        RequestBatcher({"key": (dtype, ())}, {"a": ("f4", ())}, 1)
 
 
 @pytest.mark.parametrize("field", ["r", "p", "v", "q"])
@@ -349,18 +349,18 @@ def test_log_refuses_what_it_could_not_give_back() -> None:
 @every
 def test_group_carries_keys_of_this_dtype(dtype: Any) -> None:
     given = values(dtype, 2)
-    group = Group({"x": (dtype, (2,))}, {"y": (dtype, (2,))}, 1)
+    batcher = RequestBatcher({"x": (dtype, (2,))}, {"y": (dtype, (2,))}, 1)
 
     def echo(inputs: Any, replies: Any) -> None:
         replies["y"][...] = inputs["x"]
 
-    server = threading.Thread(target=group.run, args=(echo,))
+    server = threading.Thread(target=batcher.run, args=(echo,))
     server.start()
     try:
-        answer = group.ask({"x": given}, network.SLACK)
+        answer = batcher.ask({"x": given}, network.SLACK)
     finally:
         server.join(network.SLACK)
-        group.close()
+        batcher.close()
     same(answer["y"], given)
 
 

@@ -1,8 +1,10 @@
 """The package as a whole: what importing it costs, and which way its arrows run."""
 
 import ast
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import cogrs
 
 PACKAGE = Path(cogrs.__path__[0])
+RUST = Path(__file__).parents[1] / "rust/src"
 
 # Which parts of the package each part may import, besides itself.
 ALLOWED = {
@@ -117,3 +120,17 @@ def test_arrows_run_one_way(path):
     used = {part_of(module) for module in imports_of(path)} - {part, ""}
     parts = {name for name in used if (PACKAGE / name).is_dir() or name == "_core"}
     assert parts <= ALLOWED[part]
+
+
+def rust_imports_of(path: Path) -> set[str]:
+    """Return the modules that a Rust file uses; a `mod.rs` holds what its folder shares."""
+    used = re.findall(r"\bcrate::(\w+)::(\w+)", path.read_text(encoding="utf-8"))
+    return {f"{folder}/{name}" for folder, name in used if (RUST / folder / f"{name}.rs").exists()}
+
+
+def test_rust_modules_import_each_other_in_no_circle():
+    files = [path for path in RUST.glob("*/*.rs") if path.name != "mod.rs"]
+    assert len(files) > 50
+    graph = {str(path.relative_to(RUST).with_suffix("")): rust_imports_of(path) for path in files}
+    # A circle is an error that names its modules.
+    TopologicalSorter(graph).prepare()

@@ -16,13 +16,14 @@ __all__ = [
     "CacheStore",
     "CollectorContext",
     "CollectorDelivery",
-    "CollectorGroup",
-    "GroupDelivery",
     "ReplayMemory",
     "ReplayWriter",
+    "RequestBatcher",
+    "RequestDelivery",
     "SampleMixer",
     "__debug_build__",
     "__version__",
+    "builtin_columns",
     "cache_layout",
     "draw_cache",
     "game_spec",
@@ -846,7 +847,7 @@ _Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 @final
 class CollectorDelivery:
-    """A batch in the hands of whoever waited for it.
+    """A batch that a call of `CollectorContext.wait` returned.
 
     When it goes away without `CollectorContext.answer`, its batch is delivered again.
     """
@@ -863,32 +864,33 @@ class CollectorDelivery:
 
 @final
 class CollectorContext:
-    """Games of one kind, stepped by threads of its own and by whoever waits for a batch.
+    """Games of one kind, stepped by threads of its own and by threads that wait for a batch.
 
     Any thread may call any method.
 
     Args:
-        game: Name of a built-in game; or, for games that Python moves, what they look like: `keys`,
-            `action`, `num_action` and `players` as `cogrs.collector.description.Game` has them, and
-            `files`, for each driver None or the descriptor of a file that its desk lies in.
-        collectors: Checked descriptions.
+        game: Name of a built-in game; or, for games that Python steps, an object with `keys`,
+            `action`, `num_action` and `players` like `cogrs.collector.description.Game`, and
+            `files`: for each env worker None, or the descriptor of the file that holds its step
+            buffer.
+        collectors: Descriptions that `parse` has checked.
         max_episode_steps: Actions after which an episode is truncated, >= 1; of built-in games.
         num_games: Games, >= 1.
         num_threads: Threads beside those that wait, >= 1.
         num_buffers: Batches of each collector, at least two; None for num_games / the sum of all
             batch sizes, but at least two and at most 256.
-        seed: An episode starts as (seed, game, episode) determine; 0 <= seed < 2**64.
+        seed: Determines the start of an episode, with its game and number; 0 <= seed < 2**64.
         deterministic: Sort batches of `num_games` rows by game, and deliver batches in the order in
-            which their rows were given away, whichever is written first.
+            which their rows were assigned.
         on_error: What becomes of a game that fails: "raise", "restart" or "drop".
         max_restarts: How often each game may restart.
         restart_backoff: Seconds that a game rests before its first restart, >= 0; doubled each
             time, up to a minute.
-        queries: Questions that each game may ask at once beside; 0 for built-in games.
+        queries: Queries that each game may make at once during a step; 0 for built-in games.
 
     Raises:
         ValueError: An option is out of range, or collectors do not fit the game or each other.
-        MemoryError: Games, histories and batches take more memory than there is.
+        MemoryError: Games, histories and batches take more memory than is available.
     """
 
     def __new__(
@@ -908,7 +910,7 @@ class CollectorContext:
         queries: int,
     ) -> Self: ...
     def start(self) -> None:
-        """Let the games go; RuntimeError when it was started or stopped before."""
+        """Start the games; RuntimeError when it was started or stopped before."""
     def wait(
         self, gid: int | None = None, timeout: float | None = None
     ) -> CollectorDelivery | None:
@@ -919,7 +921,7 @@ class CollectorContext:
             timeout: Seconds, >= 0; None is without a limit.
 
         Returns:
-            The delivery, its replies all zero; None when there is none in time.
+            The delivery, its replies all zero; None after the timeout.
 
         Raises:
             RuntimeError: Not started, stopped, or a game failed; the text says which.
@@ -933,21 +935,21 @@ class CollectorContext:
             RuntimeError: This delivery is over.
         """
     def check_out(self, delivery: CollectorDelivery) -> None:
-        """Whether a batch is still in the hands of whoever waited for it.
+        """Check that a batch was not given back yet.
 
         Raises:
             RuntimeError: This delivery is over.
         """
     def put_back(self, delivery: CollectorDelivery) -> None:
-        """Have a batch delivered again, before all others.
+        """Return a batch to be delivered again, before all others.
 
         Raises:
             RuntimeError: This delivery is over.
         """
     def stop(self) -> None:
-        """Wake who waits with a RuntimeError, join all threads, drop what was not delivered.
+        """Wake waiting threads with a RuntimeError, join all threads, drop undelivered batches.
 
-        Nothing in a forked child.
+        Does nothing in a forked child.
         """
     def num_buffers(self) -> list[int]:
         """How many batches each collector fills in turn."""
@@ -963,84 +965,84 @@ class CollectorContext:
             IndexError: There is no such batch.
         """
     def memory(self, gid: int) -> tuple[int, int]:
-        """Where the batches of a collector lie: an address, and bytes from there on.
+        """Return the address and the size in bytes of a collector's batches.
 
         Raises:
             IndexError: There is no such collector.
         """
     def summary(self) -> tuple[list[int], list[list[int]]]:
-        """What happened so far.
+        """Return what happened so far.
 
         Returns:
-            States, episodes ended, failures of games, restarts, games dropped. For each collector
-            batches, rows, batches short, and states that it has not got because games failed.
+            States, ended episodes, failures of games, restarts, dropped games. For each collector
+            batches, rows, short batches, and states that it missed because games failed.
         """
     def failed_game(self) -> int | None:
-        """The game that the run failed with; None when it goes on, or failed for another reason."""
+        """Return the game that ended the run; None while it runs, or for another reason."""
     def query(self, game: int, tid: int, shown: Sequence[bytes]) -> dict[str, bytes]:
-        """Ask about a state, while a driver moves the game, and wait for the answers.
+        """Ask about a state while an env worker steps the game, and wait for the replies.
 
         Args:
             game: The game.
             tid: Which of its queries, from 1 on; it is the row's `tid`.
-            shown: What the state shows: for each key of the game its bytes.
+            shown: The state: the bytes of each key of the game.
 
         Returns:
-            For each key that anybody replies its bytes.
+            The bytes of each reply key.
 
         Raises:
-            ValueError: There is no such query, or `shown` is of other sizes.
+            ValueError: There is no such query, or `shown` has other sizes.
             RuntimeError: This query is under way, or the run is over.
         """
     def stay(self, game: int) -> None:
-        """Have a game show its state again, instead of the step for which it waits for an answer.
+        """Have a game show its state again, instead of the step for which it waits for a reply.
 
-        For whoever has its batch and has not answered yet.
+        Only for a caller that holds the game's batch and has not answered it.
 
         Raises:
             ValueError: There is no such game.
         """
     def begin(self, game: int, seed: int | None = None) -> None:
-        """Have a game begin an episode instead of that step, or a game that has not started.
+        """Have a game begin an episode instead of that step, or when it starts.
 
         Args:
             game: Its number.
-            seed: What determines its episodes from now on, instead of what did; 0 <= seed < 2**64.
+            seed: Determines its episodes from now on; None keeps the seed; 0 <= seed < 2**64.
 
         Raises:
             ValueError: There is no such game.
         """
     def fail(self, text: str) -> None:
-        """End the run: who waits gets a RuntimeError with this text."""
-    # Below: for drivers, the threads that move games which are written in Python.
-    def desk(self, driver: int) -> tuple[list[npt.NDArray[Any]], list[int]]:
-        """What a driver reads moves from and writes reports to; row k is that of its k-th move.
+        """End the run: waiting threads get a RuntimeError with this text."""
+    # Below: for env workers, the threads that step games written in Python.
+    def step_buffer(self, env_worker: int) -> tuple[list[npt.NDArray[Any]], list[int]]:
+        """Return the arrays that carry an env worker's moves and reports; row k is its k-th move.
 
         Returns:
             Arrays: games (int64), seeds (int64; -1 for a step, else an episode begins), actions,
-            rewards (float64), ends (uint8: 0 going on, 1 terminated, 2 truncated), and one for each
+            rewards (float64), ends (uint8: 0 not over, 1 terminated, 2 truncated), and one for each
             key of the game. Then where each begins in its file.
 
         Raises:
-            IndexError: There is no such driver.
+            IndexError: There is no such env worker.
         """
     def play(
-        self, driver: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
+        self, env_worker: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
     ) -> int | None:
-        """Report what became of the last moves, and wait for others.
+        """Report the outcome of the last moves, and wait for others.
 
         Args:
-            driver: Who calls.
-            begun: Moves made of those that the last call gave, from the first row on; others are
-                given out again.
-            failed: Rows whose games failed, and why. Nothing else is taken from these rows.
+            env_worker: The caller's number.
+            begun: Moves made of those that the last call returned, from the first row on; the
+                others are handed out again.
+            failed: Rows whose games failed, and error texts. Nothing else is read from these rows.
             timeout: Seconds to wait at most, >= 0.
 
         Returns:
-            Rows of the desk that have a move; 0 when there is none in time, None after the end.
+            How many rows of the step buffer have a move; 0 after the timeout, None after the end.
 
         Raises:
-            ValueError: There is no such driver or row, or `begun` is more than it was given.
+            ValueError: There is no such env worker or row, or `begun` is more than it was handed.
         """
     def attend(
         self,
@@ -1049,7 +1051,7 @@ class CollectorContext:
         progress: list[int],
         failed: Sequence[tuple[int, str]],
     ) -> CollectorDelivery | int | None:
-        """Wait as `wait` does, or be given moves of the only driver, which has no own thread.
+        """Wait as `wait` does, or be given moves of the only env worker, which has no thread.
 
         First it does what `report` does.
 
@@ -1060,7 +1062,7 @@ class CollectorContext:
             failed: Likewise.
 
         Returns:
-            As `wait`; or how many rows of the desk have a move, which this thread then makes.
+            As `wait`; or how many rows of the step buffer have a move for this thread to make.
 
         Raises:
             RuntimeError: As `wait`.
@@ -1068,26 +1070,26 @@ class CollectorContext:
             IndexError: As `wait`.
         """
     def report(self, progress: list[int], failed: Sequence[tuple[int, str]]) -> None:
-        """Say what became of the moves that this thread was given by `attend`.
+        """Report the outcome of the moves that `attend` handed to this thread.
 
         Args:
             progress: Moves begun and moves ended; set to zero. When these differ, the last one was
-                broken off: its game begins an episode. Others are given out again.
+                broken off, and its game begins an episode. Others are handed out again.
             failed: As for `play`.
 
         Raises:
-            ValueError: More moves than it was given, or there is no such row.
+            ValueError: More moves than it was handed, or there is no such row.
         """
     def is_moving(self) -> bool:
-        """Whether this thread was given moves by `attend` that it has not told of."""
+        """Return whether this thread has moves from `attend` that it has not reported."""
 
-# -- group.rs -------------------------------------------------------------------------------------
+# -- request_batcher.rs ---------------------------------------------------------------------------
 
 @final
-class GroupDelivery:
-    """A batch in the hands of whoever waited for it.
+class RequestDelivery:
+    """A batch that a call of `RequestBatcher.wait` returned.
 
-    When it goes away without `CollectorGroup.release`, its batch is delivered again.
+    When it goes away without `RequestBatcher.release`, its batch is delivered again.
     """
 
     @property
@@ -1098,8 +1100,8 @@ class GroupDelivery:
         """Rows filled, from the first on."""
 
 @final
-class CollectorGroup:
-    """Rows of many callers, answered together.
+class RequestBatcher:
+    """Batches the rows of many callers.
 
     Any thread may call any method.
 
@@ -1113,7 +1115,7 @@ class CollectorGroup:
     Raises:
         ValueError: A number or a shape is out of range.
         TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own.
-        MemoryError: The batches take more memory than there is.
+        MemoryError: The batches take more memory than is available.
     """
 
     def __new__(
@@ -1126,59 +1128,59 @@ class CollectorGroup:
         num_buffers: int,
     ) -> Self: ...
     def put(self, inputs: dict[str, npt.ArrayLike], owner: object) -> None:
-        """Put a row, by value, without waiting: where no batch has room, it is kept until one has.
+        """Put a copy of a row without waiting; it is kept while no batch has room.
 
         Args:
             inputs: A value for each input; other dtypes are converted by the 'same_kind' rule, and
                 refused where a value does not fit.
-            owner: What `release` will send this row's answer to.
+            owner: The object that `release` passes on for this row.
 
         Raises:
             ValueError: A name is missing or unknown, a shape differs, or a value does not fit.
                 Nothing is put.
             TypeError: A dtype cannot be converted. Nothing is put.
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
             MemoryError: No batch has room, and there is no memory to keep the row in.
         """
-    def wait(self, timeout: float | None = None) -> GroupDelivery | None:
+    def wait(self, timeout: float | None = None) -> RequestDelivery | None:
         """Wait for a batch.
 
         Args:
             timeout: Seconds, >= 0; None is without a limit.
 
         Returns:
-            The delivery, its replies all zero; None when there is none in time.
+            The delivery, its replies all zero; None after the timeout.
 
         Raises:
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
             ValueError: The timeout is negative or no number.
         """
-    def hurry(self) -> None:
-        """Have the rows that wait go out short, unless another one comes before `wait`."""
-    def put_back(self, delivery: GroupDelivery) -> None:
-        """Have a batch delivered again, before all others.
+    def flush(self) -> None:
+        """Send waiting rows out in a short batch, unless another row comes before `wait`."""
+    def put_back(self, delivery: RequestDelivery) -> None:
+        """Return a batch to be delivered again, before all others.
 
         Raises:
             RuntimeError: This delivery is over.
         """
-    def release(self, delivery: GroupDelivery, send: Callable[[list[Any]], object]) -> None:
-        """Give a batch back to be filled anew: take its replies out before.
+    def release(self, delivery: RequestDelivery, send: Callable[[list[Any]], object]) -> None:
+        """Give a batch back to be filled anew; read its replies before.
 
         Args:
             delivery: The batch.
-            send: Called with the owners of its rows, in order; with none if the group was closed
-                meanwhile. When it raises it is called once more, so that nobody is forgotten when
-                Ctrl-C comes in between, and then the exception comes out.
+            send: Called with the owners of its rows, in order; with an empty list if the batcher
+                was closed meanwhile. When it raises it is called once more, so that nobody is
+                forgotten when Ctrl-C comes in between, and then the exception is raised.
 
         Raises:
             RuntimeError: This delivery is over.
         """
     def close(self, send: Callable[[list[Any]], object]) -> None:
-        """Wake who waits with a RuntimeError.
+        """Wake waiting threads with a RuntimeError.
 
         Args:
-            send: Called as by `release`, with the owners of all rows that have no answer; not in a
-                forked child.
+            send: Called as by `release`, with the owners of all unanswered rows; not in a forked
+                child.
         """
     def batch(self, buffer: int) -> tuple[_Arrays, _Arrays]:
         """The arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).
@@ -1189,13 +1191,23 @@ class CollectorGroup:
             IndexError: There is no such batch.
         """
 
+# -- description.rs -------------------------------------------------------------------------------
+
+def builtin_columns() -> dict[str, str]:
+    """Return the keys that every game has, and their dtypes; each has shape ().
+
+    Returns:
+        `id`, `tid`, `seq` (int32), `last_r` (float32), `last_terminal`, `last_truncated`, `ended`
+        and `cut` (uint8).
+    """
+
 # -- games.rs -------------------------------------------------------------------------------------
 
 def game_spec(name: str) -> dict[str, Any]:
-    """What a built-in game looks like.
+    """Return keys, action and players of a built-in game.
 
     Returns:
-        `keys`: dtype and shape of what a state shows, by key; `action`: dtype and shape of an
+        `keys`: dtype and shape of each key of a state; `action`: dtype and shape of an
         action; `num_action`: numbered actions, or the length of a continuous one; `players`: their
         names.
 

@@ -25,7 +25,7 @@ fn sorted(mut rows: Vec<run::Row>) -> Vec<run::Row> {
 }
 
 #[test]
-fn an_actor_sees_every_state_terminal_ones_too() {
+fn replying_collector_sees_terminal_states_too() {
     let run = Run::started(vec![actor(4)], options(4, 1), 5);
     for (k, batch) in run.collect("actor", 17).into_iter().enumerate() {
         let (k, episode) = ((k % 5) as f64, (k / 5) as f64);
@@ -40,7 +40,7 @@ fn an_actor_sees_every_state_terminal_ones_too() {
     }
 }
 
-/// A history: its states, and what is not zero beside them.
+/// A history: its states, and the keys that are not zero.
 struct Expected {
     s: &'static [f64],
     r: &'static [f64],
@@ -119,7 +119,7 @@ fn long_histories_hold_several_episodes() {
 }
 
 #[test]
-fn a_reply_holds_for_one_state_only() {
+fn reply_applies_to_one_state_only() {
     let run = Run::started(vec![actor(1)], options(1, 1), 5);
     for k in 0..5 {
         let taken = run.wait(None);
@@ -133,7 +133,7 @@ fn a_reply_holds_for_one_state_only() {
 }
 
 #[test]
-fn ends_by_the_clock_are_told_apart() {
+fn truncated_ends_differ_from_terminal_ends() {
     let run = Run::new(vec![actor(1), optimizer(1, 2)], options(1, 1), 2, |game| game.cuts = true);
     let run = run.unwrap();
     run.context.start().unwrap();
@@ -148,7 +148,7 @@ fn ends_by_the_clock_are_told_apart() {
 }
 
 #[test]
-fn an_actor_with_a_past_sees_zeros_before_the_first_state() {
+fn replying_collector_with_history_sees_zeros_before_first_state() {
     let run = Run::started(vec![collector("actor", 1, 3, Some(&["a"]))], options(1, 1), 5);
     let rows: Vec<_> = run.collect("actor", 4).concat();
     assert_eq!(rows[0]["seq"], [-1.0, -1.0, 0.0]);
@@ -159,14 +159,14 @@ fn an_actor_with_a_past_sees_zeros_before_the_first_state() {
 }
 
 #[test]
-fn the_later_of_two_actors_wins_whoever_answers_first() {
+fn later_of_two_repliers_wins_in_either_order_of_answers() {
     for first in [0, 1] {
         let two = vec![actor(1), collector("critic", 1, 1, Some(&["a"]))];
         let run = Run::started(two, options(1, 1), 5);
         let order = [first, 1 - first];
         let taken = order.map(|group| run.wait(Some(group)));
         for taken in taken {
-            run.reply(taken, |_| 10 + taken.group as i64);
+            run.reply(taken, |_| 10 + taken.collector as i64);
             run.context.answer(taken).unwrap();
         }
         run.wait(None);
@@ -185,7 +185,7 @@ fn routed(
 }
 
 #[test]
-fn players_have_collectors_of_their_own() {
+fn collector_of_a_player_sees_states_of_that_player_only() {
     let mut listener = optimizer(1, 2);
     listener.player = Some(1);
     let run = Run::started(
@@ -197,7 +197,7 @@ fn players_have_collectors_of_their_own() {
         let taken = run.wait(None);
         for row in run.rows(taken) {
             let turn = row["seq"].iter().map(|seq| seq % 2.0);
-            match taken.group {
+            match taken.collector {
                 0 => assert!(turn.eq([0.0])),
                 1 => assert!(turn.eq([1.0])),
                 _ => {
@@ -214,7 +214,7 @@ fn players_have_collectors_of_their_own() {
 }
 
 #[test]
-fn answers_of_games_in_step_reach_the_histories_of_players() {
+fn replies_of_games_in_step_reach_histories_of_players() {
     let mut listener = optimizer(4, 2);
     listener.player = Some(1);
     let run = Run::started(vec![actor(4), listener], options(4, 1), 6);
@@ -227,7 +227,7 @@ fn answers_of_games_in_step_reach_the_histories_of_players() {
     run.context.stop();
 }
 
-/// Runs until every collector has delivered a number of batches; checks that rows are what they should be.
+/// Runs until every collector has delivered a number of batches, and checks their rows.
 fn runs_on(games: usize, b: usize, listener: usize, steps: usize, threads: usize, slow: bool) {
     let what =
         format!("{games} games, actor {b}, optimizer {listener} T={steps}, {threads} threads");
@@ -241,16 +241,16 @@ fn runs_on(games: usize, b: usize, listener: usize, steps: usize, threads: usize
     let mut next = vec![0; games];
     while seen.iter().any(|&count| count < 6) {
         let taken = run.wait(None);
-        seen[taken.group] += 1;
+        seen[taken.collector] += 1;
         for row in run.rows(taken) {
-            if taken.group == 0 {
+            if taken.collector == 0 {
                 let id = row["id"][0] as usize;
                 let expected = id * 10_000 + next[id] / 4 * 100 + next[id] % 4;
                 assert_eq!(row["s"], [expected as f64], "{what}");
                 next[id] += 1;
             }
         }
-        if taken.group == 0 {
+        if taken.collector == 0 {
             run.reply(taken, |row| row["s"][0] as i64);
         }
         run.context.answer(taken).unwrap();
@@ -258,7 +258,7 @@ fn runs_on(games: usize, b: usize, listener: usize, steps: usize, threads: usize
 }
 
 #[test]
-fn no_small_configuration_stops() {
+fn small_configurations_never_starve() {
     for games in 1..=4 {
         for (b, listener) in (1..=games).flat_map(|b| (1..=4).map(move |other| (b, other))) {
             for (steps, threads) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
@@ -294,9 +294,9 @@ fn players_run_on(games: usize, b: [usize; 2], listener: usize, steps: usize, sl
     let mut seen = [0; 3];
     while seen.iter().any(|&count| count < 4) {
         let taken = run.wait(None);
-        seen[taken.group] += 1;
-        for row in run.rows(taken).iter().filter(|_| taken.group < 2) {
-            assert_eq!(row["seq"][0] % 2.0, taken.group as f64, "{games} games, {b:?}");
+        seen[taken.collector] += 1;
+        for row in run.rows(taken).iter().filter(|_| taken.collector < 2) {
+            assert_eq!(row["seq"][0] % 2.0, taken.collector as f64, "{games} games, {b:?}");
         }
         run.context.answer(taken).unwrap();
     }
@@ -316,7 +316,7 @@ fn small_configurations_with_players(most: usize, steps: usize) {
 }
 
 #[test]
-fn no_small_configuration_with_players_stops() {
+fn small_configurations_with_players_never_starve() {
     small_configurations_with_players(3, 3);
 }
 
@@ -327,14 +327,14 @@ fn no_configuration_with_players_stops() {
 }
 
 #[test]
-fn a_slow_game_stops_nobody() {
+fn slow_game_does_not_stop_other_games() {
     for threads in [1, 2, 4] {
         runs_on(4, 2, 4, 3, threads, true);
     }
 }
 
 #[test]
-fn batches_are_full_where_there_are_games_enough() {
+fn batches_are_full_with_enough_games() {
     for (collectors, games) in [
         (vec![actor(2)], 3),
         (vec![actor(2), collector("critic", 3, 1, Some(&["V"]))], 4),
@@ -343,14 +343,14 @@ fn batches_are_full_where_there_are_games_enough() {
         let run = Run::started(collectors, options(games, 1), 5);
         for _ in 0..100 {
             let taken = run.wait(None);
-            assert_eq!(taken.rows, run.context.batches(taken.group)[taken.buffer].rows());
+            assert_eq!(taken.rows, run.context.batches(taken.collector)[taken.buffer].rows());
             run.context.answer(taken).unwrap();
         }
     }
 }
 
 #[test]
-fn a_short_batch_goes_out_when_nothing_else_can_happen() {
+fn starving_run_sends_out_a_short_batch() {
     // An odd number of states to an episode takes the games out of step: white's and black's batches would
     // both wait for the same game.
     let mut counts = [0; 4];
@@ -363,7 +363,7 @@ fn a_short_batch_goes_out_when_nothing_else_can_happen() {
     assert!(counts[1] > 0 && counts[2] > 0, "{counts:?}");
 }
 
-/// All that one game did and saw, by a run with so many threads.
+/// All steps of one game in a run with so many threads.
 fn trajectories(threads: usize, seed: u64) -> Vec<Vec<(i64, i64, i64)>> {
     let mut options = options(6, threads);
     options.seed = seed;
@@ -382,13 +382,13 @@ fn trajectories(threads: usize, seed: u64) -> Vec<Vec<(i64, i64, i64)>> {
 }
 
 #[test]
-fn trajectories_do_not_depend_on_threads() {
+fn trajectories_are_the_same_for_any_number_of_threads() {
     assert_eq!(trajectories(1, 5), trajectories(4, 5));
     assert_ne!(trajectories(1, 5), trajectories(1, 6));
 }
 
 #[test]
-fn episodes_and_games_have_seeds_of_their_own() {
+fn episodes_and_games_have_different_seeds() {
     let all = trajectories(1, 5);
     let mut seeds: Vec<_> = all.iter().flatten().map(|state| state.1).collect();
     seeds.sort_unstable();
@@ -397,7 +397,7 @@ fn episodes_and_games_have_seeds_of_their_own() {
 }
 
 #[test]
-fn deterministic_batches_are_sorted_and_come_in_one_order() {
+fn deterministic_batches_are_sorted_and_delivered_in_order() {
     let order = |threads| {
         let mut options = options(6, threads);
         options.deterministic = true;
@@ -408,7 +408,10 @@ fn deterministic_batches_are_sorted_and_come_in_one_order() {
             let rows = run.rows(taken);
             let ids: Vec<_> = rows.iter().map(|row| row["id"][0]).collect();
             assert_eq!(ids, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-            order.push((taken.group, rows.iter().map(|row| row["s"].clone()).collect::<Vec<_>>()));
+            order.push((
+                taken.collector,
+                rows.iter().map(|row| row["s"].clone()).collect::<Vec<_>>(),
+            ));
             run.context.answer(taken).unwrap();
         }
         order
@@ -417,14 +420,14 @@ fn deterministic_batches_are_sorted_and_come_in_one_order() {
 }
 
 #[test]
-fn a_batch_put_back_comes_again_with_clean_replies() {
+fn batch_put_back_is_delivered_again_with_zero_replies() {
     let run = Run::started(vec![actor(2)], options(4, 1), 5);
     let first = run.wait(None);
     let rows = run.rows(first);
     run.reply(first, |_| 7);
     run.context.put_back(first).unwrap();
     let again = run.wait(None);
-    assert_eq!((again.group, again.buffer), (first.group, first.buffer));
+    assert_eq!((again.collector, again.buffer), (first.collector, first.buffer));
     assert_eq!(run.rows(again), rows);
     assert!(run.context.answer(first).is_err(), "the first delivery is over");
     run.context.answer(again).unwrap();
@@ -435,7 +438,7 @@ fn a_batch_put_back_comes_again_with_clean_replies() {
 }
 
 #[test]
-fn a_timeout_sends_batches_out_without_a_game_that_hangs() {
+fn timeout_sends_batch_out_without_a_hanging_game() {
     let mut patient = actor(8);
     patient.timeout = Some(Duration::from_millis(1));
     let free = Arc::new(AtomicBool::new(false));
@@ -458,7 +461,7 @@ fn a_timeout_sends_batches_out_without_a_game_that_hangs() {
 }
 
 #[test]
-fn waiting_ends_at_its_limit() {
+fn wait_returns_none_at_its_limit() {
     let run = Run::started(vec![actor(1)], options(1, 1), 5);
     let taken = run.wait(None);
     let none = run.context.wait(None, Some(Instant::now() + Duration::from_millis(10)));
@@ -467,10 +470,10 @@ fn waiting_ends_at_its_limit() {
 }
 
 #[test]
-fn an_answer_wakes_another_who_waits() {
+fn answer_wakes_another_waiting_thread() {
     for _ in 0..200 {
         let run = Run::started(vec![actor(1)], options(1, 1), 5);
-        // Once its game is known to be quick, whoever answers leaves the work to whoever waits.
+        // Once its game is known to be quick, the thread that answers leaves the work to the one that waits.
         for _ in 0..10 {
             run.context.answer(run.wait(None)).unwrap();
         }
@@ -487,7 +490,7 @@ fn an_answer_wakes_another_who_waits() {
 }
 
 #[test]
-fn a_stop_wakes_who_waits() {
+fn stop_wakes_a_waiting_thread() {
     for _ in 0..50 {
         let run = Run::started(vec![actor(2)], options(2, 2), 5);
         let taken = run.wait(None);
@@ -503,7 +506,7 @@ fn a_stop_wakes_who_waits() {
 }
 
 #[test]
-fn dropping_it_while_games_run_ends_them() {
+fn dropping_a_context_ends_its_games() {
     for _ in 0..50 {
         let run = Run::new(vec![actor(2)], options(8, 4), 5, |game| game.slow = 50_000).unwrap();
         run.context.start().unwrap();
@@ -512,7 +515,7 @@ fn dropping_it_while_games_run_ends_them() {
 }
 
 #[test]
-fn a_game_that_panics_or_fails_ends_the_wait_with_its_reason() {
+fn panic_or_error_of_a_game_ends_the_wait_with_its_text() {
     for panics in [true, false] {
         let run = Run::new(vec![actor(2)], options(4, 2), 5, |game| {
             if game.id == 3 {
@@ -536,7 +539,7 @@ fn a_game_that_panics_or_fails_ends_the_wait_with_its_reason() {
 }
 
 #[test]
-fn a_game_that_cannot_say_what_it_paid_ends_the_wait_with_its_reason() {
+fn panic_in_reward_ends_the_wait_with_its_text() {
     let mut listener = optimizer(2, 2);
     listener.player = Some(1);
     let run = Run::new(vec![actor(4), listener], options(4, 1), 5, |game| game.owes = game.id == 2);
@@ -549,7 +552,7 @@ fn a_game_that_cannot_say_what_it_paid_ends_the_wait_with_its_reason() {
 }
 
 #[test]
-fn use_before_the_start_and_misfits_are_refused() {
+fn wait_before_start_and_unfit_collectors_are_refused() {
     let run = Run::new(vec![actor(2)], options(2, 1), 5, |_| {}).unwrap();
     assert!(run.context.wait(None, None).unwrap_err().to_string().contains("Start"));
     run.context.start().unwrap();
@@ -571,7 +574,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn histories_put_together_are_the_run(
+    fn joined_histories_are_the_run(
         games in 1..6_usize, listener in 1..7_usize, steps in 2..9_usize, length in 2..7_i64,
         threads in 1..4_usize, share in 1..6_usize,
     ) {
@@ -580,7 +583,7 @@ proptest! {
 }
 
 /// For any T, the histories of a game without their last rows are all its states, and what is shifted fits.
-/// Returns how many histories that were.
+/// Returns how many histories there were.
 fn put_together(
     games: usize,
     listener: usize,
@@ -622,7 +625,7 @@ fn a_hundred_thousand_histories_put_together_are_the_runs() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_refused_before_it_is_made() {
+fn too_much_memory_is_refused_before_allocation() {
     let refused = |collectors, options| {
         let error = Run::new(collectors, options, 5, |_| {}).err().unwrap();
         assert!(matches!(&error, Error::Memory(text) if text.contains("bytes")), "{error}");

@@ -8,7 +8,7 @@ mod board;
 mod corridor;
 
 use board::Board;
-use cogrs::games::herd::Place;
+use cogrs::games::game_batch::GameItem;
 use cogrs::games::{Action, Builtin, Game, GameSpec, Kind, Outcome, catch};
 use corridor::Corridor;
 use proptest::prelude::*;
@@ -249,33 +249,33 @@ fn games_step_together_as_they_do_alone() {
     const COUNT: usize = 7;
     for name in Builtin::names() {
         let kind = Builtin::new(name, 30).unwrap();
-        let (spec, mut herd) = (kind.spec(), kind.herd(COUNT));
+        let (spec, mut game_batch) = (kind.spec(), kind.game_batch(COUNT));
         let mut alone: Vec<_> = (0..COUNT).map(|_| kind.game()).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         for (at, game) in alone.iter_mut().enumerate() {
-            herd.reset(at, at as u64);
+            game_batch.reset(at, at as u64);
             game.reset(at as u64);
         }
-        let places: Vec<_> = (0..COUNT).map(|at| Place { at, item: at }).collect();
+        let places: Vec<_> = (0..COUNT).map(|at| GameItem { at, item: at }).collect();
         for step in 0..200 {
             let actions: Vec<_> = alone.iter().map(|game| draw(&**game, &spec, &mut rng)).collect();
             let mut outcomes = [None; COUNT];
             let size = spec.action.nbytes();
             let mut done = 0;
-            herd.step(size, &actions.concat(), &places, &mut outcomes, &mut done).unwrap();
+            game_batch.step(size, &actions.concat(), &places, &mut outcomes, &mut done).unwrap();
             assert_eq!(done, COUNT);
             for (at, game) in alone.iter_mut().enumerate() {
                 let outcome = game.step(Action(&actions[at])).unwrap();
                 assert_eq!(outcomes[at], Some(outcome), "{name} {step}");
                 if outcome.terminated || outcome.truncated {
                     let seed = (step * COUNT + at) as u64;
-                    herd.reset(at, seed);
+                    game_batch.reset(at, seed);
                     game.reset(seed);
                 }
             }
             for (key, (_, field)) in spec.keys.iter().enumerate() {
                 let mut shown = vec![0; field.nbytes() * COUNT];
-                herd.write(key, field.nbytes(), &mut shown, &places, &mut 0);
+                game_batch.write(key, field.nbytes(), &mut shown, &places, &mut 0);
                 let seen: Vec<_> =
                     alone.iter().map(|game| seen(&**game, &spec)[key].clone()).collect();
                 assert_eq!(shown, seen.concat(), "{name} {step}");
@@ -287,13 +287,13 @@ fn games_step_together_as_they_do_alone() {
 #[test]
 fn of_games_that_step_together_those_before_a_wrong_action_have_stepped() {
     let kind = Builtin::new("cartpole", 30).unwrap();
-    let mut herd = kind.herd(4);
-    (0..4).for_each(|at| herd.reset(at, 1));
-    let places: Vec<_> = (0..4).map(|at| Place { at, item: at }).collect();
+    let mut game_batch = kind.game_batch(4);
+    (0..4).for_each(|at| game_batch.reset(at, 1));
+    let places: Vec<_> = (0..4).map(|at| GameItem { at, item: at }).collect();
     let actions: Vec<u8> =
         [1_i64, 1, -1, 1].iter().flat_map(|action| action.to_ne_bytes()).collect();
     let (mut outcomes, mut done) = ([None; 4], 0);
-    let error = herd.step(8, &actions, &places, &mut outcomes, &mut done).unwrap_err();
+    let error = game_batch.step(8, &actions, &places, &mut outcomes, &mut done).unwrap_err();
     assert!(error.to_string().contains("-1"), "{error}");
     assert_eq!((done, outcomes.map(|outcome| outcome.is_some())), (2, [true, true, false, false]));
 }

@@ -1,4 +1,4 @@
-"""`Group.ask`: rows, answers, and what is refused."""
+"""`RequestBatcher.ask`: rows, answers, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
+from tests.collector.batchers import INPUTS, REPLIES, batcher, policy, question, served
 from tests.collector.build import LIMIT
-from tests.collector.groups import INPUTS, REPLIES, group, policy, question, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     ],
 )
 def test_wrong_rows_are_refused_by_name(inputs: Any, error: Any, words: str) -> None:
-    with group(1) as asked:
+    with batcher(1) as asked:
         with pytest.raises(error, match=words):
             asked.ask(inputs, timeout=0)
         assert asked.run(policy, timeout=0) == 0, "nothing was put"
 
 
 def test_values_are_converted_and_left_alone() -> None:
-    asked = group(1)
+    asked = batcher(1)
     seen = []
 
     def note(inputs: Any, _replies: Any) -> None:
@@ -74,14 +74,14 @@ def test_values_are_converted_and_left_alone() -> None:
     ],
 )
 def test_values_that_a_dtype_does_not_hold_are_refused(value: Any, dtype: str) -> None:
-    with Group({"x": (dtype, (1,))}, {}, 1) as asked:
+    with RequestBatcher({"x": (dtype, (1,))}, {}, 1) as asked:
         with pytest.raises(ValueError, match=r"x: expected .*fit"):
             asked.ask({"x": value}, timeout=0)
         assert asked.run(policy, timeout=0) == 0, "nothing was put"
 
 
 def test_values_that_a_dtype_holds_are_taken() -> None:
-    asked = Group({"x": ("uint8", (2,)), "y": ("float32", ())}, {}, 1)
+    asked = RequestBatcher({"x": ("uint8", (2,)), "y": ("float32", ())}, {}, 1)
     seen = []
     with served(asked, lambda inputs, _: seen.append((inputs["x"].tolist(), *inputs["y"]))):
         asked.ask({"x": [1, 255], "y": float("inf")}, LIMIT)
@@ -91,14 +91,14 @@ def test_values_that_a_dtype_holds_are_taken() -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", [1]])
 def test_a_wrong_timeout_is_named_and_nothing_is_put(timeout: Any) -> None:
-    with group(1) as asked:
+    with batcher(1) as asked:
         with pytest.raises((TypeError, ValueError), match="timeout: expected"):
             asked.ask(question(1), timeout)
         assert asked.run(policy, timeout=0) == 0, "nothing was put"
 
 
 def test_an_answer_holds_on_to_nothing_else() -> None:
-    asked = group(2)
+    asked = batcher(2)
     answers = []
     asker = threading.Thread(target=lambda: answers.append(asked.ask(question(1), LIMIT)))
     asker.start()
@@ -145,12 +145,12 @@ def test_wrong_groups_are_refused(change: dict[str, Any], error: Any) -> None:
     if isinstance(change[name], dict) and isinstance(next(iter(change[name])), str):
         name = "s"
     with pytest.raises(error, match=rf"{name}|bytes"):
-        Group(**options)
+        RequestBatcher(**options)
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_timeouts_that_are_none_are_refused(timeout: float) -> None:
-    with group(1) as asked:
+    with batcher(1) as asked:
         with pytest.raises(ValueError, match="timeout"):
             asked.run(policy, timeout)
         with pytest.raises(ValueError, match="timeout"):
@@ -168,13 +168,13 @@ def test_timeouts_that_are_none_are_refused(timeout: float) -> None:
     ],
 )
 def test_every_way_to_write_a_reply_writes_into_its_array(write: Callable[[Any], Any]) -> None:
-    asked = group(1)
+    asked = batcher(1)
     with served(asked, lambda _, replies: write(replies)):
         assert asked.ask(question(1), LIMIT)["a"] == 7
 
 
 def test_changes_of_an_array_s_form_do_not_stay() -> None:
-    asked = group(1)
+    asked = batcher(1)
 
     def reshape(inputs: Any, replies: Any) -> None:
         assert inputs["s"].shape == (1, 3)
@@ -188,7 +188,7 @@ def test_changes_of_an_array_s_form_do_not_stay() -> None:
 
 
 def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
-    asked = group(1)
+    asked = batcher(1)
 
     def assign(_inputs: Any, replies: Any) -> None:
         replies["a"] = 7
@@ -200,7 +200,7 @@ def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
 
 
 def test_group_made_outside_a_loop_answers_in_one_after_another() -> None:
-    asked = group(1)
+    asked = batcher(1)
     answers: list[int] = []
 
     def ask(number: int) -> None:

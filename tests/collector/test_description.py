@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cogrs
+from cogrs import _core
 from cogrs.collector import description
 from tests.collector.build import actor, wrapper
 
@@ -223,3 +224,15 @@ def test_a_context_is_described_step_by_step() -> None:
     with pytest.raises(RuntimeError, match="before"):
         context.AddTensor("actor", "id")
     context.Stop()
+
+
+def test_every_game_has_the_builtin_columns() -> None:
+    columns = _core.builtin_columns()
+    assert columns == {
+        **dict.fromkeys(("id", "tid", "seq"), "int32"),
+        "last_r": "float32",
+        **dict.fromkeys(("last_terminal", "last_truncated", "ended", "cut"), "uint8"),
+    }
+    games = wrapper({"actor": actor(1, **dict.fromkeys(columns, ""))})
+    for key, dtype in columns.items():
+        assert spec(games, "actor", key)[:2] == (dtype, (1,))

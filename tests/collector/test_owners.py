@@ -143,7 +143,7 @@ def test_the_thread_that_waits_makes_them_in_the_order_of_their_numbers() -> Non
     with started(env, 6, 6, early=True) as games:
         for _ in range(20):
             games.Run()
-        stepper = games.GC._drivers[0]._stepper  # type: ignore[attr-defined]
+        stepper = games.GC._env_workers[0]._stepper  # type: ignore[attr-defined]
         assert [stepper._envs[game].order for game in range(6)] == list(range(6))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cogrs
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from tests.collector.build import actor, wrapper
 from tests.program import program
 
@@ -29,7 +29,7 @@ import cogrs
 co = cogrs.ContextOptions(num_games=2, seed=0)
 games = cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co,
                         {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
-group = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
+batcher = cogrs.collector.RequestBatcher({"s": ("float32", ())}, {"a": ("int64", ())}, 4)
 games.Start()
 """
 
@@ -44,9 +44,9 @@ def start(script: str) -> AbstractContextManager[subprocess.Popen[str]]:
     [
         "games.Run()",
         "games.RunGroup('actor', 100)",
-        "group.run(print)",
-        "group.ask({'s': 1})",
-        "group.ask({'s': 1}, 100)",
+        "batcher.run(print)",
+        "batcher.ask({'s': 1})",
+        "batcher.ask({'s': 1}, 100)",
         "games.reg_sig_int(); print('again', flush=True); games.Run()",
     ],
 )
@@ -67,7 +67,8 @@ INTERRUPTED = """
 import signal
 def interrupt(*_):
     raise KeyboardInterrupt
-asked = cogrs.collector.Group({"s": ("float32", ())}, {"a": ("int64", ())}, 2, timeout_usec=50)
+inputs, replies = {"s": ("float32", ())}, {"a": ("int64", ())}
+asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout_usec=50)
 def ask():
     while not done:
         asked.ask({"s": 1})
@@ -115,7 +116,7 @@ if child == 0:
     except RuntimeError as error:
         os.write(1, f"refused: {{error}}\\n".encode())
     import gc
-    del games, group, call
+    del games, batcher, call
     gc.collect()
     os._exit(0)
 _, status = os.waitpid(child, 0)
@@ -130,7 +131,7 @@ os.write(1, b"parent goes on\\n")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(
     "call",
-    ["games.Run()", "games.Start()", "group.ask({'s': 1})", "group.run(print)"],
+    ["games.Run()", "games.Start()", "batcher.ask({'s': 1})", "batcher.run(print)"],
 )
 def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     with start(FORK.format(call=call)) as process:
@@ -162,12 +163,12 @@ def test_memory_that_is_not_there_is_a_memory_error() -> None:
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [lambda: wrapper({"a": actor(1)}).GC._core, lambda: core()])
 def test_copies_are_refused(cross: Callable[[Any], Any], make: Callable[[], Any]) -> None:
-    with pytest.raises(TypeError, match="Collector"):
+    with pytest.raises(TypeError, match=r"cannot pickle .cogrs._core"):
         cross(make())
 
 
 def core() -> Any:
-    return Group({"s": ("float32", ())}, {}, 1)._core
+    return RequestBatcher({"s": ("float32", ())}, {}, 1)._core
 
 
 LIMITED = """
@@ -189,10 +190,10 @@ LARGE = [
     "wrapped({'_batchsize': 1, 'id': '', '_T': 2**39}, None)",
     "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_collectors=2**40)",
     "wrapped({'_batchsize': 1, 'id': ''}, {'a': ''}, num_games=2**24)",
-    "cogrs.collector.Group({'s': ('u1', (2**40,))}, {}, 1)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**40)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 1, num_buffers=2**24)",
-    "cogrs.collector.Group({'s': ('u1', ())}, {}, 2**50)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', (2**40,))}, {}, 1)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 1, num_buffers=2**40)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 1, num_buffers=2**24)",
+    "cogrs.collector.RequestBatcher({'s': ('u1', ())}, {}, 2**50)",
 ]
 
 
@@ -220,10 +221,14 @@ def test_parts_that_are_not_there_are_attribute_errors() -> None:
 
 
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "Group"])
+@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "RequestBatcher"])
 def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_name: str) -> None:
     games = wrapper({"a": actor(1)})
-    made = {"GCWrapper": games, "GameContext": games.GC, "Group": Group({"s": ("f4", ())}, {}, 1)}
+    made = {
+        "GCWrapper": games,
+        "GameContext": games.GC,
+        "RequestBatcher": RequestBatcher({"s": ("f4", ())}, {}, 1),
+    }
     with pytest.raises(TypeError, match=f"{class_name}.*make another"):
         cross(made[class_name])
 
@@ -237,7 +242,7 @@ if child == 0:
     except KeyError as error:
         os.write(1, f"child: {error}\\n".encode())
     games.Stop()
-    group.close()
+    batcher.close()
     os._exit(0)
 _, status = os.waitpid(child, 0)
 assert status == 0
@@ -249,7 +254,7 @@ os.write(1, b"parent goes on\\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("what", ["games", "group"])
+@pytest.mark.parametrize("what", ["games", "batcher"])
 def test_leaving_in_a_forked_child_hides_no_exception(what: str) -> None:
     with start(CHILD.replace("WHAT", what)) as process:
         out, err = process.communicate(timeout=60)

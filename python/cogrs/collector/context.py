@@ -1,4 +1,4 @@
-"""A game context: many games of one kind, and the batches that are made of them."""
+"""A game context: many games of one kind, and batches of their states."""
 
 from __future__ import annotations
 
@@ -24,9 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class GameOptions:
-    """Options of a game; each game has its own."""
+    """Options of a built-in game; each game has a class of its own, with its own default.
+
+    Attributes:
+        max_episode_steps: Actions after which an episode is truncated, >= 1.
+    """
 
     max_episode_steps: int = 500
+
+    def __init_subclass__(cls, max_episode_steps: int | None = None) -> None:
+        """Give the subclass a default of its own."""
+        if max_episode_steps is not None:
+            cls.__annotations__ = {"max_episode_steps": int}
+            cls.max_episode_steps = max_episode_steps
+            dataclass(cls)
 
 
 class GameContext(OfOneProcess):
@@ -45,8 +56,8 @@ class GameContext(OfOneProcess):
         """Take options in any order."""
         if type(self) is GameContext:
             raise TypeError(
-                "this is what the contexts of all games have in common: make that of a game, for "
-                "example cogrs.GameContext('cartpole', co)"
+                "GameContext is abstract: create a concrete one, for example "
+                "cogrs.GameContext('cartpole', co)"
             )
         self.co: ContextOptions | None = None
         self.options = self._options_type()
@@ -81,18 +92,18 @@ class GameContext(OfOneProcess):
         integer("max_episode_steps", self.options.max_episode_steps, 1)
 
     def look(self) -> description.Game:
-        """What the game shows and takes."""
+        """Return keys, action and players of the game."""
         return description.Game(**_core.game_spec(self._game))
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
-        """Make the games and their batches, with the options that all games have."""
+        """Create the games and their batches, with the options that all games have."""
         limit = self.options.max_episode_steps
         return _core.CollectorContext(
             self._game, self.collectors, max_episode_steps=limit, **options
         )
 
     def started(self) -> None:
-        """Do what a start takes beside that of the core."""
+        """Start what runs beside the core."""
 
     def move_and_wait(
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
@@ -101,7 +112,7 @@ class GameContext(OfOneProcess):
         return core.wait(gid, timeout)
 
     def cause(self, game: int) -> BaseException | None:
-        """What a game raised last, if that was an exception of Python's."""
+        """Return the last exception of a game, if it was one of Python's."""
         del game
         return None
 
@@ -109,7 +120,7 @@ class GameContext(OfOneProcess):
         """Take the options; those given before must be the same.
 
         Raises:
-            TypeError: They are none.
+            TypeError: They are not ContextOptions.
             ValueError: Others were given before.
         """
         if not isinstance(co, ContextOptions):
@@ -120,7 +131,7 @@ class GameContext(OfOneProcess):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Have everything as it was when what is done here raises."""
+        """Undo changes when the body raises."""
         before = dict(self.__dict__)
         try:
             yield
@@ -140,7 +151,7 @@ class GameContext(OfOneProcess):
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
-            TypeError: It is no mapping of pairs of mappings.
+            TypeError: It is not a mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
         if not isinstance(descriptions, Mapping):
@@ -170,7 +181,7 @@ class GameContext(OfOneProcess):
     def GetTensorSpec(  # noqa: N802
         self, collector: int | str, key: str, *, reply: bool = False
     ) -> TensorSpec:
-        """What the arrays of a key look like.
+        """Return dtype and shape of the arrays of a key.
 
         Raises:
             ValueError: There is no such collector or key.
@@ -183,14 +194,14 @@ class GameContext(OfOneProcess):
         raise ValueError(f"{found.name!r} has no key {key!r}")
 
     def gids(self) -> dict[str, int]:
-        """The number of each collector."""
+        """The number (gid) of each collector, by name."""
         return {collector.name: gid for gid, collector in enumerate(self.collectors)}
 
     def gid(self, collector: int | str) -> int:
-        """The number of a collector, by name or by number.
+        """Return the number of a collector, given its name or number.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is no such collector.
         """
         gids = self.gids()
         if isinstance(collector, str) and collector in gids:
@@ -206,7 +217,7 @@ class GameContext(OfOneProcess):
         self._descriptions = descriptions
 
     def make_batches(self) -> None:
-        """Reserve the memory of all batches; Start does so where it has not been done.
+        """Reserve the memory of all batches; Start does so if this was not called.
 
         Raises:
             RuntimeError: There is no `co`, or no collector.
@@ -237,7 +248,7 @@ class GameContext(OfOneProcess):
     # Running.
 
     def Start(self) -> None:  # noqa: N802
-        """Let the games go.
+        """Start the games.
 
         Raises:
             RuntimeError: It was started or stopped before.
@@ -265,16 +276,16 @@ class GameContext(OfOneProcess):
         return self.wait(None, _seconds(timeout_usec))
 
     def WaitGroup(self, collector: int | str, timeout_usec: float = 0) -> Infos:  # noqa: N802
-        """As `Wait`, for the batches of one collector."""
+        """Wait for a batch of one collector; see `Wait`."""
         return self.wait(self.gid(collector), _seconds(timeout_usec))
 
     def wait(self, gid: int | None, timeout: float | None) -> Infos:
-        """As `Wait` and `WaitGroup`, in seconds: None is without a limit, 0 does not wait."""
+        """Wait as `Wait` and `WaitGroup` do, in seconds; None is without a limit."""
         delivery = self.take(gid, timeout)
         return Infos() if delivery is None else self.infos_of(delivery, delivery)
 
     def take(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
-        """As `wait`, for what the infos would hold."""
+        """Wait as `wait` does; return the delivery instead of its infos."""
         core = self._running()
         try:
             delivery = self.move_and_wait(core, gid, timeout)
@@ -290,12 +301,12 @@ class GameContext(OfOneProcess):
     def infos_of(
         self, delivery: _core.CollectorDelivery, held: _core.CollectorDelivery | None = None
     ) -> Infos:
-        """What a batch is; the infos keep what they are to hold."""
+        """Return the infos of a batch, which keep `held`."""
         gid = delivery.gid
         return Infos(self.collectors[gid].name, gid, delivery.rows, held)
 
     def batch(self, infos: Infos) -> tuple[Batch, Batch | None]:
-        """The arrays of a batch: its input, and its reply if it takes one.
+        """Return the arrays of a batch: its input, and its reply if it takes one.
 
         Raises:
             RuntimeError: This batch was given back before.
@@ -306,7 +317,7 @@ class GameContext(OfOneProcess):
         return self.buffer(delivery.gid, delivery.buffer, delivery.rows)
 
     def buffer(self, gid: int, buffer: int, rows: int) -> tuple[Batch, Reply | None]:
-        """The first rows of one of the batches that a collector fills in turn."""
+        """Return the first rows of one of the batches that a collector fills in turn."""
         arena = self._arenas.get((gid, buffer))
         if arena is None:
             arena = self._arenas[gid, buffer] = self._arena(gid, buffer)
@@ -320,18 +331,18 @@ class GameContext(OfOneProcess):
         return Arena(inputs, replies, self.collectors[gid].batch_size)
 
     def num_buffers(self) -> list[int]:
-        """How many batches each collector fills in turn."""
+        """Return how many batches each collector fills in turn."""
         return self._running().num_buffers()
 
     def memories(self) -> list[tuple[int, int]]:
-        """Where the batches of each collector lie: an address, and bytes from there on."""
+        """Return the address and the size in bytes of each collector's batches."""
         core = self._running()
         return [core.memory(gid) for gid in range(len(self.collectors))]
 
     def Steps(self, infos: Infos) -> None:  # noqa: N802
-        """Give a batch back: its games take what was written to the reply, and go on.
+        """Give a batch back: its games take the reply that was written, and go on.
 
-        Nothing happens after Stop.
+        Does nothing after Stop.
 
         Raises:
             RuntimeError: This batch was given back before.
@@ -340,13 +351,13 @@ class GameContext(OfOneProcess):
         self.give_back(self._delivery(infos))
 
     def give_back(self, delivery: _core.CollectorDelivery) -> None:
-        """As `Steps`."""
+        """Give a batch back; see `Steps`."""
         self._running().answer(delivery)
         if self.co and self.co.verbose_comm:
             print(f"answered {self.infos_of(delivery)}")
 
     def put_back(self, infos: Infos) -> None:
-        """Have a batch delivered again, before all others.
+        """Return a batch to be delivered again, before all others.
 
         Raises:
             RuntimeError: This batch was given back before.
@@ -364,11 +375,11 @@ class GameContext(OfOneProcess):
     def begin(self, game: int, seed: int | None = None) -> None:
         """Have a game begin an episode, once its batch is given back, instead of a step.
 
-        What its listeners have not got of the one before is dropped.
+        States of the episode before that its listeners have not got are dropped.
 
         Args:
             game: Its number.
-            seed: Instead of `co.seed` from this episode on, in [0, 2**64).
+            seed: Replaces `co.seed` from this episode on; in [0, 2**64).
 
         Raises:
             ValueError: There is no such game.
@@ -377,10 +388,10 @@ class GameContext(OfOneProcess):
         self._running().begin(game, seed)
 
     def Stop(self) -> None:  # noqa: N802
-        """End everything: who waits gets an error, all threads are joined.
+        """End everything: waiting threads get an error, all threads are joined.
 
         It may be called from any thread, from a callback, and again. Arrays stay valid. In a forked
-        child there is nothing to end.
+        child it does nothing.
         """
         self._stopped = True
         if self._core is not None:
@@ -409,12 +420,12 @@ class GameContext(OfOneProcess):
         return _core.__version__
 
     def GetParams(self) -> dict[str, Any]:  # noqa: N802
-        """What a model has to know.
+        """Return the sizes that a model needs.
 
         Returns:
-            `num_action` (numbered actions, or the length of a continuous one), `action_shape`,
-            `action_dtype`, `state_shape`, `state_dtype`, `players`. Where a state has no `s`, shape
-            and dtype are dicts of those of its keys.
+            `num_action` (number of discrete actions, or length of a continuous one),
+            `action_shape`, `action_dtype`, `state_shape`, `state_dtype`, `players`. Where a state
+            has no `s`, its shape and dtype are dicts by key.
         """
         shapes = {key: shape for key, (_, shape) in self.spec.keys.items()}
         dtypes = {key: str(dtype) for key, (dtype, _) in self.spec.keys.items()}

@@ -1,4 +1,4 @@
-"""Descriptions of batches: parsed, checked, and told by name when they are wrong."""
+"""Parses and checks descriptions of batches; errors name what is wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from cogrs import _core
 from cogrs.casting import shown
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Game:
-    """What a game offers.
+    """Keys, action and players of a game.
 
     Attributes:
-        keys: What a state shows: dtype and shape by key.
+        keys: dtype and shape of each key of a state.
         action: dtype and shape of an action.
-        num_action: Numbered actions, or the length of a continuous one.
-        players: Who plays.
+        num_action: Number of discrete actions, or the length of a continuous one.
+        players: Names of the players.
     """
 
     keys: Mapping[str, tuple[Any, Shape]]
@@ -40,9 +41,9 @@ class Input:
 
     Attributes:
         key: The key in the batch.
-        column: Where it comes from: `key`, or `last_` and `key`.
-        shifted: Take the column of the state after.
-        stack: Frames stacked; 0 is one without an axis.
+        column: The column that it comes from: `key`, or `last_` and `key`.
+        shifted: Whether it is the column of the next state.
+        stack: Number of stacked frames; 0 is one without an axis.
         dtype: The dtype.
         shape: Shape of one frame of one row.
     """
@@ -92,7 +93,7 @@ class Collector:
         player: The number of the player that `_name` names.
         inputs: Keys of the input.
         replies: Keys of the reply, or None.
-        block: Games wait until their batch is given back, also when nothing is replied.
+        block: Games wait until their batch is given back, even without a reply.
     """
 
     name: str
@@ -105,22 +106,13 @@ class Collector:
     block: bool
 
 
-_FIXED = {
-    "id": "int32",
-    "tid": "int32",
-    "seq": "int32",
-    "last_r": "float32",
-    "last_terminal": "uint8",
-    "last_truncated": "uint8",
-    "ended": "uint8",
-    "cut": "uint8",
-}
+_BUILTIN = _core.builtin_columns()
 _SHIFTED = ("r", "terminal", "truncated")
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
-RESERVED = frozenset((*_FIXED, *_SHIFTED, *_REPLIES))
+RESERVED = frozenset((*_BUILTIN, *_SHIFTED, *_REPLIES))
 """Keys that no game can have."""
 _DIGITS = 100
-"""Characters of a number at most: Python takes long for very many, and then refuses them."""
+"""Most characters of a number: Python takes long for very many, and then refuses them."""
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
 
 
@@ -129,7 +121,7 @@ def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector
 
     Raises:
         ValueError: A key, a value or a setting is wrong; the text names collector, key and value.
-        TypeError: It is no mapping of pairs of mappings.
+        TypeError: Descriptions are not a mapping of pairs of mappings.
     """
     if not isinstance(descriptions, Mapping):
         raise TypeError(f"descriptions: expected a dict, got {type(descriptions).__name__}")
@@ -145,7 +137,7 @@ def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector
 
 
 def overlaps(collectors: Sequence[Collector]) -> set[str]:
-    """Reply keys that more than one collector writes for the same player."""
+    """Return the reply keys that more than one collector writes for the same player."""
     return {key for _, _, keys in _overlapping(collectors) for key in keys}
 
 
@@ -207,7 +199,7 @@ class _Parser:
     def __init__(self, name: str, game: Game, shapes: dict[str, tuple[Shape, str]]) -> None:
         self.name = name
         self.game = game
-        # Shapes of reply keys, and who asked for them first: there is only one of each.
+        # The shape of each reply key, and the collector that asked for it first.
         self.shapes = shapes
 
     def collector(self, given: Mapping[str, Value], replies: tuple[Reply, ...] | None) -> Collector:
@@ -244,17 +236,17 @@ class _Parser:
         if key in self.game.keys:
             dtype, shape = self.game.keys[key]
             return Input(key, key, False, self.length(key, value) or 0, dtype, shape)
-        if key in _FIXED:
+        if key in _BUILTIN:
             self.scalar(key, value)
-            return Input(key, key, False, 0, _FIXED[key], ())
+            return Input(key, key, False, 0, _BUILTIN[key], ())
         if key in _REPLIES:
             reply = self.reply(key, value, inherit=True)
             return Input(key, key, False, 0, reply.dtype, reply.shape)
         last = f"last_{key}"
-        if last in self.game.keys or last in _FIXED:
+        if last in self.game.keys or last in _BUILTIN:
             self.scalar(key, value)
             return replace(self.input(last, ""), key=key, shifted=True)
-        self.unknown(key, [*self.game.keys, *_FIXED, *_SHIFTED, *_REPLIES])
+        self.unknown(key, [*self.game.keys, *_BUILTIN, *_SHIFTED, *_REPLIES])
         raise AssertionError
 
     def reply(self, key: str, value: Value, *, inherit: bool = False) -> Reply:
@@ -275,7 +267,7 @@ class _Parser:
         return Reply(key, dtypes.get(key, "float32"), shape)
 
     def shape(self, key: str, length: int | None) -> Shape:
-        """Shape of a reply's row."""
+        """Return the shape of a reply's row."""
         if key == "a":
             shape = self.game.action[1]
             if length not in (None, math.prod(shape)):
@@ -295,7 +287,7 @@ class _Parser:
             raise ValueError(f"{self.name!r}: {key} has one value a row, got {key}={value!r}")
 
     def length(self, key: str, value: Value) -> int | None:
-        """The number that a value is, or None for the game's default."""
+        """Return a value as a number, or None for the game's default."""
         return None if value == "" else self.number(key, value)
 
     def number(self, key: str, value: Value, least: int = 1) -> int:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
 from cogrs.workers.lull import Lull
@@ -105,7 +105,7 @@ class ActorWorker:
         self.dropped_rewards = 0
         """Rewards that reached no step: it was evicted, or never was."""
         self._players: dict[tuple[str, str], Player] = {}
-        self._group = _group(self._memory, batch_size, timeout_ms, self.recurrent)
+        self._batcher = _batcher(self._memory, batch_size, timeout_ms, self.recurrent)
         self._lulls: WeakKeyDictionary[asyncio.AbstractEventLoop, Lull] = WeakKeyDictionary()
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -142,7 +142,7 @@ class ActorWorker:
         if self.recurrent is not None:
             inputs["recurrent"] = self.recurrent if recurrent is None else recurrent
         self._lull().asked()
-        decision = await self._group.ask_async(inputs)
+        decision = await self._batcher.ask_async(inputs)
         if not decision["decided"]:
             raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
         return decision
@@ -151,7 +151,7 @@ class ActorWorker:
         loop = asyncio.get_running_loop()
         lull = self._lulls.get(loop)
         if lull is None:
-            lull = self._lulls[loop] = Lull(loop, self._group.hurry)
+            lull = self._lulls[loop] = Lull(loop, self._batcher.flush)
         return lull
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
@@ -220,7 +220,7 @@ class ActorWorker:
 
         A policy that does not return within 10 s is left to its thread, which is logged.
         """
-        self._group.close()
+        self._batcher.close()
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -233,8 +233,8 @@ class ActorWorker:
     def _answer(self) -> None:
         while not self._closing:
             try:
-                self._group.run(self._call_policy)
-            except RuntimeError:  # the group is closed: the policy's own are caught below
+                self._batcher.run(self._call_policy)
+            except RuntimeError:  # the batcher is closed: the policy's own are caught below
                 return
 
     def _call_policy(
@@ -293,13 +293,13 @@ class ActorWorker:
         self.close()
 
 
-def _group(
+def _batcher(
     rem: ReplayMemory,
     batch_size: int,
     timeout_ms: float,
     recurrent: npt.NDArray[Any] | None,
-) -> Group:
-    """Return a group for the fields of a memory.
+) -> RequestBatcher:
+    """Return a request batcher for the fields of a memory.
 
     Raises:
         ValueError: The memory is not one for actors.
@@ -314,7 +314,7 @@ def _group(
     inputs = {"state": (rem.state_buf.dtype, rem.state_buf.shape)}
     if recurrent is not None:
         inputs["recurrent"] = replies["recurrent"] = (recurrent.dtype, recurrent.shape)
-    return Group(
+    return RequestBatcher(
         inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,

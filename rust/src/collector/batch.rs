@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// Arrays start at multiples of a cache line.
 const ALIGN: usize = 64;
 
-/// Where the arrays of a batch lie, each of so many rows.
+/// Where the arrays of a batch lie; each has the same number of rows.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     parts: Vec<Part>,
@@ -58,11 +58,9 @@ impl Layout {
     }
 }
 
-/// The memory of one batch: reserved once, together with that of others, and there as long as anybody holds
-/// it.
+/// The memory of one batch, reserved once together with that of others. It lives as long as any holder.
 ///
-/// NumPy arrays of Python's alias it, so no Rust reference to its bytes is ever made: they are copied in and
-/// out. Who may touch a row is the business of [`crate::collector::group::Group`]: its claimant until it is
+/// NumPy arrays alias it, so no Rust reference to its bytes is ever made: they are copied in and out. Who may touch a row is the business of [`crate::collector::batch_queue::BatchQueue`]: its claimant until it is
 /// committed, the consumer until the batch is released. Python code that looks at an array after that sees
 /// bytes of several rows' writing, but bytes.
 #[derive(Debug)]
@@ -74,10 +72,10 @@ pub struct Batch {
 }
 
 /// Batches of a kind at most.
-const MOST: usize = 1 << 24;
+const MAX_BATCHES: usize = 1 << 24;
 
-/// Refuses what the machine does not have, and what the allocator would not give, before any of it is made: a
-/// vector that cannot be ends the process. `kept` are the bytes of vectors, `needed` all of them.
+/// Refuses more memory than is available, or than the allocator would give, before any is taken: a failed allocation
+/// of a vector ends the process. `kept` are the bytes of vectors, `needed` all of them.
 ///
 /// # Errors
 /// [`Error::Memory`] for more than `available` bytes, or more than one allocation can be.
@@ -98,7 +96,7 @@ impl Batch {
     /// # Errors
     /// [`Error::Memory`] when the system refuses.
     pub fn several(layout: Layout, count: usize) -> Result<Vec<Arc<Self>>> {
-        let size = layout.size.checked_mul(count).filter(|_| count <= MOST);
+        let size = layout.size.checked_mul(count).filter(|_| count <= MAX_BATCHES);
         let refused = |why: String| {
             let size = layout.size as u128 * count as u128;
             Error::Memory(format!("cannot reserve {size} bytes for {count} batches: {why}"))
@@ -113,7 +111,7 @@ impl Batch {
         Ok((0..count).map(batch).collect())
     }
 
-    /// Puts a batch into a file that other processes map too.
+    /// Maps a batch into a file that other processes map too.
     ///
     /// The file must not shrink while it is mapped: touching a page that it has lost ends the process
     /// (SIGBUS). Linux promises that for a memfd sealed with `F_SEAL_SHRINK`, which is what the caller
@@ -141,7 +139,7 @@ impl Batch {
         Ok(Arc::new(Self { base: 0, layout: Arc::new(layout), memory }))
     }
 
-    /// Puts a batch into a file that other processes map too.
+    /// Maps a batch into a file that other processes map too.
     ///
     /// # Errors
     /// [`Error::State`]: this system has no descriptors.
@@ -164,7 +162,7 @@ impl Batch {
         unsafe { self.memory.as_mut_ptr().add(offset) }
     }
 
-    /// Where the memory of all batches of its kind begins, for those who have to do with all of it.
+    /// Where the memory of all batches of this collector begins.
     pub fn start_of_all(&self) -> *mut u8 {
         self.memory.as_mut_ptr()
     }
@@ -184,7 +182,7 @@ impl Batch {
         self.layout.parts[part].row
     }
 
-    /// An array, for those who have to do with many of its rows.
+    /// An array, to copy many of its rows.
     #[inline]
     pub fn rows_of(&self, part: usize) -> Rows<'_> {
         Rows {
@@ -278,7 +276,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Where rows of `len` bytes together lie, if these are any.
+    /// Where whole rows of `len` bytes in all lie; None for no bytes.
     fn run(&self, row: usize, len: usize) -> Option<*mut u8> {
         let rows = len.checked_div(self.row).unwrap_or(0);
         let fits = row <= self.count && rows <= self.count - row && rows * self.row == len;

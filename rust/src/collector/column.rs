@@ -10,7 +10,7 @@ use crate::spec::{FieldSpec, shape_text};
 /// The key of the action.
 const ACTION: &str = "a";
 
-/// A part of a record.
+/// A column of a record.
 #[derive(Debug, Clone)]
 pub struct Column {
     /// The key.
@@ -19,11 +19,11 @@ pub struct Column {
     pub field: FieldSpec,
     /// Its bytes in the record.
     pub range: Range<usize>,
-    /// Written by replies, and zero until then.
+    /// Replies write it, and it is zero until then.
     pub reply: bool,
 }
 
-/// All parts of a record.
+/// All columns of a record.
 #[derive(Debug)]
 pub struct Columns {
     all: Vec<Column>,
@@ -32,67 +32,69 @@ pub struct Columns {
     action: usize,
 }
 
-/// Parts that every record has, in front; their positions are those of [`Fixed`].
-const FIXED: [(&str, &str, usize); 9] = [
-    ("id", "<i4", 4),
-    ("tid", "<i4", 4),
-    ("seq", "<i4", 4),
-    ("last_r", "<f4", 4),
-    ("last_terminal", "|u1", 1),
-    ("last_truncated", "|u1", 1),
-    ("ended", "|u1", 1),
-    ("cut", "|u1", 1),
-    // No key of a description can have this name.
-    ("_episode", "<u4", 4),
-];
+/// Declares the columns that every record has: an enum of them, and a table of keys, dtypes and sizes in the same
+/// order.
+macro_rules! builtin_columns {
+    ($($(#[$doc:meta])* $name:ident = ($key:literal, $dtype:literal, $itemsize:literal),)*) => {
+        /// A column that every record has; they come first in it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum BuiltinColumn {
+            $($(#[$doc])* $name,)*
+        }
 
-/// Where the fixed part of this number begins.
-const fn offset(part: usize) -> usize {
+        /// Key, dtype and size of each.
+        const BUILTIN: &[(&str, &str, usize)] = &[$(($key, $dtype, $itemsize),)*];
+
+        impl BuiltinColumn {
+            /// All of them.
+            pub const ALL: [Self; BUILTIN.len()] = [$(Self::$name,)*];
+        }
+    };
+}
+
+builtin_columns! {
+    /// The game's number.
+    Id = ("id", "<i4", 4),
+    /// The query of the game; 0 is the game itself.
+    Tid = ("tid", "<i4", 4),
+    /// Steps since the episode began.
+    Seq = ("seq", "<i4", 4),
+    /// The reward received on entering the state.
+    LastReward = ("last_r", "<f4", 4),
+    /// The state before was a terminal one.
+    LastTerminal = ("last_terminal", "|u1", 1),
+    /// The state before was the last of an episode cut short.
+    LastTruncated = ("last_truncated", "|u1", 1),
+    /// The state is a terminal one.
+    Ended = ("ended", "|u1", 1),
+    /// The state is the last of an episode cut short.
+    Cut = ("cut", "|u1", 1),
+    /// The episode, to tell its frames from those of another. No key of a description can have this name.
+    Episode = ("_episode", "<u4", 4),
+}
+
+/// Where a builtin column begins.
+const fn offset(column: usize) -> usize {
     let (mut at, mut offset) = (0, 0);
-    while at < part {
-        offset += FIXED[at].2;
+    while at < column {
+        offset += BUILTIN[at].2;
         at += 1;
     }
     offset
 }
 
-/// Positions of the parts that every record has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fixed {
-    /// The game's number.
-    Id,
-    /// The query of the game; 0 is the game itself.
-    Tid,
-    /// Steps since the episode began.
-    Seq,
-    /// The reward received on entering the state.
-    LastReward,
-    /// The state before was a terminal one.
-    LastTerminal,
-    /// The state before was the last of an episode cut short.
-    LastTruncated,
-    /// The state is a terminal one.
-    Ended,
-    /// The state is the last of an episode cut short.
-    Cut,
-    /// The episode, to tell frames of one from those of another.
-    Episode,
+/// Key, dtype and shape of the builtin columns that a description may name.
+pub fn builtin_columns() -> impl Iterator<Item = (&'static str, FieldSpec)> {
+    all_builtin().filter(|(key, _)| !key.starts_with('_'))
 }
 
-impl Fixed {
-    /// All of them.
-    pub const ALL: [Self; FIXED.len()] = [
-        Self::Id,
-        Self::Tid,
-        Self::Seq,
-        Self::LastReward,
-        Self::LastTerminal,
-        Self::LastTruncated,
-        Self::Ended,
-        Self::Cut,
-        Self::Episode,
-    ];
+fn all_builtin() -> impl Iterator<Item = (&'static str, FieldSpec)> {
+    BUILTIN.iter().map(|&(key, dtype, itemsize)| {
+        (key, FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] })
+    })
+}
 
+impl BuiltinColumn {
     /// Where it lies in a record.
     pub const fn range(self) -> Range<usize> {
         offset(self as usize)..offset(self as usize + 1)
@@ -100,15 +102,14 @@ impl Fixed {
 }
 
 impl Columns {
-    /// The columns of a game that these collectors look at.
+    /// The columns of a game's records, for these collectors.
     ///
     /// # Errors
     /// [`Error::Value`] when two collectors see one key differently, [`Error::Memory`] for a record larger than
     /// the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
         let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
-        for (key, dtype, itemsize) in FIXED {
-            let field = FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] };
+        for (key, field) in all_builtin() {
             columns.add(key, &field, false)?;
         }
         for (key, field) in &game.keys {
@@ -119,7 +120,7 @@ impl Columns {
         for reply in replies {
             columns.add(&reply.key, &reply.field, true)?;
         }
-        // Reply keys that somebody wants to see and nobody writes are zero.
+        // A reply key that is read and never written is zero.
         for input in collectors.iter().flat_map(|each| &each.inputs) {
             if columns.find(&input.column).is_none() {
                 columns.add(&input.column, &input.field, true)?;
@@ -128,7 +129,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Adds a column, or finds it when it is there; what others write cannot be a reply.
+    /// Adds a column, or finds it when it is there. A reply cannot have the key of another column.
     fn add(&mut self, key: &str, field: &FieldSpec, reply: bool) -> Result<usize> {
         if let Some(at) = self.find(key) {
             let known = &self.all[at];
@@ -148,7 +149,7 @@ impl Columns {
         Ok(self.all.len() - 1)
     }
 
-    /// The position of a key.
+    /// The position of a key's column.
     pub fn find(&self, key: &str) -> Option<usize> {
         self.all.iter().position(|column| column.key == key)
     }
@@ -168,7 +169,7 @@ impl Columns {
         &self.all[self.action].range
     }
 
-    /// Where what is replied lies, by key.
+    /// Where the replies lie, by key.
     pub fn replies(&self) -> impl Iterator<Item = (&str, &Range<usize>)> {
         let replies = self.all.iter().filter(|column| column.reply);
         replies.map(|column| (column.key.as_str(), &column.range))
@@ -176,6 +177,6 @@ impl Columns {
 
     /// Where the game's own keys lie, in its order.
     pub fn game_keys(&self) -> impl Iterator<Item = &Range<usize>> {
-        self.all[FIXED.len()..FIXED.len() + self.game_keys].iter().map(|column| &column.range)
+        self.all[BUILTIN.len()..][..self.game_keys].iter().map(|column| &column.range)
     }
 }

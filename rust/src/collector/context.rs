@@ -5,44 +5,55 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-pub use crate::collector::board::{Delivered, Taken};
-pub use crate::collector::crash::CrashCounts;
+pub use crate::collector::batch_queue::Taken;
+pub use crate::collector::failure_policy::FailureCounts;
+pub use crate::collector::game_state::{Counts, Override};
 pub use crate::collector::options::Options;
-pub use crate::collector::slot::{Counts, Detour};
+pub use crate::collector::scheduler::Delivered;
 
 use crate::collector::batch::Batch;
-use crate::collector::board::Board;
-use crate::collector::chunk::{Chunk, Role};
-use crate::collector::crash::Crashes;
+use crate::collector::batch_queue::BatchQueue;
 use crate::collector::description::Collector;
-use crate::collector::desk::{Desk, SharedFile, Turn};
-use crate::collector::group::Group;
-use crate::collector::life::Life;
+use crate::collector::failure_policy::Failures;
+use crate::collector::game_state::GameState;
 use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
 use crate::collector::plan::Plan;
-use crate::collector::shared::{Shared, lock};
-use crate::collector::slot::Slot;
-use crate::collector::slots::{Games, MOST, Slots};
+use crate::collector::run_state::RunState;
+use crate::collector::runtime::Runtime;
+use crate::collector::scheduler::Scheduler;
+use crate::collector::shard::{Games, SHARD_SIZE, Shard};
+use crate::collector::step_buffer::{SharedFile, StepBuffer};
+use crate::collector::sync::lock;
+use crate::collector::work_batch::{Role, WorkBatch};
 use crate::error::{Error, Result};
-use crate::games::herd::Herd;
+use crate::games::game_batch::GameBatch;
 use crate::games::{Game, GameSpec};
 
 /// Games of a context at most.
-const MOST_GAMES: usize = 1 << 24;
+const MAX_GAMES: usize = 1 << 24;
 
 /// Many games that step whenever they can, and batches of their states.
 ///
-/// No game has a thread. A game between two steps is a slot; those that can go on stand in a queue, from
-/// which threads take chunks, and whoever waits for a batch is one of these threads meanwhile.
+/// No game has a thread. Between two steps a game is a state in a shard; games that can go on stand in a queue, from
+/// which threads take batches of work, and a thread that waits for a batch of states does such work meanwhile.
 #[derive(Debug)]
 pub struct Context {
-    pub(super) shared: Arc<Shared>,
+    pub(super) runtime: Arc<Runtime>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     count: usize,
 }
 
+/// What a thread that waits for a batch is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkItem {
+    /// A batch.
+    Batch(Taken),
+    /// So many moves, in the first rows of the step buffer.
+    Moves(usize),
+}
+
 impl Context {
-    /// A context that has not started; `game` makes each game by its number.
+    /// Creates a context that has not started; `game` makes each game by its number.
     ///
     /// # Errors
     /// [`Error::Value`] when options or collectors do not fit, [`Error::Memory`] when the system refuses.
@@ -52,113 +63,102 @@ impl Context {
         options: Options,
         mut game: impl FnMut(usize) -> G,
     ) -> Result<Self> {
-        Self::of_herds(spec, collectors, options, |games| {
+        Self::of_game_batches(spec, collectors, options, |games| {
             Box::new(games.map(&mut game).collect::<Vec<G>>())
         })
     }
 
-    /// As [`Self::new`]; `herd` makes several games by their numbers.
+    /// As [`Self::new`]; `game_batch` makes several games by their numbers.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn of_herds(
+    pub fn of_game_batches(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
-        mut herd: impl FnMut(Range<usize>) -> Box<dyn Herd>,
+        mut game_batch: impl FnMut(Range<usize>) -> Box<dyn GameBatch>,
     ) -> Result<Self> {
         let threads = options.threads.clamp(1, options.games.max(1));
-        // What takes long is not to wait for each other.
-        let most = if spec.blocking { 1 } else { MOST };
-        let sharing = (options.games / threads).clamp(1, most).ilog2();
-        Self::make(spec, collectors, options, Vec::new(), sharing, |slots| Games::Here(herd(slots)))
+        // Games whose steps take long are not to wait for each other.
+        let most = if spec.blocking { 1 } else { SHARD_SIZE };
+        let shard_bits = (options.games / threads).clamp(1, most).ilog2();
+        let here = |games| Games::Here(game_batch(games));
+        Self::make(spec, collectors, options, Vec::new(), shard_bits, here)
     }
 
-    /// A context that has not started, of games that drivers move: for each file one, which has its desk there,
-    /// or in plain memory. It has no threads of its own.
+    /// Creates a context that has not started, of games that env workers step: one for each file, whose step buffer
+    /// lies there, or in plain memory. It has no threads of its own.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn outside(
+    pub fn with_env_workers(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
         files: &[Option<SharedFile>],
     ) -> Result<Self> {
         if !(1..=options.games).contains(&files.len()) {
-            return Err(Error::value("drivers", "1 to num_games", files.len()));
+            return Err(Error::value("env_workers", "1 to num_games", files.len()));
         }
         let games = options.games.div_ceil(files.len());
-        let desks = files.iter().map(|&file| Desk::new(spec, games, file));
-        let desks: Vec<Desk> = desks.collect::<Result<_>>()?;
-        let blank = desks[0].blank();
-        let unmoved = |slots: Range<usize>| Games::Outside(slots.map(|_| blank()).collect());
-        Self::make(spec, collectors, options, desks, games.min(MOST).ilog2(), unmoved)
+        let step_buffers = files.iter().map(|&file| StepBuffer::new(spec, games, file));
+        let step_buffers: Vec<StepBuffer> = step_buffers.collect::<Result<_>>()?;
+        let blank = step_buffers[0].blank();
+        let outside = |games: Range<usize>| Games::Outside(games.map(|_| blank()).collect());
+        Self::make(spec, collectors, options, step_buffers, games.min(SHARD_SIZE).ilog2(), outside)
     }
 
     fn make(
         spec: &GameSpec,
         collectors: Vec<Collector>,
         options: Options,
-        desks: Vec<Desk>,
-        sharing: u32,
+        step_buffers: Vec<StepBuffer>,
+        shard_bits: u32,
         mut games: impl FnMut(Range<usize>) -> Games,
     ) -> Result<Self> {
-        if !(1..=MOST_GAMES).contains(&options.games) {
-            let expected = format!("an integer in [1, {MOST_GAMES}]");
-            return Err(Error::value("num_games", expected, options.games));
-        }
-        let most = if desks.is_empty() { 0 } else { MOST_GAMES / options.games - 1 };
-        if options.queries > most {
-            let expected = match most {
-                0 => "0 for games that do not search, or are so many".into(),
-                _ => format!("an integer in [0, {most}] for so many games"),
-            };
-            return Err(Error::value("max_num_threads", expected, options.queries));
-        }
+        check_counts(options, !step_buffers.is_empty())?;
         let plan = Plan::new(spec, collectors)?;
-        let collectors = || plan.routes.iter().map(|route| &route.collector);
+        let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
         collectors().try_for_each(|each| check_fill(each, options))?;
         let rows = collectors().map(|each| each.batch_size).fold(0, usize::saturating_add);
         let buffers = buffers(options, rows);
         check_memory(&plan, options, buffers)?;
-        let groups = collectors().map(|each| Group::new(rules(each, options, buffers))).collect();
+        let queue = |each| BatchQueue::new(rules(each, options, buffers));
+        let queues = collectors().map(queue).collect();
         let holding = plan.select(Collector::holding);
-        let mut board = Board::new(groups, holding, options.games, spec.blocking);
-        board.in_turn = options.deterministic;
-        board.crashes = Crashes::new(options.on_error, options.games);
-        let outside = !desks.is_empty();
-        if outside {
-            board.move_outside(desks.len(), options.slots());
+        let mut scheduler = Scheduler::new(queues, holding, options.games, spec.blocking);
+        scheduler.in_order = options.deterministic;
+        scheduler.failures = Failures::new(options.on_error, options.games);
+        let mut count = options.threads.clamp(1, options.games);
+        if !step_buffers.is_empty() {
+            scheduler.step_outside(step_buffers.len(), options.states());
+            count = 0;
         }
-        let slot = |at: usize| {
+        let state = |at: usize| {
             // Behind all games come the queries of the first, then of the next.
             let query = at.checked_sub(options.games);
             let game = query.map_or(at, |query| query / options.queries);
             let tid = query.map_or(0, |query| query % options.queries + 1);
-            Slot::new(game as u32, tid as u32, options.seed)
+            GameState::new(game as u32, tid as u32, options.seed)
         };
-        let share = |first: usize| {
-            let numbers = first..options.slots().min(first + (1 << sharing));
-            let slots = numbers.clone().map(slot).collect();
-            Mutex::new(Slots::new(first as u32, games(numbers), slots, &plan))
+        let shard = |first: usize| {
+            let numbers = first..options.states().min(first + (1 << shard_bits));
+            let states = numbers.clone().map(state).collect();
+            Mutex::new(Shard::new(first as u32, games(numbers), states, &plan))
         };
-        let slots = (0..options.slots()).step_by(1 << sharing).map(share).collect();
-        let shared = Shared {
-            slots,
-            sharing,
+        let runtime = Runtime {
+            shards: (0..options.states()).step_by(1 << shard_bits).map(shard).collect(),
+            shard_bits,
             games: options.games,
             queries: options.queries,
             batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
-            board: Mutex::new(board),
+            scheduler: Mutex::new(scheduler),
             plan,
-            desks,
-            work: Condvar::new(),
-            news: Condvar::new(),
+            step_buffers,
+            work_ready: Condvar::new(),
+            batch_ready: Condvar::new(),
         };
-        let threads = Mutex::default();
-        let count = if outside { 0 } else { options.threads.clamp(1, options.games) };
-        Ok(Self { shared: Arc::new(shared), threads, count })
+        Ok(Self { runtime: Arc::new(runtime), threads: Mutex::default(), count })
     }
 
     /// Lets the games go.
@@ -167,20 +167,20 @@ impl Context {
     /// [`Error::State`] when it was started before, or has no threads to run on.
     pub fn start(&self) -> Result<()> {
         let mut threads = lock(&self.threads);
-        let mut board = lock(&self.shared.board);
-        match board.life {
-            Life::New => board.life = Life::Running,
-            Life::Running => return Err(Error::State("started already".into())),
+        let mut scheduler = lock(&self.runtime.scheduler);
+        match scheduler.run_state {
+            RunState::New => scheduler.run_state = RunState::Running,
+            RunState::Running => return Err(Error::State("started already".into())),
             _ => return Err(Error::State("stopped: make a new one to start again".into())),
         }
-        drop(board);
+        drop(scheduler);
         for number in 0..self.count {
-            let shared = Arc::clone(&self.shared);
+            let runtime = Arc::clone(&self.runtime);
             let name = format!("cogrs-game-{number}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || shared.serve());
+            let thread = std::thread::Builder::new().name(name).spawn(move || runtime.serve());
             let thread = thread.map_err(|error| {
                 let error = Error::State(format!("cannot start a thread: {error}"));
-                self.shared.fail(error.clone());
+                self.runtime.fail(error.clone());
                 error
             })?;
             threads.push(thread);
@@ -192,191 +192,192 @@ impl Context {
     /// first. The replies of the batch are zero.
     ///
     /// # Errors
-    /// [`Error::State`] when the context is not running, or whatever a game failed with.
+    /// [`Error::State`] when the context is not running, or the error that a game failed with.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Taken>> {
-        let turn = self.turn(only, until, |_| None)?;
-        Ok(turn.and_then(|turn| if let Turn::Batch(taken) = turn { Some(taken) } else { None }))
+        let item = self.next_item(only, until, |_| None)?;
+        Ok(item.and_then(|item| if let WorkItem::Batch(taken) = item { Some(taken) } else { None }))
     }
 
-    /// As [`Self::wait`], but also for what `moves` finds for this thread to do.
-    pub(super) fn turn(
+    /// As [`Self::wait`], but also for moves that `hand_out` finds for this thread.
+    pub(super) fn next_item(
         &self,
         only: Option<usize>,
         until: Option<Instant>,
-        moves: impl Fn(&mut Board) -> Option<usize>,
-    ) -> Result<Option<Turn>> {
-        let shared = &*self.shared;
-        let mut chunk = Chunk::default();
-        let mut board = lock(&shared.board);
+        hand_out: impl Fn(&mut Scheduler) -> Option<usize>,
+    ) -> Result<Option<WorkItem>> {
+        let runtime = &*self.runtime;
+        let mut work = WorkBatch::default();
+        let mut scheduler = lock(&runtime.scheduler);
         loop {
-            board.life.check()?;
-            if let Some(taken) = board.take(only) {
-                shared.call_threads(&board, None);
-                if board.calls_consumers() {
-                    // One of them alone can make the moves.
-                    shared.news.notify_all();
+            scheduler.run_state.check()?;
+            if let Some(taken) = scheduler.take(only) {
+                runtime.wake_workers(&scheduler, None);
+                if scheduler.wakes_inline() {
+                    // Only one of the threads that wait can make the moves.
+                    runtime.batch_ready.notify_all();
                 }
-                drop(board);
-                shared.clear_replies(taken);
-                return Ok(Some(Turn::Batch(taken)));
+                drop(scheduler);
+                runtime.clear_replies(taken);
+                return Ok(Some(WorkItem::Batch(taken)));
             }
-            if board.expire() || board.wake_from_quiescence() || board.clear_out() {
-                // Games that begin again may be slow ones, which are not for this thread.
-                shared.call_threads(&board, Some(Role::Consumer));
+            if scheduler.expire() || scheduler.relieve() || scheduler.flush_leftovers() {
+                // Games that begin again may be slow ones, which this thread does not step.
+                runtime.wake_workers(&scheduler, Some(Role::Consumer));
                 continue;
             }
-            if board.is_over() {
-                let (game, text) = board.crashes.last().unwrap_or_default();
+            if scheduler.is_over() {
+                let (game, text) = scheduler.failures.last().unwrap_or_default();
                 let text = format!("all games were dropped, the last was game {game}: {text}");
-                board.life = Life::Failed(Error::State(text));
-                shared.wake_all();
+                scheduler.run_state = RunState::Failed(Error::State(text));
+                runtime.wake_all();
                 continue;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                shared.call_threads(&board, None);
+                runtime.wake_workers(&scheduler, None);
                 return Ok(None);
             }
-            board = if board.pick(&mut chunk, Role::Consumer) {
-                shared.run(board, &mut chunk, Role::Consumer)
-            } else if let Some(count) = moves(&mut board) {
-                return Ok(Some(Turn::Moves(count)));
+            scheduler = if scheduler.work.pick(&mut work, Role::Consumer) {
+                runtime.run(scheduler, &mut work, Role::Consumer)
+            } else if let Some(count) = hand_out(&mut scheduler) {
+                return Ok(Some(WorkItem::Moves(count)));
             } else {
-                shared.sleep(board, left)
+                runtime.sleep(scheduler, left)
             };
         }
     }
 
-    /// Gives the answers of a batch to its games, or just the batch back when it takes none. Nothing after a
-    /// stop.
+    /// Gives the replies of a batch to its games, or just gives the batch back when it takes none. Does nothing after
+    /// a stop.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn answer(&self, taken: Taken) -> Result<()> {
-        let shared = &*self.shared;
-        let mut board = lock(&shared.board);
-        if matches!(board.life, Life::Stopped | Life::Failed(_)) {
+        let runtime = &*self.runtime;
+        let mut scheduler = lock(&runtime.scheduler);
+        if matches!(scheduler.run_state, RunState::Stopped | RunState::Failed(_)) {
             return Ok(());
         }
-        let owners = board.groups[taken.group].answer(taken.buffer, taken.serial)?;
-        let mut chunk = std::mem::take(&mut board.spare);
-        let board = if board.answer_at_once(&mut chunk, taken, &owners) {
-            chunk.answered = Some((taken, owners));
-            let mut board = shared.run(board, &mut chunk, Role::Consumer);
-            board.spare = chunk;
-            board
+        let owners = scheduler.queues[taken.collector].answer(taken.buffer, taken.serial)?;
+        let mut work = std::mem::take(&mut scheduler.spare);
+        let scheduler = if scheduler.reply_immediately(&mut work, taken, &owners) {
+            work.answered = Some((taken, owners));
+            let mut scheduler = runtime.run(scheduler, &mut work, Role::Consumer);
+            scheduler.spare = work;
+            scheduler
         } else {
-            board.spare = chunk;
-            drop(board);
-            if shared.plan.routes[taken.group].collector.replying() {
-                shared.take(taken, &owners);
+            scheduler.spare = work;
+            drop(scheduler);
+            if runtime.plan.copy_plans[taken.collector].collector.replying() {
+                runtime.scatter(taken, &owners);
             }
-            let mut board = lock(&shared.board);
-            board.release(taken, owners);
-            // This thread will wait for the next batch, as a rule, and work meanwhile.
-            let role = (!board.has_drivers()).then_some(Role::Consumer);
-            shared.call_threads(&board, role);
-            board
+            let mut scheduler = lock(&runtime.scheduler);
+            scheduler.release(taken, owners);
+            // As a rule this thread waits for the next batch, and works meanwhile.
+            let role = (!scheduler.has_env_workers()).then_some(Role::Consumer);
+            runtime.wake_workers(&scheduler, role);
+            scheduler
         };
-        // Who sleeps may have been waiting for just this.
-        if board.consumers > 0 {
-            shared.news.notify_all();
+        // Threads that sleep may have waited for just this.
+        if scheduler.consumers > 0 {
+            runtime.batch_ready.notify_all();
         }
         Ok(())
     }
 
-    /// Takes back a batch that could not be dealt with; it is delivered again, before all others.
+    /// Takes back a batch that could not be processed; it is delivered again, before all others.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, taken: Taken) -> Result<()> {
-        let mut board = lock(&self.shared.board);
-        board.put_back(taken)?;
-        self.shared.tell_consumers(&board);
+        let mut scheduler = lock(&self.runtime.scheduler);
+        scheduler.put_back(taken)?;
+        self.runtime.wake_consumers(&scheduler);
         Ok(())
     }
 
-    /// Whether a batch is still out.
+    /// Checks that a batch is still out.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn check_out(&self, taken: Taken) -> Result<()> {
-        lock(&self.shared.board).groups[taken.group].check_out(taken.buffer, taken.serial)
+        let scheduler = lock(&self.runtime.scheduler);
+        scheduler.queues[taken.collector].check_out(taken.buffer, taken.serial)
     }
 
-    /// Ends everything: who waits gets an error, threads are joined, what was not delivered is dropped.
+    /// Ends everything: threads that wait get an error, the context's own are joined, undelivered batches are dropped.
     pub fn stop(&self) {
-        let mut board = lock(&self.shared.board);
-        if !matches!(board.life, Life::Failed(_)) {
-            board.life = Life::Stopped;
+        let mut scheduler = lock(&self.runtime.scheduler);
+        if !matches!(scheduler.run_state, RunState::Failed(_)) {
+            scheduler.run_state = RunState::Stopped;
         }
-        drop(board);
-        self.shared.wake_all();
+        drop(scheduler);
+        self.runtime.wake_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // A thread's panic was caught, and told to whoever waits.
+            // A thread's panic was caught, and reported to the threads that wait.
             drop(thread.join());
         }
     }
 
-    /// Whether it is running.
+    /// Checks that it is running.
     ///
     /// # Errors
-    /// [`Error::State`], or whatever a game failed with.
+    /// [`Error::State`], or the error that a game failed with.
     pub fn check(&self) -> Result<()> {
-        lock(&self.shared.board).life.check()
+        lock(&self.runtime.scheduler).run_state.check()
     }
 
     /// The game that the run failed with.
     pub fn failed_game(&self) -> Option<u32> {
-        let board = lock(&self.shared.board);
-        let failed = matches!(board.life, Life::Failed(_));
-        board.crashes.last().filter(|_| failed).map(|(game, _)| game)
+        let scheduler = lock(&self.runtime.scheduler);
+        let failed = matches!(scheduler.run_state, RunState::Failed(_));
+        scheduler.failures.last().filter(|_| failed).map(|(game, _)| game)
     }
 
     /// How many games failed, and what became of them.
-    pub fn crashes(&self) -> CrashCounts {
-        lock(&self.shared.board).crashes.counts()
+    pub fn failures(&self) -> FailureCounts {
+        lock(&self.runtime.scheduler).failures.counts()
     }
 
-    /// Has a game do something else than its next step. It is to wait for an answer that the caller has not given
-    /// yet, or not to have started.
+    /// Replaces a game's next step. The game must wait for a reply that the caller has not given yet, or not have
+    /// started.
     ///
     /// # Errors
     /// [`Error::Value`] when there is no such game.
-    pub fn divert(&self, game: usize, detour: Detour) -> Result<()> {
-        let games = self.shared.games;
+    pub fn override_step(&self, game: usize, by: Override) -> Result<()> {
+        let games = self.runtime.games;
         if game >= games {
             return Err(Error::value("game", format!("an integer in [0, {games})"), game));
         }
-        self.shared.slots_of(game as u32).divert(game as u32, detour);
+        self.runtime.shard_of(game as u32).override_step(game as u32, by);
         Ok(())
     }
 
-    /// Ends the run with an error, which whoever waits gets.
+    /// Ends the run with an error, which threads that wait get.
     pub fn fail(&self, error: Error) {
-        self.shared.fail(error);
+        self.runtime.fail(error);
     }
 
     /// The batches of a collector: those that are filled in turn.
-    pub fn batches(&self, group: usize) -> &[Arc<Batch>] {
-        &self.shared.batches[group]
+    pub fn batches(&self, collector: usize) -> &[Arc<Batch>] {
+        &self.runtime.batches[collector]
     }
 
     /// The collectors.
     pub fn collectors(&self) -> impl Iterator<Item = &Collector> {
-        self.shared.plan.routes.iter().map(|route| &route.collector)
+        self.runtime.plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector)
     }
 
     /// What each collector has delivered.
     pub fn delivered(&self) -> Vec<Delivered> {
-        lock(&self.shared.board).delivered.clone()
+        lock(&self.runtime.scheduler).delivered.clone()
     }
 
     /// What each game has done.
     pub fn counts(&self) -> Vec<Counts> {
-        let all = self.shared.slots.iter().flat_map(|slots| lock(slots).counts());
-        all.take(self.shared.games).collect()
+        let all = self.runtime.shards.iter().flat_map(|shard| lock(shard).counts());
+        all.take(self.runtime.games).collect()
     }
 }
 
@@ -384,4 +385,21 @@ impl Drop for Context {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Refuses numbers of games and queries that are out of range.
+fn check_counts(options: Options, outside: bool) -> Result<()> {
+    if !(1..=MAX_GAMES).contains(&options.games) {
+        let expected = format!("an integer in [1, {MAX_GAMES}]");
+        return Err(Error::value("num_games", expected, options.games));
+    }
+    let most = if outside { MAX_GAMES / options.games - 1 } else { 0 };
+    if options.queries > most {
+        let expected = match most {
+            0 => "0 for games that do not search, or are so many".into(),
+            _ => format!("an integer in [0, {most}] for so many games"),
+        };
+        return Err(Error::value("max_num_threads", expected, options.queries));
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is collected, as it was asked for.
+//! What a caller asks to be collected.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::spec::FieldSpec;
 pub struct Input {
     /// The key in the batch.
     pub key: String,
-    /// Where it comes from: the same, or `last_` and the same.
+    /// The column that it comes from: the key, or `last_` and the key.
     pub column: String,
-    /// Take the column of the state after, and zero at the newest.
+    /// Takes the column of the next state, and zero at the newest.
     pub shifted: bool,
-    /// Take so many of the last states of the episode, oldest first; 0 is just the one, without an axis.
+    /// Stacks so many of the episode's last states, oldest first; 0 is one without an axis.
     pub stack: usize,
     /// dtype and shape of the column, before any stacking.
     pub field: FieldSpec,
@@ -40,15 +40,15 @@ pub struct Collector {
     pub batch_size: usize,
     /// States of a row.
     pub steps: usize,
-    /// After its first row has waited so long a batch goes out short.
+    /// A batch goes out short when its first row has waited so long.
     pub timeout: Option<Duration>,
-    /// See only states in which this player moves.
+    /// Sees only states in which this player moves.
     pub player: Option<usize>,
-    /// What it shows.
+    /// Keys of the input.
     pub inputs: Vec<Input>,
-    /// What it is answered; none when it only listens.
+    /// Keys of the reply; None when it only listens.
     pub replies: Option<Vec<Reply>>,
-    /// Games wait until a batch that they are in is given back, also when it only listens.
+    /// Games wait until their batch is given back, even when the collector only listens.
     pub block: bool,
 }
 
@@ -78,7 +78,7 @@ impl Collector {
         self.steps as u128 * keys as u128
     }
 
-    /// Bytes of a row in all arrays together; as good as infinite beyond what numbers hold.
+    /// Bytes of a row in all arrays together; saturates.
     pub fn row_size(&self) -> u128 {
         let state = self.input_sizes().chain(self.reply_sizes()).map(|size| size as u128);
         (self.steps as u128).saturating_mul(state.sum())
@@ -96,7 +96,7 @@ impl Collector {
         self.steps * self.inputs.len() + step * replies + reply
     }
 
-    /// Whether it answers.
+    /// Whether it replies.
     pub fn replying(&self) -> bool {
         self.replies.is_some()
     }
@@ -129,10 +129,10 @@ impl Collector {
         }
     }
 
-    /// Whether it fits a game.
+    /// Checks that it fits a game.
     ///
     /// # Errors
-    /// [`Error::Value`] when not.
+    /// [`Error::Value`] when it does not.
     pub fn check(&self, game: &GameSpec) -> Result<()> {
         let least = |what: &str, number: usize| match number {
             0 => Err(Error::value(format!("{what} of {:?}", self.name), "an integer >= 1", 0)),

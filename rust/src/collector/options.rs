@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::collector::batch::{self, Batch};
-use crate::collector::crash::OnError;
+use crate::collector::batch_queue::Rules;
+use crate::collector::copy_plan::HistorySpec;
 use crate::collector::description::Collector;
-use crate::collector::group::Rules;
+use crate::collector::failure_policy::OnError;
+use crate::collector::game_state::GameState;
 use crate::collector::plan::Plan;
-use crate::collector::route::Track;
-use crate::collector::slot::Slot;
 use crate::error::{Error, Result};
 
 /// How a context runs.
@@ -18,31 +18,31 @@ pub struct Options {
     pub games: usize,
     /// Threads beside those that wait for batches; at least one.
     pub threads: usize,
-    /// Batches of each collector; none for as many as suit the games, at least two and at most 256.
+    /// Batches of each collector; None for as many as suit the games, at least two and at most 256.
     pub buffers: Option<usize>,
     /// Bytes that it may take.
     pub memory: u64,
     /// Together with a game's number and the episode's it determines an episode's seed.
     pub seed: u64,
-    /// Batches of as many rows as there are games are sorted by game, and batches are delivered in the order
-    /// in which their rows were given away, whichever is written first.
+    /// Batches with as many rows as there are games are sorted by game, and batches are delivered in the order in
+    /// which their rows were assigned, not that in which they were written.
     pub deterministic: bool,
     /// What becomes of a game that fails.
     pub on_error: OnError,
-    /// Questions that each game may ask beside, while it makes a move.
+    /// Queries that each game may make at once during a step.
     pub queries: usize,
 }
 
 impl Options {
     /// Games and queries together.
-    pub fn slots(self) -> usize {
+    pub fn states(self) -> usize {
         self.games.saturating_mul(self.queries.saturating_add(1))
     }
 }
 
 /// Refuses batches that would never fill.
 pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> {
-    let games = options.slots();
+    let games = options.states();
     if !collector.replying() || collector.timeout.is_some() || collector.batch_size <= games {
         return Ok(());
     }
@@ -52,34 +52,35 @@ pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> 
 }
 
 /// Bytes that a game takes beside its histories, about.
-const GAME: usize = size_of::<Slot>() + 256;
+const GAME: usize = size_of::<GameState>() + 256;
 
 /// Bytes that a batch takes beside its memory, about.
 const BATCH: usize = 256;
 
-/// Compares what the context will take with what there is.
+/// Compares the memory that the context will take with what is available.
 pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Result<()> {
-    let collectors = || plan.routes.iter().map(|route| &route.collector);
-    let history = |track: &Track| (track.depth as u128).saturating_mul(plan.columns.size() as u128);
-    let histories = plan.tracks.iter().map(|track| history(track).saturating_add(64));
+    let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
+    let history =
+        |spec: &HistorySpec| (spec.depth as u128).saturating_mul(plan.columns.size() as u128);
+    let histories = plan.histories.iter().map(|spec| history(spec).saturating_add(64));
     let game = histories.fold(GAME as u128, u128::saturating_add);
     let arrays: u128 = collectors().map(Collector::arrays).sum();
-    let books = BATCH as u128 * buffers as u128 * plan.routes.len() as u128;
-    let kept = game.saturating_mul(options.slots() as u128);
-    let kept = kept.saturating_add(books).saturating_add(arrays.saturating_mul(16));
+    let bookkeeping = BATCH as u128 * buffers as u128 * plan.copy_plans.len() as u128;
+    let kept = game.saturating_mul(options.states() as u128);
+    let kept = kept.saturating_add(bookkeeping).saturating_add(arrays.saturating_mul(16));
     let batch = |each: &Collector| each.row_size().saturating_mul(each.batch_size as u128);
     let batches = collectors().map(batch).fold(0, u128::saturating_add);
     let needed = batches.saturating_mul(buffers as u128).saturating_add(kept);
     batch::check_memory("games, histories and batches", needed, kept, options.memory)
 }
 
-/// Batches of a collector at most, unless more are asked for: a few are enough for those who answer, and
-/// games without a row wait as well in the line as in a batch.
-const MOST_BUFFERS: usize = 256;
+/// Batches of a collector at most, unless more are asked for: a few are enough to answer in turn, and games
+/// without a row wait as well in the queue as in a batch.
+const MAX_BUFFERS: usize = 256;
 
 /// How many batches each collector has.
 pub(super) fn buffers(options: Options, rows: usize) -> usize {
-    let fitting = (options.games / rows.max(1)).min(MOST_BUFFERS);
+    let fitting = (options.games / rows.max(1)).min(MAX_BUFFERS);
     options.buffers.unwrap_or(fitting).max(2)
 }
 

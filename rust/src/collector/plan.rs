@@ -1,13 +1,13 @@
-//! Descriptions, checked and resolved to bytes.
+//! All descriptions of a context, checked and resolved to bytes.
 
-use crate::collector::column::{Columns, Fixed};
+use crate::collector::column::{BuiltinColumn, Columns};
+use crate::collector::copy_plan::{CopyPlan, HistorySpec};
 use crate::collector::description::Collector;
-use crate::collector::route::{Route, Track};
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 
 /// Collectors of a context at most: sets of them are the bits of one number.
-pub const MOST: usize = 64;
+pub const MAX_COLLECTORS: usize = 64;
 
 /// Everything that the games of a context do for its collectors.
 #[derive(Debug)]
@@ -15,18 +15,18 @@ pub struct Plan {
     /// What a record holds.
     pub columns: Columns,
     /// The collectors, in the order of the descriptions.
-    pub routes: Vec<Route>,
+    pub copy_plans: Vec<CopyPlan>,
     /// The histories of a game; the first is of all states.
-    pub tracks: Vec<Track>,
+    pub histories: Vec<HistorySpec>,
     /// The collectors that only listen, as bits.
     pub listening: u64,
-    /// The fixed columns that somebody looks at, as bits.
-    shown: u16,
+    /// The builtin columns that a collector reads, as bits.
+    read: u16,
     /// Games take turns among players.
     pub has_turns: bool,
-    /// For each player the collectors that answer when it moves, as bits.
-    asked: Vec<u64>,
-    /// For each player the tracks of its states alone, as bits; the first track, of all states, is not counted.
+    /// For each player the collectors that reply when it moves, as bits.
+    repliers: Vec<u64>,
+    /// For each player the histories of its states alone, as bits from the second history on.
     present: Vec<u64>,
 }
 
@@ -36,50 +36,56 @@ impl Plan {
     /// # Errors
     /// [`Error::Value`] when there is nothing to collect, or descriptions do not fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
-        if !(1..=MOST).contains(&collectors.len()) {
-            return Err(Error::value("collectors", format!("1 to {MOST}"), collectors.len()));
+        if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
+            return Err(Error::value(
+                "collectors",
+                format!("1 to {MAX_COLLECTORS}"),
+                collectors.len(),
+            ));
         }
         collectors.iter().try_for_each(|each| each.check(game))?;
         let columns = Columns::new(game, &collectors)?;
-        let mut tracks = vec![Track { player: None, depth: 1 }];
+        let mut histories = vec![HistorySpec { player: None, depth: 1 }];
         let later: Vec<_> =
             (0..collectors.len()).map(|at| later_writers(&collectors, at)).collect();
-        let routes: Result<Vec<Route>> = collectors
+        let copy_plans: Result<Vec<CopyPlan>> = collectors
             .into_iter()
             .zip(later)
-            .map(|(collector, later)| Route::new(collector, &later, &columns, &mut tracks))
+            .map(|(collector, later)| CopyPlan::new(collector, &later, &columns, &mut histories))
             .collect();
+        let copy_plans = copy_plans?;
+        let mut plan = Self {
+            read: read_columns(&copy_plans),
+            columns,
+            copy_plans,
+            histories,
+            listening: 0,
+            has_turns: game.players.len() > 1,
+            repliers: Vec::new(),
+            present: Vec::new(),
+        };
         let players = 0..game.players.len();
-        let has_turns = players.len() > 1;
-        let (asked, present) = Default::default();
-        let routes = routes?;
-        let shown = shown(&routes);
-        let mut plan =
-            Self { columns, routes, tracks, listening: 0, shown, has_turns, asked, present };
         plan.listening = plan.select(|each| !each.replying());
-        let answers = |player| plan.select(|each| each.replying() && each.sees(player));
-        plan.asked = players.clone().map(answers).collect();
-        let track =
-            |player, (at, track): (usize, &Track)| u64::from(track.player == Some(player)) << at;
-        let tracks =
-            |player| plan.tracks[1..].iter().enumerate().map(move |each| track(player, each));
-        plan.present = players.map(|player| tracks(player).fold(0, |all, one| all | one)).collect();
+        let replies = |player| plan.select(|each| each.replying() && each.sees(player));
+        plan.repliers = players.clone().map(replies).collect();
+        let alone = |player| bits_of(&plan.histories[1..], |spec| spec.player == Some(player));
+        plan.present = players.map(alone).collect();
         Ok(plan)
     }
 
-    /// The collectors that answer when a player moves.
+    /// The collectors that reply when a player moves, as bits.
     #[inline]
-    pub fn asked(&self, player: usize) -> u64 {
-        self.asked.get(player).copied().unwrap_or(0)
+    pub fn repliers(&self, player: usize) -> u64 {
+        self.repliers.get(player).copied().unwrap_or(0)
     }
 
-    /// Whether somebody looks at a fixed column.
+    /// Whether a collector reads a builtin column.
     #[inline]
-    pub fn shows(&self, column: Fixed) -> bool {
-        self.shown >> column as u16 & 1 == 1
+    pub fn reads(&self, column: BuiltinColumn) -> bool {
+        self.read >> column as u16 & 1 == 1
     }
 
-    /// The tracks of this player's states alone, as bits from the second track on.
+    /// The histories of this player's states alone, as bits from the second history on.
     #[inline]
     pub fn present(&self, player: usize) -> u64 {
         self.present.get(player).copied().unwrap_or(0)
@@ -87,28 +93,30 @@ impl Plan {
 
     /// The collectors that meet a condition, as bits.
     pub fn select(&self, condition: impl Fn(&Collector) -> bool) -> u64 {
-        let bit = |(at, route): (usize, &Route)| u64::from(condition(&route.collector)) << at;
-        self.routes.iter().enumerate().map(bit).fold(0, |all, one| all | one)
+        bits_of(&self.copy_plans, |copy_plan| condition(&copy_plan.collector))
     }
 }
 
-/// The fixed columns that somebody looks at, as bits: frames are told apart by their episodes.
-fn shown(routes: &[Route]) -> u16 {
-    let shows = || routes.iter().flat_map(|route| &route.shows);
-    let looks = |column: &Fixed| {
-        let frames = *column == Fixed::Episode && shows().any(|show| show.frames > 0);
-        frames || shows().any(|show| show.range == column.range())
+/// The items that meet a condition, as bits.
+fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> u64 {
+    let bit = |(at, item)| u64::from(condition(item)) << at;
+    items.iter().enumerate().map(bit).fold(0, |all, one| all | one)
+}
+
+/// The builtin columns that a collector reads, as bits. Stacked frames are told apart by their episodes.
+fn read_columns(copy_plans: &[CopyPlan]) -> u16 {
+    let gathers = || copy_plans.iter().flat_map(|copy_plan| &copy_plan.gathers);
+    let reads = |column: &BuiltinColumn| {
+        let frames = *column == BuiltinColumn::Episode && gathers().any(|each| each.frames > 0);
+        frames || gathers().any(|each| each.range == column.range())
     };
-    Fixed::ALL.iter().filter(|&column| looks(column)).fold(0, |all, &each| all | 1 << each as u16)
+    bits_of(&BuiltinColumn::ALL, reads) as u16
 }
 
 /// For each reply of a collector, those after it that write the same key.
 fn later_writers(collectors: &[Collector], at: usize) -> Vec<u64> {
     let writes =
         |each: &Collector, key: &str| each.replies.iter().flatten().any(|reply| reply.key == key);
-    let later = |key: &str| {
-        let rest = collectors.iter().enumerate().skip(at + 1);
-        rest.filter(|(_, each)| writes(each, key)).fold(0, |all, (other, _)| all | 1 << other)
-    };
+    let later = |key: &str| bits_of(collectors, |each| writes(each, key)) & (u64::MAX << at << 1);
     collectors[at].replies.iter().flatten().map(|reply| later(&reply.key)).collect()
 }

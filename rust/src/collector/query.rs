@@ -1,46 +1,49 @@
-//! Questions that a game asks beside, while it makes a move: those of a search in threads of its own.
+//! Which queries are under way: requests that a game makes while it is stepped, such as those of a search in
+//! threads of its own.
 
 use rustc_hash::FxHashSet;
 
-use crate::collector::board::Board;
-use crate::collector::chunk::{Chunk, Role, Task};
-use crate::collector::context::Context;
-use crate::collector::shared::lock;
 use crate::error::{Error, Result};
-use crate::games::Game;
 
 /// Which queries are under way.
+///
+/// Games have the numbers below their count; the queries of the first game follow, then those of the next.
 #[derive(Debug)]
 pub struct Queries {
+    /// Queries of each game.
     each: usize,
     asked: FxHashSet<u32>,
     answered: FxHashSet<u32>,
     /// For each game, how many of its queries have no answer yet.
     open: Vec<usize>,
-    /// For each driver the game that it moves, where games may ask.
-    hands: Vec<Option<u32>>,
+    /// For each env worker the game that it steps, where games may ask.
+    moving: Vec<Option<u32>>,
 }
 
 impl Queries {
-    /// None yet, of so many slots those after the games'.
-    pub fn new(games: usize, slots: usize, drivers: usize) -> Self {
-        let each = (slots / games.max(1)).saturating_sub(1);
+    /// No queries yet, of so many games; `states` are games and queries together.
+    pub fn new(games: usize, states: usize, env_workers: usize) -> Self {
+        let each = (states / games.max(1)).saturating_sub(1);
         let (asked, answered) = Default::default();
-        Self { each, asked, answered, open: vec![0; games], hands: vec![None; drivers] }
+        Self { each, asked, answered, open: vec![0; games], moving: vec![None; env_workers] }
     }
 
-    /// Whether a slot is one of queries.
-    pub fn is_query(&self, slot: u32) -> bool {
-        slot as usize >= self.open.len()
+    /// Whether a number is that of a query.
+    pub fn is_query(&self, number: u32) -> bool {
+        number as usize >= self.open.len()
     }
 
-    /// Which driver moves a game: each has as many, one more or less, one after the other.
-    pub fn driver_of(&self, game: u32) -> usize {
-        game as usize * self.hands.len() / self.open.len()
+    /// Which env worker steps a game: adjacent games share one, and each has the same number of them, give or take
+    /// one.
+    pub fn env_worker_of(&self, game: u32) -> usize {
+        game as usize * self.moving.len() / self.open.len()
     }
 
-    /// The slot of a query.
-    fn slot(&self, game: usize, tid: usize) -> Result<u32> {
+    /// Begins query `tid` of a game: its number.
+    ///
+    /// # Errors
+    /// [`Error::Value`] when there is no such query, [`Error::State`] when it is under way.
+    pub fn begin(&mut self, game: usize, tid: usize) -> Result<u32> {
         if game >= self.open.len() {
             let expected = format!("an integer in [0, {})", self.open.len());
             return Err(Error::value("game", expected, game));
@@ -49,96 +52,44 @@ impl Queries {
             let expected = format!("an integer in [1, max_num_threads = {}]", self.each);
             return Err(Error::value("tid", expected, tid));
         }
-        Ok((self.open.len() + game * self.each + tid - 1) as u32)
-    }
-
-    fn begin(&mut self, slot: u32, game: usize, tid: usize) -> Result<()> {
-        if !self.asked.insert(slot) {
+        let query = (self.open.len() + game * self.each + tid - 1) as u32;
+        if !self.asked.insert(query) {
             let text = format!("query {tid} of game {game} was asked before and has no answer yet");
             return Err(Error::State(text));
         }
         self.open[game] += 1;
-        Ok(())
+        Ok(query)
     }
 
-    /// Says that a query has all its answers.
-    pub fn answered(&mut self, slot: u32) {
-        let game = (slot as usize - self.open.len()) / self.each;
+    /// Marks a query as answered by all.
+    pub fn answered(&mut self, query: u32) {
+        let game = (query as usize - self.open.len()) / self.each;
         self.open[game] -= 1;
-        self.answered.insert(slot);
+        self.answered.insert(query);
     }
 
-    /// Whether somebody is to be told.
+    /// Whether a caller is to be told of an answer.
     pub fn has_answers(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    fn end(&mut self, slot: u32) -> bool {
-        self.answered.remove(&slot) && self.asked.remove(&slot)
+    /// Ends a query if it was answered. Returns whether it was.
+    pub fn end(&mut self, query: u32) -> bool {
+        self.answered.remove(&query) && self.asked.remove(&query)
     }
 
-    /// Says which games a driver moves: one at a time where games may ask.
-    pub fn set_hand(&mut self, driver: usize, games: &[u32]) {
-        self.hands[driver] = games.first().copied().filter(|_| self.each > 0);
+    /// Sets the games that an env worker steps: one at a time where games may ask.
+    pub fn set_moving(&mut self, env_worker: usize, games: &[u32]) {
+        self.moving[env_worker] = games.first().copied().filter(|_| self.each > 0);
     }
 
-    /// Whether a driver can do nothing until the game that it moves has been answered.
-    pub fn holds_up(&self, driver: usize) -> bool {
-        self.hands[driver].is_some_and(|game| self.open[game as usize] > 0)
+    /// Whether an env worker can do nothing until the game that it steps has been answered.
+    pub fn holds_up(&self, env_worker: usize) -> bool {
+        self.moving[env_worker].is_some_and(|game| self.open[game as usize] > 0)
     }
 
-    /// How many drivers that is so of.
+    /// How many env workers are held up.
     pub fn held_up(&self) -> usize {
-        (0..self.hands.len()).filter(|&driver| self.holds_up(driver)).count()
-    }
-}
-
-impl Board {
-    /// Has a game go on, or a query be answered.
-    pub(super) fn go_on(&mut self, slot: u32) {
-        if self.queries.is_query(slot) {
-            self.queries.answered(slot);
-        } else {
-            self.push(slot);
-        }
-    }
-}
-
-impl Context {
-    /// Asks every answering collector about a state, as query `tid` of a game that a driver is moving, and waits
-    /// for the answers: for each key that anybody replies its bytes.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is no such query, [`Error::State`] when it is under way or the run is over.
-    pub fn query(
-        &self,
-        game: usize,
-        tid: usize,
-        shown: Box<dyn Game>,
-    ) -> Result<Vec<(String, Vec<u8>)>> {
-        let shared = &*self.shared;
-        let mut board = lock(&shared.board);
-        board.life.check()?;
-        let slot = board.queries.slot(game, tid)?;
-        board.queries.begin(slot, game, tid)?;
-        let tasks = vec![Task::Asked(slot)];
-        board.running += tasks.len();
-        drop(board);
-        let wish = shared.slots_of(slot).ask(&shared.plan, slot, shown);
-        let wish = wish.inspect_err(|error| shared.fail(error.clone()))?;
-        let mut chunk = Chunk { tasks, slot, ..Chunk::default() };
-        chunk.wish(wish, [slot]);
-        let mut board = shared.run(lock(&shared.board), &mut chunk, Role::Worker);
-        while !board.queries.end(slot) {
-            board.life.check()?;
-            // The threads that would do what is to be done may all wait here.
-            board = if board.pick(&mut chunk, Role::Worker) {
-                shared.run(board, &mut chunk, Role::Worker)
-            } else {
-                shared.rest(board, None)
-            };
-        }
-        drop(board);
-        Ok(shared.slots_of(slot).answers(&shared.plan, slot))
+        (0..self.moving.len()).filter(|&env_worker| self.holds_up(env_worker)).count()
     }
 }

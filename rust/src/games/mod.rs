@@ -6,7 +6,7 @@ pub mod acrobot;
 pub mod cartpole;
 pub mod catch;
 pub mod connect_four;
-pub mod herd;
+pub mod game_batch;
 pub mod lanes;
 pub mod limit;
 pub mod mountain_car;
@@ -15,27 +15,27 @@ pub mod pendulum;
 pub mod physics;
 
 use crate::error::{Error, Result};
-use crate::games::herd::Herd;
+use crate::games::game_batch::GameBatch;
 use crate::games::lanes::LANES;
 use crate::games::limit::Limit;
 use crate::games::physics::Body;
 use crate::spec::FieldSpec;
 
-/// What a kind of game looks like from outside.
+/// Keys, action and players of a kind of game.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GameSpec {
-    /// What a state shows, by key; the first is `s`.
+    /// The keys of a state; the first is `s`.
     pub keys: Vec<(String, FieldSpec)>,
     /// One action: an int64 of shape () for numbered actions; float32 for continuous ones, of shape () for a
     /// single number and (n,) for more.
     pub action: FieldSpec,
     /// Numbered actions, or the length of a continuous one.
     pub num_action: usize,
-    /// Who plays; [`Game::player`] counts along this list. One name where nobody takes turns.
+    /// The players; [`Game::player`] is a position in this list. One name for games without turns.
     pub players: Vec<String>,
-    /// A step may take long now and then. Such games are never stepped by who waits for a batch, which would
-    /// miss its timeout meanwhile, and none waits for the step of another. Games that are always slow are
-    /// recognised without this, but those that share a lock take their steps one after the other.
+    /// A step may take long now and then. Such games are never stepped by a thread that waits for a batch, which would
+    /// miss its timeout, and none waits for the step of another. Games that are always slow are recognised without
+    /// this, but those of one shard take their steps one after the other.
     pub blocking: bool,
 }
 
@@ -80,11 +80,11 @@ pub fn int64(shape: &[usize]) -> FieldSpec {
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Outcome {
-    /// What the action paid.
+    /// The reward of the action.
     pub reward: f32,
-    /// The state entered is a terminal one. A game that does not tell the two ends apart says this.
+    /// The state entered is a terminal one. Games that do not tell the two ends apart use this.
     pub terminated: bool,
-    /// The episode is cut short in the state entered. Never together with `terminated`.
+    /// The episode is cut short in the state entered; never together with `terminated`.
     pub truncated: bool,
 }
 
@@ -104,7 +104,7 @@ impl Action<'_> {
         self.0.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
     }
 
-    /// The number of a numbered action, of which there are `count`; `meaning` is what an error says of them.
+    /// The number of a numbered action, of which there are `count`; `meaning` describes them in an error.
     ///
     /// # Errors
     /// [`Error::Value`] when there is no such action.
@@ -134,12 +134,12 @@ fn no_such(action: i64, expected: &str) -> Error {
     Error::value("a", expected, action)
 }
 
-/// A game as a state machine: it does nothing of its own accord, and takes no thread.
+/// A game as a state machine: it acts only when called, and has no thread.
 ///
-/// The order of calls is `reset`, then any number of `step`s until one says that the episode is over,
-/// then `reset` again. Between them the state is looked at any number of times.
+/// The order of calls is `reset`, then `step` until an outcome ends the episode, then `reset` again. Between them the
+/// state is written any number of times.
 pub trait Game: Send {
-    /// Begins an episode, which the seed determines.
+    /// Begins the episode that the seed determines.
     fn reset(&mut self, seed: u64);
 
     /// Takes an action.
@@ -148,8 +148,8 @@ pub trait Game: Send {
     /// When there is no such action, or the game cannot go on.
     fn step(&mut self, action: Action<'_>) -> Result<Outcome>;
 
-    /// Takes actions of several games: the same as [`Self::step`] of each. None where those are to be made one by one,
-    /// as when one would fail, or nothing is won; then nothing was done.
+    /// Steps several games at once, with the same results as [`Self::step`] of each. None, with nothing done, where they
+    /// are to be stepped one by one: because one would fail, or nothing is gained.
     fn step_together(
         _games: [&mut Self; LANES],
         _actions: [Action<'_>; LANES],
@@ -160,18 +160,18 @@ pub trait Game: Send {
         None
     }
 
-    /// Writes what the present state shows under the key of this number in [`GameSpec::keys`].
+    /// Writes the present state's value of the key with this position in [`GameSpec::keys`].
     ///
-    /// `out` has the size of that key and may hold anything.
+    /// `out` has the size of that key, and any contents.
     fn write(&self, key: usize, out: &mut [u8]);
 
-    /// Whose turn it is, as a position in [`GameSpec::players`].
+    /// The player to move, as a position in [`GameSpec::players`].
     fn player(&self) -> usize {
         0
     }
 
-    /// What the step that ended like this pays a player. [`Outcome::reward`] is what it pays to who took it;
-    /// games in which others get something else say so here.
+    /// The reward of a player for a step with this outcome. [`Outcome::reward`] is that of the player who took it; games
+    /// that reward others differently override this.
     fn reward(&self, outcome: Outcome, _player: usize) -> f32 {
         outcome.reward
     }
@@ -201,17 +201,17 @@ impl<G: Game + ?Sized> Game for Box<G> {
 
 /// A kind of game that can be built in.
 pub trait Kind: Game + Default + 'static {
-    /// What it looks like.
+    /// Its keys, action and players.
     fn spec() -> GameSpec;
 }
 
-/// What is known of a kind by its name.
+/// A kind of game, by its name.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     name: &'static str,
     spec: fn() -> GameSpec,
     game: fn(u64) -> Box<dyn Game>,
-    herd: fn(u64, usize) -> Box<dyn Herd>,
+    game_batch: fn(u64, usize) -> Box<dyn GameBatch>,
 }
 
 const fn entry<K: Kind>(name: &'static str) -> Entry {
@@ -219,7 +219,9 @@ const fn entry<K: Kind>(name: &'static str) -> Entry {
         name,
         spec: K::spec,
         game: |limit| Box::new(limited::<K>(limit)),
-        herd: |limit, count| Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>()),
+        game_batch: |limit, count| {
+            Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>())
+        },
     }
 }
 
@@ -249,7 +251,7 @@ impl Builtin {
     /// The game of this name, whose episodes are cut short after `limit` steps.
     ///
     /// # Errors
-    /// [`Error::Value`] when there is none, or the limit is 0.
+    /// [`Error::Value`] when there is no such game, or the limit is 0.
     pub fn new(name: &str, limit: u64) -> Result<Self> {
         if limit == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
@@ -261,12 +263,12 @@ impl Builtin {
         Ok(Self { entry, limit })
     }
 
-    /// The names that there are.
+    /// The names of all games.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KINDS.into_iter().map(|entry| entry.name)
     }
 
-    /// What it looks like.
+    /// Its keys, action and players.
     pub fn spec(self) -> GameSpec {
         (self.entry.spec)()
     }
@@ -276,8 +278,8 @@ impl Builtin {
         (self.entry.game)(self.limit)
     }
 
-    /// So many games of this kind.
-    pub fn herd(self, count: usize) -> Box<dyn Herd> {
-        (self.entry.herd)(self.limit, count)
+    /// Creates so many games of this kind.
+    pub fn game_batch(self, count: usize) -> Box<dyn GameBatch> {
+        (self.entry.game_batch)(self.limit, count)
     }
 }

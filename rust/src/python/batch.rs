@@ -11,8 +11,8 @@ use crate::python::args::{integer, mistyped};
 use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
 use crate::python::layout::{Carried, Column, Kind, Layout, Plan};
+use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::ready::Ready;
-use crate::python::shared::{LONG, Shared};
 use crate::replay::column::check_allocatable;
 use crate::replay::memory::Memory;
 use crate::replay::transition::Draws;
@@ -88,7 +88,7 @@ pub(super) fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<
 /// As there.
 pub fn draw<'py>(
     py: Python<'py>,
-    shared: &Shared,
+    shared: &MemoryHandle,
     kind: Kind,
     rows: usize,
     out: Option<&Bound<'py, PyAny>>,
@@ -122,7 +122,11 @@ pub fn draw<'py>(
 ///
 /// # Errors
 /// As there.
-pub fn episode<'py>(py: Python<'py>, shared: &Shared, index: i64) -> PyResult<Bound<'py, PyAny>> {
+pub fn episode<'py>(
+    py: Python<'py>,
+    shared: &MemoryHandle,
+    index: i64,
+) -> PyResult<Bound<'py, PyAny>> {
     let read = shared.call(py, LONG, |memory| {
         let count = memory.num_episode();
         let from_end = if index < 0 { index + count as i64 } else { index };

@@ -1,7 +1,7 @@
-//! Memory of batches, used again when nobody holds it any more.
+//! Memory of batches, used again when its last holder is gone.
 //!
-//! Fresh memory is faulted in page by page as it is first written, which costs a batch of images several
-//! times its copy.
+//! Fresh memory is faulted in page by page as it is first written, which costs several times as much as copying a batch
+//! of images.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,19 +10,19 @@ use pyo3::prelude::*;
 use crate::error::{Error, Result};
 use crate::replay::column::Column;
 
-/// Blocks kept for use again.
+/// Unused blocks kept at most.
 const KEPT: usize = 8;
 
-/// From this size on a block has pages of its own.
+/// Blocks of this size and more have pages of their own.
 const PAGED: usize = 1 << 20;
 
-/// Blocks start at multiples of a cache line, which is what JAX wants of memory that it shares.
+/// Blocks start at multiples of a cache line, which JAX requires of shared memory.
 pub const ALIGN: usize = 64;
 
 /// Bytes of one batch.
 #[derive(Debug)]
 enum Block {
-    /// Somewhat more than the block, which begins at the first multiple of `ALIGN` in it.
+    /// Memory somewhat larger than the block, which begins at its first multiple of `ALIGN`.
     Heap(Vec<u8>),
     Pages(Column<u8>),
 }
@@ -54,7 +54,7 @@ impl Block {
     }
 }
 
-/// The blocks that nobody holds.
+/// The unused blocks.
 #[derive(Debug, Default)]
 pub struct Pool {
     blocks: Mutex<Vec<Block>>,
@@ -67,7 +67,7 @@ impl Pool {
     /// [`Error::Memory`] when the system refuses.
     pub fn take(self: &Arc<Self>, size: usize) -> Result<BatchMemory> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        // One of about the right size: a large one must not go to a small batch that is kept long.
+        // Of about the right size: a large block must not go to a small batch that is kept long.
         let fitting =
             blocks.iter().position(|block| (size..=size.saturating_mul(2)).contains(&block.len()));
         let kept = fitting.map(|at| blocks.swap_remove(at));
@@ -77,7 +77,7 @@ impl Pool {
     }
 
     fn give_back(&self, block: Block) {
-        // Arrays may go in a forked child, where this lock can stay locked for ever.
+        // Arrays may be freed in a forked child, where this lock can stay locked for ever.
         let Ok(mut blocks) = self.blocks.try_lock() else { return };
         if blocks.len() == KEPT {
             blocks.remove(0);
@@ -86,7 +86,7 @@ impl Pool {
     }
 }
 
-/// What the arrays of one batch are made of; theirs as long as one of them lives.
+/// The memory of one batch's arrays, kept as long as one of them lives.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct BatchMemory {

@@ -14,8 +14,8 @@ use crate::python::cache::{bits, carried};
 use crate::python::frame::{Frame, columns};
 use crate::python::layout::{Carried, Column, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
+use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::ready::Ready;
-use crate::python::shared::{DETACH_FROM, Shared};
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
@@ -26,7 +26,7 @@ use crate::spec::{EntrySpec, FIELDS};
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CacheStore {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryHandle>,
     store: Mutex<Store<Frame>>,
     /// For the shapes of caches to come.
     spec: EntrySpec,

@@ -1,18 +1,14 @@
 //! `cogrs._core.CollectorContext`.
 
-use std::time::Duration;
-
-use numpy::PyArrayDescr;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 
-use crate::collector::context::{Context, CrashCounts, Detour, Options, Taken};
-use crate::collector::description::{Collector, Input, Reply};
+use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
 use crate::error::Error;
 use crate::games::Builtin;
-use crate::python::driver::{GivenGame, Moved, policy};
-use crate::python::fork::Birthplace;
-use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::description::{GivenCollector, GivenGame, StepTensors, Tensors, policy};
+use crate::python::fork_guard::ForkGuard;
+use crate::python::tensor::{TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
@@ -20,80 +16,18 @@ use crate::replay::column::available_memory;
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorContext {
-    /// Gone only while this is dropped.
+    /// None only while this is dropped.
     context: Option<Context>,
-    dtypes: Vec<Dtypes>,
-    /// What drivers see of the games that they move.
-    pub(super) moved: Option<Moved>,
-    birthplace: Birthplace,
-}
-
-/// The dtypes of a collector's arrays.
-#[derive(Debug)]
-struct Dtypes {
-    inputs: Vec<Py<PyArrayDescr>>,
-    replies: Vec<Py<PyArrayDescr>>,
-}
-
-/// `cogrs.collector.description.Input`.
-#[derive(FromPyObject)]
-struct GivenInput<'py> {
-    key: String,
-    column: String,
-    shifted: bool,
-    stack: usize,
-    dtype: Bound<'py, PyAny>,
-    shape: Vec<usize>,
-}
-
-/// `cogrs.collector.description.Reply`.
-#[derive(FromPyObject)]
-struct GivenReply<'py> {
-    key: String,
-    dtype: Bound<'py, PyAny>,
-    shape: Vec<usize>,
-}
-
-/// `cogrs.collector.description.Collector`.
-#[derive(FromPyObject)]
-struct GivenCollector<'py> {
-    name: String,
-    batch_size: usize,
-    steps: usize,
-    timeout_usec: u64,
-    player: Option<usize>,
-    inputs: Vec<GivenInput<'py>>,
-    replies: Option<Vec<GivenReply<'py>>>,
-    block: bool,
-}
-
-impl GivenCollector<'_> {
-    fn resolve(self) -> PyResult<(Collector, Dtypes)> {
-        let mut dtypes = Dtypes { inputs: Vec::new(), replies: Vec::new() };
-        let mut inputs = Vec::new();
-        for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.inputs.push(dtype);
-            inputs.push(Input { key, column, shifted, stack, field });
-        }
-        let replying = self.replies.is_some();
-        let mut replies = Vec::new();
-        for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
-            let (dtype, field) = field(&key, &dtype, shape)?;
-            dtypes.replies.push(dtype);
-            replies.push(Reply { key, field });
-        }
-        let timeout = (self.timeout_usec > 0).then(|| Duration::from_micros(self.timeout_usec));
-        let Self { name, batch_size, steps, player, block, .. } = self;
-        let replies = replying.then_some(replies);
-        Ok((Collector { name, batch_size, steps, timeout, player, inputs, replies, block }, dtypes))
-    }
+    tensors: Vec<Tensors>,
+    /// Arrays that env workers see; None for built-in games.
+    pub(super) step_tensors: Option<StepTensors>,
+    fork_guard: ForkGuard,
 }
 
 /// A batch in Python's hands. See the stub for its contract.
 ///
-/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again:
-/// otherwise its games would wait for ever.
+/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again.
+/// Otherwise its games would wait for ever.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorDelivery {
@@ -105,7 +39,7 @@ pub struct CollectorDelivery {
 impl CollectorDelivery {
     #[getter]
     fn gid(&self) -> usize {
-        self.taken.group
+        self.taken.collector
     }
 
     #[getter]
@@ -134,13 +68,13 @@ impl Drop for CollectorDelivery {
     }
 }
 
-/// States, episodes, failures of games, restarts, games dropped; and for each collector batches, rows, batches
-/// short and states lost.
+/// States, episodes, failures of games, restarts, games dropped; and for each collector batches, rows, short
+/// batches and lost states.
 type Summary = ([u64; 5], Vec<[u64; 4]>);
 
 impl CollectorContext {
     pub(super) fn context(&self) -> PyResult<&Context> {
-        self.birthplace.check("GameContext")?;
+        self.fork_guard.check("GameContext")?;
         let gone = || Error::State("this context is gone".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
@@ -148,38 +82,19 @@ impl CollectorContext {
     /// # Errors
     /// `IndexError` when there is no such collector.
     pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
-        match gid.filter(|&gid| gid >= self.dtypes.len()) {
+        match gid.filter(|&gid| gid >= self.tensors.len()) {
             None => Ok(()),
             Some(gid) => Err(Error::Index(format!("no collector {gid}")).into()),
         }
     }
 
-    /// The context, when the delivery is of this one.
+    /// The context, if the delivery is its own.
     fn owned(&self, this: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<&Context> {
         if delivery.owner.is(this) {
             return self.context();
         }
         Err(Error::State("this delivery is of another context".into()).into())
     }
-
-    /// The arrays of a batch at one state: of its inputs, or of its replies.
-    fn arrays<'py>(
-        memory: &Bound<'py, TensorMemory>,
-        parts: impl Iterator<Item = (String, usize, Vec<usize>)>,
-        dtypes: &[Py<PyArrayDescr>],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = PyDict::new(memory.py());
-        for ((key, part, row), dtype) in parts.zip(dtypes) {
-            arrays.set_item(key, array(memory, part, dtype, &row)?)?;
-        }
-        Ok(arrays)
-    }
-}
-
-/// Shape of a row: with an axis for frames where some are stacked.
-fn row_shape(input: &Input) -> Vec<usize> {
-    let frames = (input.stack > 0).then_some(input.stack);
-    frames.into_iter().chain(input.field.shape.iter().copied()).collect()
 }
 
 #[pymethods]
@@ -206,7 +121,7 @@ impl CollectorContext {
     ) -> PyResult<Self> {
         let resolved: PyResult<Vec<_>> =
             collectors.into_iter().map(GivenCollector::resolve).collect();
-        let (collectors, dtypes) = resolved?.into_iter().unzip();
+        let (collectors, tensors) = resolved?.into_iter().unzip();
         let options = Options {
             games: num_games,
             threads: num_threads,
@@ -217,18 +132,20 @@ impl CollectorContext {
             on_error: policy(on_error, max_restarts, restart_backoff)?,
             queries,
         };
-        let (made, moved) = if let Ok(name) = game.extract::<String>() {
+        let (made, step_tensors) = if let Ok(name) = game.extract::<String>() {
             let game = Builtin::new(&name, max_episode_steps)?;
             let make = || {
-                Context::of_herds(&game.spec(), collectors, options, |games| game.herd(games.len()))
+                Context::of_game_batches(&game.spec(), collectors, options, |games| {
+                    game.game_batch(games.len())
+                })
             };
             (py.detach(make)?, None)
         } else {
-            let (spec, files, moved) = game.extract::<GivenGame<'_>>()?.resolve()?;
-            let make = || Context::outside(&spec, collectors, options, &files);
-            (py.detach(make)?, Some(moved))
+            let (spec, files, step_tensors) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let make = || Context::with_env_workers(&spec, collectors, options, &files);
+            (py.detach(make)?, Some(step_tensors))
         };
-        Ok(Self { context: Some(made), dtypes, moved, birthplace: Birthplace::here() })
+        Ok(Self { context: Some(made), tensors, step_tensors, fork_guard: ForkGuard::here() })
     }
 
     fn start(&self) -> PyResult<()> {
@@ -262,7 +179,7 @@ impl CollectorContext {
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         // A forked child has none of the threads, and may be on its way out with an exception of its own.
-        if !self.birthplace.is_here() {
+        if !self.fork_guard.is_here() {
             return Ok(());
         }
         let context = self.context()?;
@@ -272,7 +189,7 @@ impl CollectorContext {
 
     fn num_buffers(&self) -> PyResult<Vec<usize>> {
         let context = self.context()?;
-        Ok((0..self.dtypes.len()).map(|gid| context.batches(gid).len()).collect())
+        Ok((0..self.tensors.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
     fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
@@ -294,17 +211,11 @@ impl CollectorContext {
         let collector = context.collectors().nth(gid).ok_or_else(missing)?;
         let memory = context.batches(gid).get(buffer).ok_or_else(missing)?;
         let memory = TensorMemory::new(py, memory)?;
-        let dtypes = &self.dtypes[gid];
         let (inputs, replies) = (PyList::empty(py), PyList::empty(py));
+        let tensors = &self.tensors[gid];
         for step in 0..collector.steps {
-            let each = collector.inputs.iter().enumerate().map(|(at, input)| {
-                (input.key.clone(), collector.input_part(step, at), row_shape(input))
-            });
-            inputs.append(Self::arrays(&memory, each, &dtypes.inputs)?)?;
-            let each = collector.replies.iter().flatten().enumerate().map(|(at, reply)| {
-                (reply.key.clone(), collector.reply_part(step, at), reply.field.shape.clone())
-            });
-            replies.append(Self::arrays(&memory, each, &dtypes.replies)?)?;
+            inputs.append(arrays(&memory, collector.input_part(step, 0), &tensors.inputs)?)?;
+            replies.append(arrays(&memory, collector.reply_part(step, 0), &tensors.replies)?)?;
         }
         Ok((inputs, collector.replying().then_some(replies)))
     }
@@ -314,18 +225,18 @@ impl CollectorContext {
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
         let states = counts.iter().map(|each| each.states).sum();
         let episodes = counts.iter().map(|each| each.episodes).sum();
-        let CrashCounts { crashes, restarts, dropped } = context.crashes();
+        let FailureCounts { failures, restarts, dropped } = context.failures();
         let batches = delivered.iter().map(|each| [each.batches, each.rows, each.short, each.lost]);
-        Ok(([states, episodes, crashes, restarts, dropped], batches.collect()))
+        Ok(([states, episodes, failures, restarts, dropped], batches.collect()))
     }
 
     fn stay(&self, game: usize) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Detour::Stay)?)
+        Ok(self.context()?.override_step(game, Override::Stay)?)
     }
 
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
-        Ok(self.context()?.divert(game, Detour::Begin(seed))?)
+        Ok(self.context()?.override_step(game, Override::Begin(seed))?)
     }
 
     fn failed_game(&self) -> PyResult<Option<u32>> {
@@ -336,12 +247,12 @@ impl CollectorContext {
 impl Drop for CollectorContext {
     fn drop(&mut self) {
         let Some(context) = self.context.take() else { return };
-        if self.birthplace.is_here() {
-            // Threads are joined, which takes as long as the step of a game; while the interpreter shuts
-            // down there is none to attach to, and nobody to be kept waiting.
+        if self.fork_guard.is_here() {
+            // Threads are joined, which takes as long as the step of a game. While the interpreter shuts down
+            // there is nothing to attach to, and no thread is kept waiting.
             let _ = Python::try_attach(|py| py.detach(|| drop(context)));
         } else {
-            // Its threads are not in this process, and its locks may be locked for ever.
+            // Its threads are not in this process, and its locks may stay locked for ever.
             std::mem::forget(context);
         }
     }

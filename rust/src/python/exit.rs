@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::python::fork::Birthplace;
+use crate::python::fork_guard::ForkGuard;
 
 /// Threads that run Python code from here.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -39,7 +39,7 @@ pub fn python_code<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> PyR
 }
 
 #[pyclass(frozen, module = "cogrs._core")]
-struct AtExit(Birthplace);
+struct AtExit(ForkGuard);
 
 #[pymethods]
 impl AtExit {
@@ -61,7 +61,7 @@ impl AtExit {
 /// # Errors
 /// Whatever `atexit.register` raises.
 pub fn register(py: Python<'_>) -> PyResult<()> {
-    let hook = Bound::new(py, AtExit(Birthplace::here()))?;
+    let hook = Bound::new(py, AtExit(ForkGuard::here()))?;
     py.import("atexit")?.call_method1("register", (hook,))?;
     Ok(())
 }

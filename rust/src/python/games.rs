@@ -19,7 +19,7 @@ fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, [dtype, PyTuple::new(py, &field.shape)?.into_any()])
 }
 
-/// What a built-in game looks like. See the stub for its contract.
+/// Keys, action and players of a built-in game. See the stub for its contract.
 ///
 /// # Errors
 /// `ValueError` when there is no such game.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use numpy::{PyArrayDescr, dtype};
+use numpy::{Element, PyArrayDescr, dtype};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::python::block::ALIGN;
-use crate::python::shared::Shared;
+use crate::python::memory_handle::MemoryHandle;
 use crate::replay::column::available_memory;
 use crate::replay::settings::Settings;
 use crate::replay::transition::DRAW;
@@ -107,37 +107,36 @@ pub enum Column {
     NStepDiscount,
 }
 
+/// Name and dtype of a column.
+struct ColumnType {
+    name: &'static str,
+    itemsize: usize,
+    dtype: fn(Python<'_>) -> Bound<'_, PyArrayDescr>,
+}
+
+impl ColumnType {
+    fn of<T: Element>(name: &'static str) -> Self {
+        Self { name, itemsize: size_of::<T>(), dtype: dtype::<T> }
+    }
+}
+
 impl Column {
+    fn column_type(self) -> ColumnType {
+        match self {
+            Self::Weight => ColumnType::of::<f32>("weight"),
+            Self::Id => ColumnType::of::<u64>("id"),
+            Self::Ids => ColumnType::of::<u64>("ids"),
+            Self::Sender => ColumnType::of::<u32>("sender"),
+            Self::Probability => ColumnType::of::<f64>("probability"),
+            Self::NextTerminated => ColumnType::of::<bool>("next_terminated"),
+            Self::NStepReturn => ColumnType::of::<f32>("nstep_return"),
+            Self::NStepDiscount => ColumnType::of::<f32>("nstep_discount"),
+        }
+    }
+
     /// The name of its array.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::Id => "id",
-            Self::Ids => "ids",
-            Self::Sender => "sender",
-            Self::Probability => "probability",
-            Self::NextTerminated => "next_terminated",
-            Self::NStepReturn => "nstep_return",
-            Self::NStepDiscount => "nstep_discount",
-        }
-    }
-
-    fn itemsize(self) -> usize {
-        match self {
-            Self::Weight | Self::Sender | Self::NStepReturn | Self::NStepDiscount => 4,
-            Self::Id | Self::Ids | Self::Probability => 8,
-            Self::NextTerminated => 1,
-        }
-    }
-
-    fn dtype(self, py: Python<'_>) -> Bound<'_, PyArrayDescr> {
-        match self {
-            Self::Weight | Self::NStepReturn | Self::NStepDiscount => dtype::<f32>(py),
-            Self::Id | Self::Ids => dtype::<u64>(py),
-            Self::Sender => dtype::<u32>(py),
-            Self::Probability => dtype::<f64>(py),
-            Self::NextTerminated => dtype::<bool>(py),
-        }
+        self.column_type().name
     }
 
     /// The shape of a row.
@@ -199,13 +198,17 @@ impl Kind {
     }
 
     /// dtypes of all arrays.
-    pub fn dtypes<'py>(self, py: Python<'py>, shared: &Shared) -> Vec<Bound<'py, PyArrayDescr>> {
+    pub fn dtypes<'py>(
+        self,
+        py: Python<'py>,
+        shared: &MemoryHandle,
+    ) -> Vec<Bound<'py, PyArrayDescr>> {
         let columns = self.columns();
         let mut dtypes = Vec::with_capacity(2 * FIELDS + columns.len());
         for field in Field::ALL.into_iter().chain(Field::ALL) {
             dtypes.push(shared.template(field).dtype().bind(py).clone());
         }
-        dtypes.extend(columns.into_iter().map(|column| column.dtype(py)));
+        dtypes.extend(columns.into_iter().map(|column| (column.column_type().dtype)(py)));
         dtypes
     }
 }
@@ -240,7 +243,7 @@ impl Plan {
             layout.push(rows, &row, spec[field].itemsize)?;
         }
         for column in columns {
-            layout.push(rows, column.row(spec), column.itemsize())?;
+            layout.push(rows, column.row(spec), column.column_type().itemsize)?;
         }
         let plan = Self { kind, rows, layout, settings };
         if plan.bytes() > LARGE && plan.bytes() as u64 > available_memory() {

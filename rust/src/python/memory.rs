@@ -19,7 +19,7 @@ use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
 use crate::python::layout::{Carried, Kind};
-use crate::python::shared::{LONG, Shared};
+use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::writer::ReplayWriter;
 use crate::replay::amend::{Priority, UPDATE};
 use crate::replay::checkpoint::{self, Saved};
@@ -32,7 +32,7 @@ use crate::spec::{EntrySpec, FIELDS, Field};
 #[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryHandle>,
     entry_size: usize,
     max_step: usize,
     nbytes: u64,
@@ -42,7 +42,7 @@ pub struct ReplayMemory {
 
 impl ReplayMemory {
     /// What its handles share.
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<MemoryHandle> {
         &self.shared
     }
 
@@ -53,7 +53,7 @@ impl ReplayMemory {
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let shared = Arc::new(Shared::new(memory, templates));
+        let shared = Arc::new(MemoryHandle::new(memory, templates));
         let writer = ReplayWriter::new(Arc::clone(&shared));
         let memory = Self { shared, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)

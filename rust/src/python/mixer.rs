@@ -13,8 +13,8 @@ use crate::python::cache_store::gather_columns;
 use crate::python::frame::{Frame, columns};
 use crate::python::layout::{Carried, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
+use crate::python::memory_handle::MemoryHandle;
 use crate::python::ready::Ready;
-use crate::python::shared::Shared;
 use crate::replay::cache::{Cache, CacheShape, Labels};
 use crate::replay::cache_store::Taken;
 use crate::replay::mixer::Mixer;
@@ -24,7 +24,7 @@ use crate::spec::FIELDS;
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct SampleMixer {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryHandle>,
     mixer: Mutex<Mixer<Frame>>,
     shape: CacheShape,
     kind: Kind,

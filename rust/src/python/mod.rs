@@ -7,22 +7,24 @@ pub mod block;
 pub mod cache;
 pub mod cache_store;
 pub mod context;
-pub mod driver;
+pub mod description;
+pub mod env_worker;
 pub mod error;
 mod exit;
-pub mod fork;
+pub mod fork_guard;
 pub mod frame;
 pub mod games;
-pub mod group;
+pub mod given;
 pub mod importance;
 mod layout;
 pub mod memory;
+pub mod memory_handle;
 pub mod mixer;
 pub mod pen;
 mod ready;
+pub mod request_batcher;
 pub mod scalar;
 mod settings;
-pub mod shared;
 pub mod tensor;
 pub mod wait;
 pub mod writer;
@@ -39,15 +41,17 @@ mod core_module {
     #[pymodule_export]
     use super::context::{CollectorContext, CollectorDelivery};
     #[pymodule_export]
-    use super::games::{game_spec, physics_step};
+    use super::description::builtin_columns;
     #[pymodule_export]
-    use super::group::{CollectorGroup, GroupDelivery};
+    use super::games::{game_spec, physics_step};
     #[pymodule_export]
     use super::importance::importance_weights;
     #[pymodule_export]
     use super::memory::{ReplayMemory, publish_through};
     #[pymodule_export]
     use super::mixer::SampleMixer;
+    #[pymodule_export]
+    use super::request_batcher::{RequestBatcher, RequestDelivery};
     #[pymodule_export]
     use super::writer::ReplayWriter;
 
@@ -58,7 +62,7 @@ mod core_module {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("__debug_build__", cfg!(debug_assertions))?;
         super::exit::register(module.py())?;
-        super::fork::register(module.py())?;
+        super::fork_guard::register(module.py())?;
         // At its first use the binding imports NumPy, and panics if that fails, as it does by a Ctrl-C.
         // Here a failure is an error, and later uses find everything.
         numpy::get_array_module(module.py())?;

@@ -9,9 +9,10 @@ use pyo3::types::{PyFloat, PyTuple};
 
 use crate::error::Error;
 use crate::python::args::{flag, mistyped, number};
-use crate::python::array::{Given, numbers};
+use crate::python::array::numbers;
 use crate::python::exit::python_code;
-use crate::python::shared::{LONG, Shared};
+use crate::python::given::Given;
+use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::replay::closing::{Closing, FinalEntry};
 use crate::replay::drawable::ZeroWeights;
 use crate::replay::memory::{Rows, WRITTEN};
@@ -68,14 +69,14 @@ pub fn do_update_weight(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[derive(Debug)]
 pub struct Pen {
     /// The memory.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<MemoryHandle>,
     /// Serial number of the open episode; changed under the memory's lock.
     open: AtomicU64,
 }
 
 impl Pen {
     /// A writer without open episode.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<MemoryHandle>) -> Self {
         Self { shared, open: AtomicU64::new(NONE) }
     }
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyType};
 
-use crate::python::array::Given;
+use crate::python::given::Given;
 
 /// The dtypes for which a Python number is converted without NumPy.
 #[derive(Debug, Clone, Copy)]

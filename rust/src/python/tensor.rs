@@ -1,4 +1,4 @@
-//! Arrays over the memory of a collector's batches.
+//! NumPy arrays over the memory of a collector's batches.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::collector::batch::Batch;
 use crate::error::Error;
 use crate::python::array::over;
 use crate::spec::{FieldSpec, shape_text};
 
-/// What the arrays of one batch are made of; theirs as long as one of them lives.
+/// The memory of one batch's arrays, kept as long as one of them lives.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct TensorMemory(Arc<Batch>);
@@ -24,6 +25,55 @@ impl TensorMemory {
     /// When Python has no memory.
     pub fn new<'py>(py: Python<'py>, batch: &Arc<Batch>) -> PyResult<Bound<'py, Self>> {
         Bound::new(py, Self(Arc::clone(batch)))
+    }
+}
+
+/// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
+const MAX_DIMS: usize = 31;
+
+/// One array of a batch.
+#[derive(Debug)]
+pub struct Tensor {
+    /// Its key.
+    pub name: String,
+    /// Its dtype, as Python sees it.
+    pub dtype: Py<PyArrayDescr>,
+    /// dtype and shape of a row.
+    pub spec: FieldSpec,
+}
+
+/// Name, dtype and shape, as Python gives them.
+pub type GivenTensor<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
+
+impl Tensor {
+    /// Checks what Python gives.
+    ///
+    /// # Errors
+    /// `TypeError` when the dtype has no fixed size, holds objects or brings a shape; `ValueError` when a row is too
+    /// large.
+    pub fn new((name, dtype, shape): GivenTensor<'_>) -> PyResult<Self> {
+        let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
+        if descr.has_object() || descr.itemsize() == 0 {
+            let text =
+                format!("{name}: expected a dtype of fixed size without objects, got {descr}");
+            return Err(PyTypeError::new_err(text));
+        }
+        if descr.has_subarray() {
+            let text = format!("{name}: expected a dtype and its shape beside it, got {descr}");
+            return Err(PyTypeError::new_err(text));
+        }
+        if shape.len() > MAX_DIMS {
+            let expected = format!("at most {MAX_DIMS} dimensions");
+            return Err(Error::value(name, expected, shape.len()).into());
+        }
+        let dtypes = dtype.py().import("cogrs.dtypes")?;
+        let text = dtypes.call_method1("dtype_text", (&descr, &name))?.extract()?;
+        let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
+        if spec.checked_nbytes().is_none() {
+            let got = shape_text(&spec.shape);
+            return Err(Error::value(name, "a size within the address space", got).into());
+        }
+        Ok(Self { name, dtype: descr.unbind(), spec })
     }
 }
 
@@ -50,38 +100,19 @@ pub fn array<'py>(
     unsafe { over(dtype, &shape, batch.start(part), memory.as_any()) }
 }
 
-/// Dimensions of a row at most: the 32 that every NumPy has, less that for rows.
-const MAX_DIMS: usize = 31;
-
-/// A dtype, and what the core knows of it.
+/// The arrays of adjacent parts of a batch, by name.
 ///
 /// # Errors
-/// `TypeError` when it is none of fixed size without objects, or brings a shape; `ValueError` when a row is too
-/// large.
-pub fn field(
-    name: &str,
-    dtype: &Bound<'_, PyAny>,
-    shape: Vec<usize>,
-) -> PyResult<(Py<PyArrayDescr>, FieldSpec)> {
-    let descr = PyArrayDescr::new(dtype.py(), dtype)?;
-    if descr.has_object() || descr.itemsize() == 0 {
-        let text = format!("{name}: expected a dtype of fixed size without objects, got {descr}");
-        return Err(PyTypeError::new_err(text));
+/// Whatever NumPy raises.
+pub fn arrays<'py>(
+    memory: &Bound<'py, TensorMemory>,
+    first: usize,
+    tensors: &[Tensor],
+) -> PyResult<Bound<'py, PyDict>> {
+    let arrays = PyDict::new(memory.py());
+    for (at, tensor) in tensors.iter().enumerate() {
+        let array = array(memory, first + at, &tensor.dtype, &tensor.spec.shape)?;
+        arrays.set_item(&tensor.name, array)?;
     }
-    if descr.has_subarray() {
-        let text = format!("{name}: expected a dtype and its shape beside it, got {descr}");
-        return Err(PyTypeError::new_err(text));
-    }
-    if shape.len() > MAX_DIMS {
-        let expected = format!("at most {MAX_DIMS} dimensions");
-        return Err(Error::value(name, expected, shape.len()).into());
-    }
-    let dtypes = dtype.py().import("cogrs.dtypes")?;
-    let text = dtypes.call_method1("dtype_text", (&descr, name))?.extract()?;
-    let spec = FieldSpec { dtype: text, itemsize: descr.itemsize(), shape };
-    if spec.checked_nbytes().is_none() {
-        let got = shape_text(&spec.shape);
-        return Err(Error::value(name, "a size within the address space", got).into());
-    }
-    Ok((descr.unbind(), spec))
+    Ok(arrays)
 }

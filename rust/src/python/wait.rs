@@ -1,4 +1,4 @@
-//! Waiting without keeping others waiting.
+//! Waits that let other Python threads run, and Ctrl-C through.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use crate::error::{Error, Result, short};
 use crate::python::args::number;
 
-/// How long signals may go unnoticed.
+/// Longest time for which a signal goes unnoticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// When a wait of so many seconds ends; never, when there is no number or it is beyond all clocks.
+/// The end of a wait of so many seconds. None is without a limit: for None, or a time beyond all clocks.
 ///
 /// # Errors
 /// `TypeError` or `ValueError` that name `timeout`.
@@ -25,10 +25,10 @@ pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
     Ok(length.and_then(|length| Instant::now().checked_add(length)))
 }
 
-/// Waits with other Python threads running, and looks for signals now and then: Ctrl-C works.
+/// Waits while other Python threads run, and checks for signals now and then so that Ctrl-C works.
 ///
 /// # Errors
-/// Those of `wait`; whatever a signal's handler raises.
+/// Those of `wait`, and of a signal's handler.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     until: Option<Instant>,

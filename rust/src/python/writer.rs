@@ -6,8 +6,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::python::memory_handle::MemoryHandle;
 use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
-use crate::python::shared::Shared;
 
 /// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
 ///
@@ -20,7 +20,7 @@ pub struct ReplayWriter {
 
 impl ReplayWriter {
     /// A writer without open episode.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<MemoryHandle>) -> Self {
         Self { pen: Pen::new(shared) }
     }
 }

@@ -1,4 +1,4 @@
-//! A scripted game: what it shows says which game, episode and step it is.
+//! A scripted game, whose states say which game, episode and step they are of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use cogrs::error::{Error, Result};
 use cogrs::games::{Action, Game, GameSpec, Outcome};
 use cogrs::spec::FieldSpec;
 
-/// What the games were told: game, episode, step, action.
+/// The actions of all games: game, episode, step, action.
 pub type Log = Arc<Mutex<Vec<(usize, i64, i64, i64)>>>;
 
 /// `s = game * 10000 + episode * 100 + seq`; leaving state k pays k + 1; an episode has `length` states.
@@ -16,10 +16,10 @@ pub struct Script {
     pub id: usize,
     pub length: i64,
     pub log: Log,
-    /// Panics or fails on taking its so many-th action.
+    /// Panics or fails at the action with this number, counted from 1.
     pub panics_at: Option<usize>,
     pub fails_at: Option<usize>,
-    /// Panics when it is to say what a player is paid.
+    /// Panics in `reward`.
     pub owes: bool,
     /// Every third episode is cut short.
     pub cuts: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cogrs::collector::context::{Context, Options, Taken};
-use cogrs::collector::crash::OnError;
 use cogrs::collector::description::Collector;
+use cogrs::collector::failure_policy::OnError;
 use cogrs::error::Result;
 
 use crate::game::{self, Log, Script};
@@ -27,7 +27,7 @@ pub fn options(games: usize, threads: usize) -> Options {
     }
 }
 
-/// One row of a batch: for each key its values, oldest first.
+/// One row of a batch: the values of each key, oldest first.
 pub type Row = BTreeMap<&'static str, Vec<f64>>;
 
 pub struct Run {
@@ -70,12 +70,12 @@ impl Run {
     }
 
     pub fn name(&self, taken: Taken) -> String {
-        self.context.collectors().nth(taken.group).unwrap().name.clone()
+        self.context.collectors().nth(taken.collector).unwrap().name.clone()
     }
 
     pub fn rows(&self, taken: Taken) -> Vec<Row> {
-        let collector = self.context.collectors().nth(taken.group).unwrap();
-        let batch = &self.context.batches(taken.group)[taken.buffer];
+        let collector = self.context.collectors().nth(taken.collector).unwrap();
+        let batch = &self.context.batches(taken.collector)[taken.buffer];
         let value = |row, step, name| {
             let input = game::key(name);
             let field = &collector.inputs[input].field;
@@ -90,22 +90,22 @@ impl Run {
         (0..taken.rows).map(row).collect()
     }
 
-    /// Answers with the values that `reply` gives for each row, for the first key of the reply.
+    /// Writes `reply` of each row to the first key of the reply.
     pub fn reply(&self, taken: Taken, reply: impl Fn(&Row) -> i64) {
-        let collector = self.context.collectors().nth(taken.group).unwrap();
-        let batch = &self.context.batches(taken.group)[taken.buffer];
+        let collector = self.context.collectors().nth(taken.collector).unwrap();
+        let batch = &self.context.batches(taken.collector)[taken.buffer];
         for (at, row) in self.rows(taken).iter().enumerate() {
             let part = collector.reply_part(collector.steps - 1, 0);
             batch.write(part, at, 0, &reply(row).to_ne_bytes());
         }
     }
 
-    /// Runs until `count` batches of `name` have come; answers `a = s` wherever an answer is asked for.
+    /// Runs until `count` batches of `name` have come, and replies `a = s`.
     pub fn collect(&self, name: &str, count: usize) -> Vec<Vec<Row>> {
         let mut batches = Vec::new();
         while batches.len() < count {
             let taken = self.wait(None);
-            let replying = self.context.collectors().nth(taken.group).unwrap().replying();
+            let replying = self.context.collectors().nth(taken.collector).unwrap().replying();
             if replying {
                 self.reply(taken, |row| *row["s"].last().unwrap() as i64);
             }
@@ -117,7 +117,7 @@ impl Run {
         batches
     }
 
-    /// The histories of one game that a listener gets, the first `count` of them.
+    /// The first `count` histories of one game that a listener gets.
     pub fn histories(&self, name: &str, id: f64, count: usize) -> Vec<Row> {
         let mut found = Vec::new();
         while found.len() < count {

@@ -1,4 +1,4 @@
-"""Environments that are moved by the thread that waits for their batch."""
+"""Steps environments in the thread that waits for their batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from cogrs.collector.environments.driver import Driver
+from cogrs.collector.environments.env_worker import EnvWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from cogrs.collector.environments.stepper import LocalStepper
 
 _SLICE = 1.0
-"""Seconds after which a thread that waits looks whether the one that moves games is there."""
+"""Seconds after which a waiting thread checks that the thread which steps games is alive."""
 
 _ABSENCE = 10
-"""Slices without a batch and without that thread after which there is a warning."""
+"""Slices without a batch and without that thread before a warning."""
 
 
-class InlineDriver(Driver):
-    """A driver that needs no thread: the first wait decides who moves the games, for good.
+class InlineEnvWorker(EnvWorker):
+    """An env worker without a thread: the first wait decides which thread moves the games.
 
     A wait without a timeout makes it the thread that waits; it makes, moves and closes the
     environments from then on. A wait with one makes it a thread of their own, since a move may
@@ -40,7 +40,7 @@ class InlineDriver(Driver):
         stepper: LocalStepper,
         failed: Callable[[int, BaseException], None],
     ) -> None:
-        """As for `Driver`."""
+        """Create an env worker; the arguments are those of `EnvWorker`."""
         super().__init__(core, number, stepper, failed)
         self._first: FirstEnv | None = None
         self._choosing = threading.Lock()
@@ -52,18 +52,18 @@ class InlineDriver(Driver):
         self._warned = False
 
     def start(self, first: FirstEnv | None = None) -> None:
-        """Keep the first environment until it is known who moves it."""
+        """Keep the first environment until the thread that steps it is known."""
         self._first = first
 
     def wait(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
-        """As `CollectorContext.wait`, and make moves meanwhile if they are this thread's.
+        """Wait as `CollectorContext.wait` does, and make this thread's moves meanwhile.
 
-        A KeyboardInterrupt breaks off the move that it comes into. That game begins an episode in a
-        new environment, and the others are where they were.
+        A KeyboardInterrupt breaks off the move under way. That game begins an episode in a new
+        environment, and the others keep their states.
 
         Raises:
-            RuntimeError: As that; the caller is inside of an environment's own code; or the thread
-                that environments belong to has ended.
+            RuntimeError: As there; or an environment's own code called this; or the thread that
+                owns the environments has ended.
         """
         if self._thread is None and self._owner is None:
             self._choose(timeout)
@@ -119,7 +119,7 @@ class InlineDriver(Driver):
             self._moving = False
 
     def _recover(self) -> None:
-        """Tell of moves that this thread was given, if it has not done so."""
+        """Report the moves that this thread was handed, if it has not done so."""
         if not self._core.is_moving():
             return
         stepper = self._stepper
@@ -156,7 +156,7 @@ class InlineDriver(Driver):
                 )
 
     def join(self, timeout: float) -> bool:
-        """As `Driver`. Environments of another thread are closed when that comes back."""
+        """As `EnvWorker`. Environments of another thread are closed when that comes back."""
         if self._first is not None:
             self._first.close()
         owner = self._owner
@@ -172,7 +172,7 @@ class InlineDriver(Driver):
         return not self._inside or self._closed.wait(max(timeout, 0.0))
 
     def is_over(self) -> bool:
-        """See `Driver`."""
+        """See `EnvWorker`."""
         return self._owner is None or self._closed.is_set()
 
     def _close(self) -> None:
@@ -180,7 +180,7 @@ class InlineDriver(Driver):
         self._closed.set()
 
     def describe(self) -> str:
-        """See `Driver`."""
+        """See `EnvWorker`."""
         if self._owner is None:
             return super().describe()
         return f"{self._stepper.doing()} (thread {self._owner.name})"

@@ -1,4 +1,4 @@
-"""Environments in a process of their own."""
+"""Steps environments in a worker process."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _GRACE = 0.2
 
 
 class RemoteError(RuntimeError):
-    """What an environment in another process raised: its traceback, as text."""
+    """The error of an environment in another process: its traceback, as text."""
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process has ended that should not have."""
+    """A worker process has ended unexpectedly."""
 
 
 class SharedMemory:
-    """Memory that workers have too: an anonymous file.
+    """Memory shared with workers: an anonymous file.
 
     On Linux the file is sealed against shrinking: a process that touches a page which the file has
     lost is ended by SIGBUS, and every worker, with whatever it starts, has the descriptor.
@@ -45,7 +45,7 @@ class SharedMemory:
     """
 
     def __init__(self) -> None:
-        """Create an empty one."""
+        """Create an empty file."""
         self._sealed = hasattr(os, "memfd_create")
         if self._sealed:
             flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
@@ -56,7 +56,7 @@ class SharedMemory:
 
     @property
     def descriptor(self) -> int:
-        """Its file."""
+        """The descriptor of the file."""
         return self._file.fileno()
 
     def grow(self, size: int) -> None:
@@ -70,18 +70,18 @@ class SharedMemory:
             self._file.truncate(size)
 
     def close(self) -> None:
-        """Give it back, as far as nobody has it mapped."""
+        """Close the file; its memory lives while it is mapped."""
         self._file.close()
 
 
 class RemoteStepper:
-    """Moves games in a worker process, which is told by lines of JSON and answers by others.
+    """Steps games in a worker process; requests and replies are lines of JSON.
 
-    What games show and are told lies in shared memory, so nothing is pickled.
+    Actions and observations lie in shared memory, so nothing is pickled.
     """
 
     def __init__(self, factory: Factory, number: int, start_timeout: float) -> None:
-        """Start a worker; `describe` says what its environments are like.
+        """Start a worker; `describe` returns the spaces of its environments.
 
         Raises:
             ValueError: Another process cannot import the factory.
@@ -105,7 +105,7 @@ class RemoteStepper:
             path = json.dumps([entry or os.getcwd() for entry in sys.path])
             # -P: modules that lie in the present folder are found where the parent finds them.
             arguments = [sys.executable, "-P", "-c", _START, path, *map(str, descriptors)]
-            # In a group of its own: Ctrl-C is the parent's affair.
+            # In a process group of its own, so that Ctrl-C reaches the parent alone.
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.PIPE, pass_fds=descriptors, process_group=0
             )
@@ -121,13 +121,13 @@ class RemoteStepper:
         self._tell(self._setup)
 
     def describe(self) -> Spaces:
-        """Have the worker make its first environment, and say what that is like.
+        """Have the worker make its first environment, and return the spaces of that.
 
         Raises:
             RuntimeError: The environment cannot be made; the text has the worker's traceback.
-            TypeError: It is none, or of spaces that are no arrays.
-            ValueError: As `spaces_of`.
-            TimeoutError: It takes too long.
+            TypeError: It is not an environment, or its spaces are not of arrays.
+            ValueError: `spaces_of` refuses its spaces.
+            TimeoutError: It takes longer than `start_timeout`.
         """
         self._tell({"describe": True})
         answer = self._answer(time.monotonic() + self._timeout)
@@ -139,7 +139,7 @@ class RemoteStepper:
         return Spaces.from_json(answer["spaces"])
 
     def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
-        """Say where the arrays of its desk lie, and whether a worker that ends has a successor."""
+        """Tell the worker where its step buffer lies, and whether to replace one that ends."""
         self._games = f"games {games[0]} to {games[-1]}"
         self._respawn = respawn
         self._setup |= tables
@@ -154,7 +154,7 @@ class RemoteStepper:
         except WorkerDiedError:
             if not self._respawn:
                 raise
-            # The next one makes environments as their episodes begin.
+            # Its successor makes environments as their episodes begin.
             self._succeed()
 
     def move(self, count: int) -> list[Failure]:
@@ -169,7 +169,7 @@ class RemoteStepper:
         return [Failure(row, text, RemoteError(trace)) for row, text, trace in answers]
 
     def halt(self) -> None:
-        """See `Stepper`: a process is ended when it takes too long."""
+        """See `Stepper`; does nothing, since a process that hangs is killed."""
 
     def check(self) -> None:
         """See `Stepper`."""
@@ -226,7 +226,7 @@ class RemoteStepper:
         self.memory.close()
 
     def kill(self) -> None:
-        """End the worker at once, whatever it is about; any thread may do so."""
+        """Kill the worker; any thread may do so."""
         if os.getpid() == self._owner:
             self._respawn = False
             self._process.kill()
@@ -236,7 +236,7 @@ class RemoteStepper:
             return
         life, self._life = self._life, -1
         assert self._process.stdin is not None
-        # When it has ended already, what was to be written is of no use.
+        # If it has ended already, unwritten bytes are of no use.
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:

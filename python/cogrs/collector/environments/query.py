@@ -1,4 +1,4 @@
-"""Questions that an environment asks while it makes a move: those of a search."""
+"""Queries of an environment during a step, such as those of a search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.collector.environments.stepper import Shower
+from cogrs.collector.environments.step_buffer import ObservationWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from cogrs import _core
     from cogrs.collector.environments.spaces import Spaces
-    from cogrs.collector.environments.stepper import Desk
+    from cogrs.collector.environments.step_buffer import StepBuffer
 
 
-class Asking:
+class QueryFactory:
     """Gives environments their `Query`."""
 
     def __init__(
@@ -27,50 +27,52 @@ class Asking:
         spaces: Spaces,
         replies: Mapping[str, tuple[Any, tuple[int, ...]]],
     ) -> None:
-        """`replies` are dtype and shape of what is replied, by key."""
+        """Create a factory; `replies` are dtype and shape of each reply key."""
         self.core = core
         self.spaces = spaces
         self.replies = replies
 
-    def introduce(self, env: Any, game: int, desk: Desk) -> None:
-        """Tell an environment how to ask, if it has `bind_query`."""
+    def introduce(self, env: Any, game: int, step_buffer: StepBuffer) -> None:
+        """Call an environment's `bind_query`, if it has one, with its `Query`."""
         bind = getattr(getattr(env, "unwrapped", env), "bind_query", None)
         if bind is not None:
-            bind(Query(self, game, desk))
+            bind(Query(self, game, step_buffer))
 
 
 class Query:
-    """Asks the actors about a state that an environment thinks of, and waits for their answers.
+    """Asks the actors about a state that an environment considers, and waits for their replies.
 
     Any threads of the environment may ask side by side, each with a `tid` of its own.
     """
 
-    def __init__(self, asking: Asking, game: int, desk: Desk) -> None:
-        """For one game; rows are like those of its driver's desk."""
-        self._asking = asking
+    def __init__(self, query_factory: QueryFactory, game: int, step_buffer: StepBuffer) -> None:
+        """Create the query of a game, with rows like those of its env worker's step buffer."""
+        self._query_factory = query_factory
         self._game = game
-        self._rows = {key: (array.dtype, array.shape[1:]) for key, array in desk.keys.items()}
+        self._rows = {
+            key: (array.dtype, array.shape[1:]) for key, array in step_buffer.keys.items()
+        }
 
     def __call__(self, tid: int, observation: Any, info: Any = None) -> dict[str, npt.NDArray[Any]]:
-        """Ask.
+        """Ask the actors about a state.
 
         Args:
-            tid: Which query it is, 1 to `co.max_num_threads`; collectors see it as `tid`.
-            observation: As `step` returns it.
-            info: Likewise.
+            tid: Number of the query, 1 to `co.max_num_threads`; collectors see it as `tid`.
+            observation: An observation, as `step` returns it.
+            info: Its info, likewise.
 
         Returns:
-            For each key that collectors reply an array, the caller's own.
+            An array for each reply key, in memory of its own.
 
         Raises:
-            ValueError: There is no such query, or the observation is none of the space.
-            RuntimeError: This query has no answer yet, or the run is over.
+            ValueError: There is no such query, or the observation is not in the space.
+            RuntimeError: This query is under way, or the run is over.
         """
         rows = {key: np.zeros((1, *shape), dtype) for key, (dtype, shape) in self._rows.items()}
-        Shower(self._asking.spaces, rows).show(0, observation, info or {})
+        ObservationWriter(self._query_factory.spaces, rows).show(0, observation, info or {})
         shown = [array.tobytes() for array in rows.values()]
-        answers = self._asking.core.query(self._game, tid, shown)
+        answers = self._query_factory.core.query(self._game, tid, shown)
         return {
             key: np.frombuffer(answers[key], dtype).reshape(shape).copy()
-            for key, (dtype, shape) in self._asking.replies.items()
+            for key, (dtype, shape) in self._query_factory.replies.items()
         }

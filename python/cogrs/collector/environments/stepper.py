@@ -1,4 +1,4 @@
-"""Environments of a few games, moved as the rows of a desk say."""
+"""Steps the environments of some games as the rows of a step buffer say."""
 
 from __future__ import annotations
 
@@ -6,51 +6,16 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
-from cogrs.action_mask import ACTION_MASK
-from cogrs.collector.convert import convert
 from cogrs.collector.environments.outcome import outcome_of
+from cogrs.collector.environments.step_buffer import ObservationWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy.typing as npt
-
     from cogrs.collector.environments.factory import Factory
-    from cogrs.collector.environments.query import Asking
+    from cogrs.collector.environments.query import QueryFactory
     from cogrs.collector.environments.spaces import Spaces
-
-    Array = npt.NDArray[Any]
+    from cogrs.collector.environments.step_buffer import StepBuffer
 
 _logger = logging.getLogger("cogrs.collector")
-
-
-@dataclass(frozen=True)
-class Desk:
-    """Arrays that a driver shares with the core; row k is the k-th of the games that are to move.
-
-    Attributes:
-        games: int64: whose row it is.
-        seeds: int64: the seed of the episode to begin, or -1 for a step.
-        actions: The actions to take.
-        rewards: float64: what those paid.
-        ends: uint8: 0 going on, 1 terminated, 2 truncated.
-        keys: What the states show, by key.
-    """
-
-    games: Array
-    seeds: Array
-    actions: Array
-    rewards: Array
-    ends: Array
-    keys: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, arrays: Sequence[Array], keys: Sequence[str]) -> Desk:
-        """A desk of the core's arrays, those of these keys last."""
-        games, seeds, actions, rewards, ends, *shown = arrays
-        return cls(games, seeds, actions, rewards, ends, dict(zip(keys, shown, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -58,8 +23,8 @@ class Failure:
     """A move that failed.
 
     Attributes:
-        row: Whose.
-        text: Why, in a line.
+        row: Its row.
+        text: The reason, in a line.
         cause: The exception.
     """
 
@@ -69,7 +34,7 @@ class Failure:
 
 
 class Stepper(Protocol):
-    """What moves games."""
+    """Steps games."""
 
     def make(self, first: Any) -> None:
         """Make the environments in the order of their games; one that cannot be fails as it begins.
@@ -79,56 +44,26 @@ class Stepper(Protocol):
         """
 
     def move(self, count: int) -> list[Failure]:
-        """Do what the first rows of the desk say, and write there what came of it."""
+        """Make the moves in the first rows of the step buffer, and write their outcomes there."""
 
     def halt(self) -> None:
-        """Begin no more moves, as far as that is possible from another thread."""
+        """Begin no more moves, as far as another thread can prevent them."""
 
     def check(self) -> None:
-        """Raise what has gone wrong while there was nothing to do."""
+        """Raise an error that happened while there was nothing to do."""
 
     def doing(self) -> str:
-        """What it is about, for who waits for it in vain."""
+        """Describe the move under way, for a warning that it hangs."""
 
     def close(self) -> None:
         """Close the environments."""
 
 
-class Shower:
-    """Writes observations into rows of arrays: `show(row, observation, info)`.
-
-    That raises a ValueError for an observation of another shape than the space, or one that does
-    not fit its dtype, and a TypeError for one of another kind.
-    """
-
-    def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:
-        """Those keys that there are arrays for."""
-        self._leaves = [
-            (leaf.path, _writer(leaf.key, keys[leaf.key]))
-            for leaf in spaces.leaves
-            if leaf.key in keys
-        ]
-        shown = {leaf.key for leaf in spaces.leaves}
-        self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
-        self._mask_layout = spaces.mask
-        plain = self._mask is None and [path for path, _ in self._leaves] == [()]
-        self.show = self._leaves[0][1] if plain else self._show
-
-    def _show(self, row: int, shown: Any, info: Any) -> None:
-        for path, write in self._leaves:
-            value = shown
-            for part in path:
-                value = value[part]
-            write(row, value, info)
-        if self._mask is not None and self._mask_layout is not None:
-            self._mask[row] = self._mask_layout.flatten(info.get(ACTION_MASK))
-
-
 class LocalStepper:
     """Environments in this process. One thread makes, moves and closes them.
 
-    What is here after each row is enough to go on when Ctrl-C
-    breaks off a move that is made `inline`, by the thread that waits for a batch.
+    The state kept after each row is enough to go on when Ctrl-C breaks off a move that is made
+    `inline`, by the thread that waits for a batch.
 
     Attributes:
         progress: Rows begun and rows ended of the last move.
@@ -139,20 +74,20 @@ class LocalStepper:
         self,
         factory: Factory,
         spaces: Spaces,
-        desk: Desk,
+        step_buffer: StepBuffer,
         games: range,
-        asking: Asking | None = None,
+        query_factory: QueryFactory | None = None,
     ) -> None:
-        """Move these games on this desk; `asking` has environments told how to ask."""
+        """Move these games in this step buffer; environments are told of `query_factory`."""
         self._factory = factory
         self._spaces = spaces
-        self._desk = desk
-        self._asking = asking
+        self._step_buffer = step_buffer
+        self._query_factory = query_factory
         self._numbers = games
         self._envs: dict[int, Any] = {}
         # What went wrong when they were to be made.
         self._unmade: dict[int, BaseException] = {}
-        self._show = Shower(spaces, desk.keys).show
+        self._show = ObservationWriter(spaces, step_buffer.keys).show
         self.progress = [0, 0]
         self.failures: list[Failure] = []
         self._games: list[int] = []
@@ -166,8 +101,8 @@ class LocalStepper:
     def adopt(self, game: int, env: Any) -> None:
         """Use this environment as a game's first."""
         self._envs[game] = env
-        if self._asking is not None:
-            self._asking.introduce(env, game, self._desk)
+        if self._query_factory is not None:
+            self._query_factory.introduce(env, game, self._step_buffer)
 
     def make(self, first: Any) -> None:
         """See `Stepper`."""
@@ -195,22 +130,22 @@ class LocalStepper:
         return self.failures
 
     def make_moves(self, count: int, *, inline: bool) -> None:
-        """Do what the first rows of the desk say; `progress` tells how far it came.
+        """Make the moves in the first rows of the step buffer; `progress` tells how far it came.
 
         Args:
             count: Rows.
-            inline: Whether a KeyboardInterrupt is the caller's, and no failure of a game.
+            inline: Whether a KeyboardInterrupt is raised, instead of failing a game.
         """
-        desk, spaces, show, envs = self._desk, self._spaces, self._show, self._envs
+        step_buffer, spaces, show, envs = self._step_buffer, self._spaces, self._show, self._envs
         progress = self.progress
         progress[0] = progress[1] = 0
         self.failures = []
-        games = self._games = desk.games[:count].tolist()
-        seeds = self._seeds = desk.seeds[:count].tolist()
+        games = self._games = step_buffer.games[:count].tolist()
+        seeds = self._seeds = step_buffer.seeds[:count].tolist()
         rewards = self._rewards = [0.0] * count
         ends = self._ends = [0] * count
-        # Of their own: an environment may keep its action, and the desk is written again.
-        actions = desk.actions[:count].copy()
+        # Of their own: an environment may keep its action, and the step buffer is written again.
+        actions = step_buffer.actions[:count].copy()
         illegal = spaces.illegal(actions)
         # NumPy's own numbers: spaces of Gymnasium look at them faster than at Python's.
         listed = list(actions)
@@ -236,11 +171,11 @@ class LocalStepper:
         self.settle()
 
     def settle(self) -> None:
-        """Write what came of the moves that were made; what was broken off is given up."""
+        """Write the outcomes of the moves made, and give up the game of one that was broken off."""
         begun, ended = self.progress
-        desk = self._desk
-        desk.rewards[:begun] = self._rewards[:begun]
-        desk.ends[:begun] = self._ends[:begun]
+        step_buffer = self._step_buffer
+        step_buffer.rewards[:begun] = self._rewards[:begun]
+        step_buffer.ends[:begun] = self._ends[:begun]
         if ended < begun:
             self._give_up(self._games[ended])
 
@@ -258,7 +193,7 @@ class LocalStepper:
         self._show(row, shown, info)
 
     def _give_up(self, game: int) -> None:
-        """Make another for the game's next episode: after a failure nobody knows its state."""
+        """Close a game's environment: its state is unknown, so the next episode gets a new one."""
         self._closing = game
         env = self._envs.pop(game, None)
         # None: it could not be made.
@@ -291,25 +226,9 @@ class LocalStepper:
 
 
 def close(env: Any) -> None:
-    """Close an environment; one without a base class need not have a `close`."""
+    """Close an environment, if it has a `close`."""
     if hasattr(env, "close"):
         env.close()
-
-
-def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:
-    dtype, shape = array.dtype, array.shape[1:]
-    numbers = (int, dtype.type) if shape == () and dtype.kind in "iu" else ()
-    ndarray = np.ndarray
-
-    def write(row: int, value: Any, _info: Any) -> None:
-        kind = type(value)
-        if kind is ndarray:
-            fits = value.shape == shape and (value.dtype is dtype or value.dtype == dtype)
-        else:
-            fits = kind in numbers
-        array[row] = value if fits else convert(key, value, dtype, shape)
-
-    return write
 
 
 def _line(error: BaseException) -> str:

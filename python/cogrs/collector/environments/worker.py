@@ -1,4 +1,4 @@
-"""What a worker process does: it makes environments and moves them until its parent goes."""
+"""A worker process: it makes and steps environments until its parent ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import numpy as np
 
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper, close
+from cogrs.collector.environments.step_buffer import StepBuffer
+from cogrs.collector.environments.stepper import LocalStepper, close
 from cogrs.dtypes import dtype_of
 
 
@@ -38,7 +39,7 @@ def main(memory: int, answers: int, life: int) -> None:
 
 
 def _end_with_parent(life: int) -> None:
-    # Nothing is ever written there: this returns when the parent is gone, whatever it died of.
+    # Nothing is ever written there: this returns when the parent has ended, for any reason.
     os.read(life, 1)
     threading.Event().wait(1.0)
     os._exit(1)
@@ -50,7 +51,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 class _Worker:
-    """Environments, and what their parent asks of them."""
+    """Environments, and the requests of their parent."""
 
     def __init__(self, factory: Factory, memory: int) -> None:
         self._factory = factory
@@ -88,9 +89,9 @@ class _Worker:
             np.ndarray(shape, dtype_of(dtype), shared, offset)
             for dtype, shape, offset in tables["arrays"]
         ]
-        desk = Desk.of(arrays, tables["keys"])
+        step_buffer = StepBuffer.of(arrays, tables["keys"])
         spaces, games = Spaces.from_json(tables["spaces"]), range(*tables["games"])
-        self._stepper = LocalStepper(self._factory, spaces, desk, games)
+        self._stepper = LocalStepper(self._factory, spaces, step_buffer, games)
 
     def close(self) -> None:
         if self._stepper is not None:

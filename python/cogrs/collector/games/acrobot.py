@@ -11,7 +11,6 @@ terminates; it is truncated after `max_episode_steps`. First angles and velociti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
@@ -21,15 +20,8 @@ __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 _END = (1.0, 1.0, 1.0, 1.0, 4 * math.pi, 9 * math.pi)
 
 
-@dataclass
-class GameOptions(context.GameOptions):
-    """Options of the game.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
-    """
-
-    max_episode_steps: int = 500
+class GameOptions(context.GameOptions, max_episode_steps=500):
+    """Options of the game."""
 
 
 class GameContext(context.GameContext):

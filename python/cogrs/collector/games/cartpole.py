@@ -10,7 +10,6 @@ uniform in [-0.05, 0.05).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
@@ -20,15 +19,8 @@ __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 _END = (4.8, math.inf, 24 * 2 * math.pi / 360, math.inf)
 
 
-@dataclass
-class GameOptions(context.GameOptions):
-    """Options of the game.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
-    """
-
-    max_episode_steps: int = 500
+class GameOptions(context.GameOptions, max_episode_steps=500):
+    """Options of the game."""
 
 
 class GameContext(context.GameContext):

@@ -9,23 +9,14 @@ the paddle is under it, else -1; all others pay 0. There the episode terminates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 
 
-@dataclass
-class GameOptions(context.GameOptions):
-    """Options of the game.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1; each takes 9.
-    """
-
-    max_episode_steps: int = 9
+class GameOptions(context.GameOptions, max_episode_steps=9):
+    """Options of the game; each episode takes 9 actions."""
 
 
 class GameContext(context.GameContext):

@@ -14,23 +14,14 @@ and what each action paid to who took it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 
 
-@dataclass
-class GameOptions(context.GameOptions):
-    """Options of the game.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1; none has more than 42.
-    """
-
-    max_episode_steps: int = 42
+class GameOptions(context.GameOptions, max_episode_steps=42):
+    """Options of the game; no episode has more than 42 actions."""
 
 
 class GameContext(context.GameContext):

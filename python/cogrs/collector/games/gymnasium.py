@@ -33,14 +33,15 @@ import numpy as np
 
 from cogrs import _core
 from cogrs.collector import context
-from cogrs.collector.environments.driver import Driver, join_all
+from cogrs.collector.environments.env_worker import EnvWorker, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.first import FirstEnv
-from cogrs.collector.environments.inline import InlineDriver
+from cogrs.collector.environments.inline import InlineEnvWorker
 from cogrs.collector.environments.process import RemoteStepper
-from cogrs.collector.environments.query import Asking
+from cogrs.collector.environments.query import QueryFactory
 from cogrs.collector.environments.spaces import spaces_of
-from cogrs.collector.environments.stepper import Desk, LocalStepper
+from cogrs.collector.environments.step_buffer import StepBuffer
+from cogrs.collector.environments.stepper import LocalStepper
 from cogrs.collector.options import ContextOptions, integer, seconds
 from cogrs.dtypes import dtype_text
 
@@ -121,8 +122,8 @@ class GameContext(context.GameContext):
         }
         self._given = {name: value for name, value in given.items() if value is not None}
         self._causes: dict[int, BaseException] = {}
-        self._drivers: list[Driver] = []
-        self._inline: InlineDriver | None = None
+        self._env_workers: list[EnvWorker] = []
+        self._inline: InlineEnvWorker | None = None
         self._held = _Held()
         self._finalizer = weakref.finalize(self, self._held.end)
         super().__init__(*(arg for arg in args if isinstance(arg, known)))
@@ -178,7 +179,7 @@ class GameContext(context.GameContext):
                     undo.callback(self._held.forget, stepper)
                     self._held.steppers.append(stepper)
                 for remote in self._held.steppers:
-                    remote.memory.grow(self._desk_size())
+                    remote.memory.grow(self._step_buffer_size())
             moved = _Moved(self.spec, self._used, self._files())
             # Environments have limits of their own.
             core = _core.CollectorContext(moved, self.collectors, max_episode_steps=1, **options)
@@ -195,8 +196,8 @@ class GameContext(context.GameContext):
             return [memory.descriptor for memory in memories]
         return [None] * self._count
 
-    def _desk_size(self) -> int:
-        """Bytes that are enough for a desk: each array begins at a multiple of 64."""
+    def _step_buffer_size(self) -> int:
+        """Bytes that are enough for a step buffer: each array begins at a multiple of 64."""
         assert self.co is not None
         fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
         row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
@@ -210,27 +211,27 @@ class GameContext(context.GameContext):
         games, count = self.co.num_games, self._count
         self._held.timeout = self.options.stop_timeout
         for number in range(count):
-            arrays, offsets = self._core.desk(number)
-            # The games of a driver: those that the core gives to it.
+            arrays, offsets = self._core.step_buffer(number)
+            # The games of a env_worker: those that the core gives to it.
             mine = range(-(-number * games // count), -(-(number + 1) * games // count))
             stepper = self._stepper(number, mine, arrays, offsets)
-            self._drivers.append(self._driver(number, stepper))
-        for driver, following in pairwise(self._drivers):
-            driver.next = following
-        self._held.drivers, self._held.core = self._drivers, self._core
-        for driver in self._drivers:
-            driver.start(self._held.first if driver is self._drivers[0] else None)
+            self._env_workers.append(self._env_worker(number, stepper))
+        for env_worker, following in pairwise(self._env_workers):
+            env_worker.next = following
+        self._held.env_workers, self._held.core = self._env_workers, self._core
+        for env_worker in self._env_workers:
+            env_worker.start(self._held.first if env_worker is self._env_workers[0] else None)
 
-    def _driver(self, number: int, stepper: Stepper) -> Driver:
+    def _env_worker(self, number: int, stepper: Stepper) -> EnvWorker:
         assert self._core is not None
         failed = self._causes.__setitem__
         if not self._waits_for_all() or not isinstance(stepper, LocalStepper):
-            return Driver(self._core, number, stepper, failed)
-        self._inline = InlineDriver(self._core, number, stepper, failed)
+            return EnvWorker(self._core, number, stepper, failed)
+        self._inline = InlineEnvWorker(self._core, number, stepper, failed)
         return self._inline
 
     def _waits_for_all(self) -> bool:
-        """Whether there is nothing to do at the same time: all games wait for one batch."""
+        """Return whether all games wait for one batch, so that nothing runs beside it."""
         co = self.co
         assert co is not None
         return not (self.options.processes or co.num_threads or co.max_num_threads) and any(
@@ -250,8 +251,10 @@ class GameContext(context.GameContext):
         self, number: int, games: range, arrays: Sequence[Any], offsets: Sequence[int]
     ) -> Stepper:
         if not self.options.processes:
-            desk = Desk.of(arrays, self._used)
-            return LocalStepper(self._factory, self._spaces, desk, games, self._asking())
+            step_buffer = StepBuffer.of(arrays, self._used)
+            return LocalStepper(
+                self._factory, self._spaces, step_buffer, games, self._query_factory()
+            )
         assert self.co is not None
         remote = self._held.steppers[number]
         tables = {
@@ -266,13 +269,13 @@ class GameContext(context.GameContext):
         remote.set_out(tables, games, self.co.on_error == "restart")
         return remote
 
-    def _asking(self) -> Asking | None:
+    def _query_factory(self) -> QueryFactory | None:
         assert self._core is not None
         if self.co is None or not self.co.max_num_threads:
             return None
         replies = [reply for each in self.collectors for reply in each.replies or ()]
         kinds = {reply.key: (np.dtype(reply.dtype), reply.shape) for reply in replies}
-        return Asking(self._core, self._spaces, kinds)
+        return QueryFactory(self._core, self._spaces, kinds)
 
     def cause(self, game: int) -> BaseException | None:
         """See `cogrs.collector.context.GameContext`."""
@@ -289,7 +292,7 @@ class GameContext(context.GameContext):
 
 @dataclass
 class _Moved:
-    """What the core is told of games that are moved here."""
+    """The description of games that are stepped here, for the core."""
 
     spec: description.Game
     used: Sequence[str]
@@ -303,11 +306,11 @@ class _Moved:
 
 
 class _Held:
-    """What has to be ended when the game context goes."""
+    """Everything that ends with the game context."""
 
     def __init__(self) -> None:
         self.core: _core.CollectorContext | None = None
-        self.drivers: list[Driver] = []
+        self.env_workers: list[EnvWorker] = []
         self.steppers: list[RemoteStepper] = []
         self.first: FirstEnv | None = None
         self.timeout = 0.5
@@ -322,12 +325,12 @@ class _Held:
             return
         if self.core is not None:
             self.core.stop()
-        drivers, self.drivers = self.drivers, []
-        for driver in drivers:
-            driver.halt()
+        env_workers, self.env_workers = self.env_workers, []
+        for env_worker in env_workers:
+            env_worker.halt()
         kill: list[Callable[[], None]] = [stepper.kill for stepper in self.steppers]
-        join_all(drivers, self.timeout, kill)
-        self.drivers = [driver for driver in drivers if not driver.is_over()]
+        join_all(env_workers, self.timeout, kill)
+        self.env_workers = [env_worker for env_worker in env_workers if not env_worker.is_over()]
         for stepper in self.steppers:
             stepper.close()
         if self.first is not None:

@@ -9,23 +9,14 @@ stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cogrs.collector import context
 from cogrs.collector.options import ContextOptions
 
 __all__ = ["ContextOptions", "GameContext", "GameOptions"]
 
 
-@dataclass
-class GameOptions(context.GameOptions):
-    """Options of the game.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
-    """
-
-    max_episode_steps: int = 999
+class GameOptions(context.GameOptions, max_episode_steps=999):
+    """Options of the game."""
 
 
 class GameContext(context.GameContext):

@@ -1,4 +1,4 @@
-"""`Group`: many askers, one policy."""
+"""`RequestBatcher`: many askers, one policy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.collector.batchers import batcher, check, policy, question, served
 from tests.collector.build import LIMIT
-from tests.collector.groups import check, group, policy, question, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def test_every_thread_gets_its_own_answers() -> None:
-    asked = group(8, timeout_usec=1_000)
+    asked = batcher(8, timeout_usec=1_000)
 
     def ask(asker: int) -> None:
         for round_ in range(100):
@@ -53,7 +53,7 @@ def test_every_thread_gets_its_own_answers() -> None:
 
 
 def test_every_task_gets_its_own_answers() -> None:
-    asked = group(32, timeout_usec=2_000)
+    asked = batcher(32, timeout_usec=2_000)
 
     async def ask(asker: int) -> None:
         for round_ in range(20):
@@ -69,7 +69,7 @@ def test_every_task_gets_its_own_answers() -> None:
 
 
 def test_tasks_of_several_loops_and_threads_share_batches() -> None:
-    asked = group(6, timeout_usec=2_000)
+    asked = batcher(6, timeout_usec=2_000)
 
     def ask(asker: int) -> None:
         async def main() -> None:
@@ -90,7 +90,7 @@ def test_tasks_of_several_loops_and_threads_share_batches() -> None:
 
 
 def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
-    asked = group(3, timeout_usec=20_000)
+    asked = batcher(3, timeout_usec=20_000)
 
     async def main() -> None:
         await asyncio.gather(*(asked.ask_async(question(number)) for number in range(7)))
@@ -100,28 +100,28 @@ def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
     assert sizes == [3, 3, 1]
 
 
-def test_a_short_batch_goes_out_when_nobody_else_will_ask() -> None:
-    asked = group(4)
+def test_flush_sends_out_a_short_batch() -> None:
+    asked = batcher(4)
     answers: list[Any] = []
     asker = threading.Thread(target=lambda: answers.append(asked.ask(question(1), LIMIT)))
     asker.start()
     until = time.monotonic() + LIMIT
     while not asked.run(policy, timeout=0):
-        asked.hurry()
+        asked.flush()
         assert time.monotonic() < until
     asker.join(LIMIT)
     check(1, answers[0])
 
 
 def test_without_a_timeout_a_short_batch_waits() -> None:
-    with group(2) as asked:
+    with batcher(2) as asked:
         with pytest.raises(TimeoutError, match=r"0\.05"):
             asked.ask(question(1), timeout=0.05)
         assert asked.run(policy, timeout=0) == 0
 
 
-def test_who_gives_up_disturbs_nobody() -> None:
-    with group(3) as asked:
+def test_timeout_of_a_caller_leaves_the_batch_to_others() -> None:
+    with batcher(3) as asked:
         with pytest.raises(TimeoutError):
             asked.ask(question(1), timeout=0)
         answers: dict[int, Any] = {}
@@ -142,7 +142,7 @@ def test_who_gives_up_disturbs_nobody() -> None:
 
 
 def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
-    with group(2) as asked:
+    with batcher(2) as asked:
         seen = []
         fails = [True, True, False]
 
@@ -168,8 +168,8 @@ def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
     assert len({str(batch) for batch in seen}) == 1
 
 
-def test_closing_wakes_everybody() -> None:
-    asked = group(8)
+def test_close_wakes_all_callers() -> None:
+    asked = batcher(8)
     errors: list[str] = []
 
     def noting(call: Callable[[], object]) -> threading.Thread:
@@ -192,7 +192,7 @@ def test_closing_wakes_everybody() -> None:
     for thread in threads:
         thread.join(LIMIT)
         assert not thread.is_alive()
-    assert errors == ["this group is closed"] * 3
+    assert errors == ["this request batcher is closed"] * 3
     with pytest.raises(RuntimeError, match="closed"):
         asked.ask(question(0))
     with pytest.raises(RuntimeError, match="closed"):
@@ -201,7 +201,7 @@ def test_closing_wakes_everybody() -> None:
 
 
 def test_closing_while_the_policy_runs() -> None:
-    asked = group(1)
+    asked = batcher(1)
 
     def ask() -> None:
         with pytest.raises(RuntimeError, match="closed"):
@@ -214,16 +214,16 @@ def test_closing_while_the_policy_runs() -> None:
     assert not asker.is_alive()
 
 
-def test_answers_are_the_asker_s_own() -> None:
-    asked = group(1)
+def test_replies_are_copies() -> None:
+    asked = batcher(1)
     with served(asked):
         answers = [asked.ask(question(number), LIMIT) for number in range(20)]
     for number, answer in enumerate(answers):
         check(number, answer)
 
 
-def test_a_loop_that_is_gone_disturbs_nobody() -> None:
-    with group(2) as asked:
+def test_closed_loop_does_not_disturb_other_callers() -> None:
+    with batcher(2) as asked:
 
         async def leave() -> None:
             with pytest.raises(TimeoutError):
@@ -238,7 +238,7 @@ def test_a_loop_that_is_gone_disturbs_nobody() -> None:
 
 
 def test_rows_that_find_no_room_wait_their_turn() -> None:
-    asked = group(2, num_buffers=1)
+    asked = batcher(2, num_buffers=1)
 
     async def main() -> list[Any]:
         asks = [asyncio.create_task(asked.ask_async(question(number))) for number in range(10)]
@@ -261,7 +261,7 @@ def test_rows_that_find_no_room_wait_their_turn() -> None:
 
 
 def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
-    asked = group(1)
+    asked = batcher(1)
     held: list[Any] = []
     asker = threading.Thread(target=asked.ask, args=(question(5), LIMIT))
     asker.start()
@@ -272,8 +272,8 @@ def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
     assert held[0].tolist() == [[5, 5, 5]]
 
 
-def test_many_askers_wait_in_one_process() -> None:
-    asked = group(200, timeout_usec=5_000)
+def test_many_callers_wait_in_one_process() -> None:
+    asked = batcher(200, timeout_usec=5_000)
     with served(asked):
 
         async def main() -> None:
@@ -282,3 +282,14 @@ def test_many_askers_wait_in_one_process() -> None:
                 check(number, answer)
 
         asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+def test_former_names_warn_and_work() -> None:
+    import cogrs.collector
+
+    with pytest.warns(DeprecationWarning, match="Group is now cogrs.collector.RequestBatcher"):
+        assert cogrs.collector.Group is cogrs.collector.RequestBatcher
+    asked = batcher(2)
+    with pytest.warns(DeprecationWarning, match="hurry"):
+        asked.hurry()
+    asked.close()

@@ -1,7 +1,7 @@
-//! Refusing to work in a forked child.
+//! Refuses objects in a forked child.
 //!
-//! A lock that another thread held at the fork stays locked in the child for ever, so what was made
-//! before a fork is refused after it, rather than hanging now and then.
+//! A lock that another thread held at the fork stays locked in the child for ever. So an object made before a fork is
+//! refused in the child, rather than hanging now and then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,17 +11,17 @@ use pyo3::types::PyDict;
 
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that an object was made in.
+/// Remembers the process in which an object was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Birthplace(u64);
+pub struct ForkGuard(u64);
 
-impl Birthplace {
-    /// This process.
+impl ForkGuard {
+    /// A guard for this process.
     pub fn here() -> Self {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still the process.
+    /// Whether this is still that process.
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
@@ -29,7 +29,7 @@ impl Birthplace {
     /// Refuses a forked child.
     ///
     /// # Errors
-    /// `RuntimeError` in any other process than the object's own.
+    /// `RuntimeError` in a child of that process.
     pub fn check(self, class: &str) -> PyResult<()> {
         if self.is_here() {
             return Ok(());
@@ -46,7 +46,7 @@ fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the interpreter count forks; systems without fork have nothing to count.
+/// Has the interpreter count forks, on systems that have fork.
 ///
 /// # Errors
 /// Whatever `os.register_at_fork` raises.

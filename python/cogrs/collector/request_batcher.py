@@ -1,10 +1,11 @@
-"""Questions of many callers, answered together."""
+"""Batches the requests of many callers for one policy."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
@@ -25,35 +26,36 @@ if TYPE_CHECKING:
     Question = Mapping[str, npt.ArrayLike]
     Policy = Callable[[Arrays, Arrays], object]
 
-_CLOSED = "this group is closed"
+_CLOSED = "this request batcher is closed"
 
 
-class Group(OfOneProcess):
-    """One policy for many askers: each puts one row, the policy sees the whole batch.
+class RequestBatcher(OfOneProcess):
+    """Batches the rows of many callers, so that one policy answers them together.
 
     ::
 
-        group = Group({"s": ("float32", (4,))}, {"a": ("int64", ())}, 64, timeout_usec=2_000)
+        inputs, replies = {"s": ("float32", (4,))}, {"a": ("int64", ())}
+        batcher = RequestBatcher(inputs, replies, 64, timeout_usec=2_000)
 
-        answer = group.ask({"s": observation})           # in many threads
-        answer = await group.ask_async({"s": observation})   # or in many tasks
+        answer = batcher.ask({"s": observation})           # in many threads
+        answer = await batcher.ask_async({"s": observation})   # or in many tasks
 
         while True:                                      # in one thread
-            group.run(policy)                            # policy(inputs, replies)
+            batcher.run(policy)                            # policy(inputs, replies)
 
     Args:
-        inputs: What an asker puts: dtype and shape of one row by name.
-        replies: What it is answered, likewise.
+        inputs: dtype and shape of one row of each input, by name.
+        replies: dtype and shape of one row of each reply, likewise.
         batch_size: Rows of a full batch.
-        timeout_usec: A batch goes out short when its first row has waited so long. With the
-            default 0 it never does, and then fewer than `batch_size` askers wait for ever: an
-            agent, whose trials come and go, wants a timeout.
-        num_buffers: Batches that are filled in turn. Askers beyond those wait their turn.
+        timeout_usec: A batch goes out short when its first row has waited so many microseconds.
+            With the default 0 it never does, and fewer than `batch_size` callers wait for ever: an
+            agent, whose trials come and go, needs a timeout.
+        num_buffers: Batches that are filled in turn. Further callers wait their turn.
 
     Raises:
         ValueError: A number or a shape is out of range.
         TypeError: A dtype has no fixed size, holds objects, or brings a shape of its own; inputs or
-            replies are no mappings.
+            replies are not mappings.
         MemoryError: The system refuses the memory.
     """
 
@@ -67,7 +69,7 @@ class Group(OfOneProcess):
         num_buffers: int = 2,
     ) -> None:
         """Reserve the memory; see the class."""
-        self._core = _core.CollectorGroup(
+        self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
             integer("batch_size", batch_size, 1),
@@ -77,23 +79,23 @@ class Group(OfOneProcess):
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
 
     def ask(self, inputs: Question, timeout: float | None = None) -> Arrays:
-        """Put a row and wait for its answer.
+        """Put a row and wait for its reply.
 
         Args:
             inputs: A value for each name; other dtypes are converted by the 'same_kind' rule, and
                 refused where a value does not fit.
-            timeout: Seconds to wait at most. Who gives up disturbs nobody: its row is answered with
-                the others, and the answer dropped.
+            timeout: Seconds to wait at most. After a timeout the row is still answered with the
+                others, and its reply is dropped.
 
         Returns:
-            An array for each name of the reply, in memory of the caller's own.
+            An array for each name of the reply, in memory of its own.
 
         Raises:
             ValueError: A name is missing or unknown, a shape differs, a value does not fit, or the
                 timeout is negative or NaN. Nothing is put.
-            TypeError: A dtype cannot be converted, or inputs are no mapping. Nothing is put.
-            TimeoutError: No answer in time.
-            RuntimeError: The group is closed.
+            TypeError: A dtype cannot be converted, or inputs is not a mapping. Nothing is put.
+            TimeoutError: No reply came in time.
+            RuntimeError: The request batcher is closed.
         """
         seconds = _bounded(timeout)
         call = _Call()
@@ -101,13 +103,13 @@ class Group(OfOneProcess):
         return call.wait(seconds)
 
     async def ask_async(self, inputs: Question) -> Arrays:
-        """As `ask`, for a task; a task that is cancelled disturbs nobody."""
+        """Ask as `ask` does, from a task, which may be cancelled."""
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
         self._core.put(_mapping("inputs", inputs), answer)
         return await answer
 
     def run(self, callback: Policy, timeout: float | None = None) -> int:
-        """Wait for a batch, have it answered, and send the answers.
+        """Wait for a batch, have `callback` answer it, and send the replies.
 
         Args:
             callback: Called with the inputs and the replies, each a dict of arrays of k rows, k <=
@@ -120,7 +122,7 @@ class Group(OfOneProcess):
             How many rows were answered; 0 when no batch came in time.
 
         Raises:
-            RuntimeError: The group is closed.
+            RuntimeError: The request batcher is closed.
         """
         delivery = self._core.wait(timeout)
         if delivery is None:
@@ -137,12 +139,17 @@ class Group(OfOneProcess):
             raise
         return delivery.rows
 
-    def hurry(self) -> None:
-        """Say that nobody else will ask soon, so the rows that wait need not wait for more.
+    def flush(self) -> None:
+        """Send waiting rows out in a short batch as soon as `run` waits.
 
-        They go out short as soon as `run` waits, unless another row comes before that.
+        If another row comes before that, they wait for more again.
         """
-        self._core.hurry()
+        self._core.flush()
+
+    def hurry(self) -> None:
+        """Deprecated: the former name of `flush`."""
+        warnings.warn("hurry() is now flush()", DeprecationWarning, stacklevel=2)
+        self.flush()
 
     def _views(self, buffer: int, rows: int) -> tuple[Arrays, Arrays]:
         arrays = self._arrays.get(buffer)
@@ -155,9 +162,9 @@ class Group(OfOneProcess):
         )
 
     def close(self) -> None:
-        """Wake everybody with a RuntimeError; it may be called again, and from any thread.
+        """Wake all callers with a RuntimeError; may be called again, and from any thread.
 
-        In a forked child there is nobody to wake.
+        Does nothing in a forked child.
         """
         self._core.close(lambda owners: _send(owners, None))
 
@@ -176,7 +183,7 @@ class Group(OfOneProcess):
 
 
 class _Call:
-    """Somebody's wait in a thread: a lock that opens with the answer."""
+    """The wait of a thread: a lock that opens with the reply."""
 
     __slots__ = ("_answer", "_opens")
 
@@ -194,13 +201,13 @@ class _Call:
 
     def answer(self, answer: Arrays | None) -> None:
         self._answer = answer
-        # It is open already when the answers are sent once more.
+        # It is open already when the replies are sent again.
         with contextlib.suppress(RuntimeError):
             self._opens.release()
 
 
 def _bounded(timeout: float | None) -> float:
-    """Seconds as a lock takes them: -1 is without a limit."""
+    """Convert a timeout to seconds as a lock takes them; -1 is without a limit."""
     if timeout is None:
         return -1
     try:
@@ -236,13 +243,13 @@ def _tensors(argument: str, given: Tensors) -> list[tuple[str, npt.DTypeLike, tu
 
 
 def _row(replies: Arrays, row: int) -> Arrays:
-    """A row in memory of its own: a view would keep the whole batch."""
-    # The dots make an array of what would else be a scalar.
+    """Copy a row; a view would keep the whole batch."""
+    # The dots make an array of a scalar.
     return {name: array[row, ...].copy() for name, array in replies.items()}
 
 
 def _send(owners: Sequence[Any], answers: Sequence[Arrays] | None) -> None:
-    """Give each owner its answer, or none; may be repeated. Wakes each loop once."""
+    """Give each owner its reply, or None; may be repeated. Wakes each event loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Arrays], Arrays | None]]] = {}
     for owner, answer in zip(owners, answers or repeat(None)):  # noqa: B905
         if isinstance(owner, _Call):
@@ -250,7 +257,7 @@ def _send(owners: Sequence[Any], answers: Sequence[Arrays] | None) -> None:
         else:
             loops.setdefault(owner.get_loop(), []).append((owner, answer))
     for loop, futures in loops.items():
-        # A loop that is closed has nobody left who waits.
+        # Nothing waits on a loop that is closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, futures)
 

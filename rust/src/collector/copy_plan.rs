@@ -1,51 +1,51 @@
-//! How a collector's rows are copied.
+//! Which bytes a collector copies between records and rows.
 
 use std::ops::Range;
 
-use crate::collector::column::{Columns, Fixed};
+use crate::collector::column::{BuiltinColumn, Columns};
 use crate::collector::description::{Collector, Input, Reply};
 use crate::error::{Error, Result};
 use crate::spec::FieldSpec;
 
 /// One of the histories that a game keeps: of all its states, or of those of one player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Track {
-    /// Whose states; none for all.
+pub struct HistorySpec {
+    /// The player; None for all states.
     pub player: Option<usize>,
     /// States kept.
     pub depth: usize,
 }
 
-/// What a collector copies, resolved to bytes.
+/// A description, resolved to bytes.
 #[derive(Debug)]
-pub struct Route {
+pub struct CopyPlan {
     /// The description.
     pub collector: Collector,
-    /// The history it looks at.
+    /// The history that it looks at, by position.
     pub history: usize,
-    /// What a row shows, by input.
-    pub shows: Vec<Show>,
-    /// What is taken from an answered row.
-    pub takes: Vec<Take>,
+    /// What goes from records into a row, by input.
+    pub gathers: Vec<Gather>,
+    /// What goes from an answered row into a record, by reply.
+    pub scatters: Vec<Scatter>,
 }
 
 /// What a row shows of an input, at each of its states.
 #[derive(Debug)]
-pub struct Show {
+pub struct Gather {
     /// Where it lies in a record.
     pub range: Range<usize>,
-    /// It is taken from the record after that of the state.
+    /// It comes from the record after that of the state.
     shifted: bool,
     /// The newest record does not have it yet.
     late: bool,
-    /// What it is where there was no state yet, if not zeros.
+    /// What it is where there was no state yet; None for zeros.
     pub blank: Option<&'static [u8]>,
-    /// So many of the last states of the episode are shown, oldest first; 0 is just the one.
+    /// How many of the episode's last states are stacked, oldest first; 0 is one without an axis.
     pub frames: usize,
 }
 
-impl Show {
-    /// Whose record a state's is taken from, both counted back from the newest; none for what is not there yet.
+impl Gather {
+    /// The record that a state's input comes from, both counted back from the newest; None where there is none yet.
     #[inline]
     pub fn source(&self, back: usize) -> Option<usize> {
         let from = if self.shifted { back.checked_sub(1) } else { Some(back) };
@@ -55,7 +55,7 @@ impl Show {
 
 /// What is taken of a reply.
 #[derive(Debug)]
-pub struct Take {
+pub struct Scatter {
     /// The array of the batch.
     pub part: usize,
     /// Where it goes in a record.
@@ -64,8 +64,9 @@ pub struct Take {
     pub later: u64,
 }
 
-impl Route {
-    /// Resolves a description; `later` are, for each reply, the collectors after this one that write it too.
+impl CopyPlan {
+    /// Resolves a description. `later` are, for each reply, the collectors after this one that write it too; the
+    /// history that the collector needs is added to `histories`.
     ///
     /// # Errors
     /// [`Error::Value`] for a key that is no column, or of another size.
@@ -73,14 +74,14 @@ impl Route {
         collector: Collector,
         later: &[u64],
         columns: &Columns,
-        tracks: &mut Vec<Track>,
+        histories: &mut Vec<HistorySpec>,
     ) -> Result<Self> {
         let frames = collector.inputs.iter().map(|each| each.stack).max().unwrap_or(0);
         let depth = collector.steps + frames.saturating_sub(1);
-        let history = track(tracks, collector.player, depth);
-        let shows = shows(&collector, columns)?;
-        let takes = takes(&collector, columns, later)?;
-        Ok(Self { collector, history, shows, takes })
+        let history = history(histories, collector.player, depth);
+        let gathers = gathers(&collector, columns)?;
+        let scatters = scatters(&collector, columns, later)?;
+        Ok(Self { collector, history, gathers, scatters })
     }
 }
 
@@ -89,40 +90,40 @@ fn column(columns: &Columns, key: &str, field: &FieldSpec) -> Result<usize> {
     at.ok_or_else(|| Error::value(key, "the size of its column", field.nbytes()))
 }
 
-fn shows(collector: &Collector, columns: &Columns) -> Result<Vec<Show>> {
+fn gathers(collector: &Collector, columns: &Columns) -> Result<Vec<Gather>> {
     static NO_SEQ: [u8; 4] = (-1_i32).to_ne_bytes();
-    let show = |input: &Input| {
+    let gather = |input: &Input| {
         let at = column(columns, &input.column, &input.field)?;
         let known = columns.at(at);
-        Ok(Show {
+        Ok(Gather {
             range: known.range.clone(),
             shifted: input.shifted,
-            // What others are answering just now is not there yet for who is asked the same.
+            // A collector that is asked now cannot see what others are replying now.
             late: known.reply && collector.replying(),
-            blank: (at == Fixed::Seq as usize).then_some(NO_SEQ.as_slice()),
+            blank: (at == BuiltinColumn::Seq as usize).then_some(NO_SEQ.as_slice()),
             frames: input.stack,
         })
     };
-    collector.inputs.iter().map(show).collect()
+    collector.inputs.iter().map(gather).collect()
 }
 
-fn takes(collector: &Collector, columns: &Columns, later: &[u64]) -> Result<Vec<Take>> {
+fn scatters(collector: &Collector, columns: &Columns, later: &[u64]) -> Result<Vec<Scatter>> {
     let replies = collector.replies.iter().flatten().zip(later).enumerate();
-    let take = |(at, (reply, &later)): (usize, (&Reply, &u64))| {
+    let scatter = |(at, (reply, &later)): (usize, (&Reply, &u64))| {
         let known = column(columns, &reply.key, &reply.field)?;
         let part = collector.reply_part(collector.steps - 1, at);
-        Ok(Take { part, range: columns.at(known).range.clone(), later })
+        Ok(Scatter { part, range: columns.at(known).range.clone(), later })
     };
-    replies.map(take).collect()
+    replies.map(scatter).collect()
 }
 
-/// The history of a player's states, made long enough.
-fn track(tracks: &mut Vec<Track>, player: Option<usize>, depth: usize) -> usize {
-    let known = tracks.iter().position(|track| track.player == player);
+/// The position of a player's history, which is made deep enough.
+fn history(histories: &mut Vec<HistorySpec>, player: Option<usize>, depth: usize) -> usize {
+    let known = histories.iter().position(|spec| spec.player == player);
     let at = known.unwrap_or_else(|| {
-        tracks.push(Track { player, depth });
-        tracks.len() - 1
+        histories.push(HistorySpec { player, depth });
+        histories.len() - 1
     });
-    tracks[at].depth = tracks[at].depth.max(depth);
+    histories[at].depth = histories[at].depth.max(depth);
     at
 }

@@ -1,28 +1,28 @@
-//! Games of one type, side by side.
+//! Vectorized games: many of one type, stepped by one call.
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
 use crate::games::{Action, Game, Outcome};
 
-/// Where something of one of the games lies.
+/// A game of a batch, and its item in an array.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Which of the games.
+pub struct GameItem {
+    /// The game.
     pub at: usize,
-    /// The item of the array, as these are as large as what is there.
+    /// The position in the array, counted in items of the size at hand.
     pub item: usize,
 }
 
-/// What is done with many games at once, by code for just their type: a processor begins with one while it waits for
-/// what another calculates.
+/// Many games of one type. Code for just that type lets a processor begin with one game while another's results are
+/// pending.
 ///
-/// What several of them do starts at the position `done`, which is counted up as they do it, and stays at one that
-/// fails or panics.
-pub trait Herd: Send {
-    /// Has a game begin an episode.
+/// Methods for several games begin at position `done` and count it up as they go; it stays at a game that fails or
+/// panics.
+pub trait GameBatch: Send {
+    /// Begins an episode of a game.
     fn reset(&mut self, at: usize, seed: u64);
 
-    /// Has games take steps, by actions of `size` bytes: how each of them ended.
+    /// Steps games by actions of `size` bytes, and writes their outcomes.
     ///
     /// # Errors
     /// Those of a game.
@@ -30,22 +30,22 @@ pub trait Herd: Send {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[Place],
+        places: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()>;
 
-    /// Has games write a key of `size` bytes.
-    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[Place], done: &mut usize);
+    /// Writes a key of `size` bytes for games.
+    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[GameItem], done: &mut usize);
 
-    /// Whose turn it is in a game.
+    /// The player to move in a game.
     fn player(&self, at: usize) -> usize;
 
-    /// What a game's step that ended like this pays a player.
+    /// The reward of a player for a step with this outcome.
     fn reward(&self, at: usize, outcome: Outcome, player: usize) -> f32;
 }
 
-impl<G: Game> Herd for Vec<G> {
+impl<G: Game> GameBatch for Vec<G> {
     fn reset(&mut self, at: usize, seed: u64) {
         self[at].reset(seed);
     }
@@ -54,12 +54,12 @@ impl<G: Game> Herd for Vec<G> {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[Place],
+        places: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()> {
         while *done < places.len() {
-            let together = places[*done..].first_chunk().and_then(|four: &[Place; LANES]| {
+            let together = places[*done..].first_chunk().and_then(|four: &[GameItem; LANES]| {
                 let games = self.get_disjoint_mut(four.map(|place| place.at)).ok()?;
                 G::step_together(games, four.map(|place| action(size, actions, place)))
             });
@@ -76,8 +76,15 @@ impl<G: Game> Herd for Vec<G> {
         Ok(())
     }
 
-    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[Place], done: &mut usize) {
-        for &Place { at, item } in &places[*done..] {
+    fn write(
+        &self,
+        key: usize,
+        size: usize,
+        out: &mut [u8],
+        places: &[GameItem],
+        done: &mut usize,
+    ) {
+        for &GameItem { at, item } in &places[*done..] {
             self[at].write(key, &mut out[item * size..][..size]);
             *done += 1;
         }
@@ -93,6 +100,6 @@ impl<G: Game> Herd for Vec<G> {
 }
 
 #[inline]
-fn action(size: usize, actions: &[u8], place: Place) -> Action<'_> {
+fn action(size: usize, actions: &[u8], place: GameItem) -> Action<'_> {
     Action(&actions[place.item * size..][..size])
 }

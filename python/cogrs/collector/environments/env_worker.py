@@ -1,4 +1,4 @@
-"""What moves games that are written in Python: threads of their own, or threads that wait."""
+"""Threads that step environments written in Python."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from cogrs.collector.environments.stepper import Failure, Stepper
 
 PATIENCE = 0.5
-"""Seconds after which a driver that has nothing to do looks whether its worker lives."""
+"""Seconds after which an idle env worker checks whether its worker process is alive."""
 
 
-class Driver:
-    """A thread that does what a desk says: it makes, moves and closes the games' environments.
+class EnvWorker:
+    """A thread that makes, moves and closes environments, as its step buffer says.
 
     Moves of many games cross to the core and back in one call. It holds neither the game context
-    nor the wrapper, so that those can go. Drivers make their environments one after the other, in
-    the order of the games.
+    nor the wrapper, so that those can go. Env workers make their environments one after the other,
+    in the order of the games.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Driver:
         stepper: Stepper,
         failed: Callable[[int, BaseException], None],
     ) -> None:
-        """`failed` is told the exceptions of games."""
-        self.next: Driver | None = None
+        """Create an env worker; `failed` is called with each game that fails and its exception."""
+        self.next: EnvWorker | None = None
         self._core = core
         self._number = number
         self._stepper = stepper
         self._failed = failed
-        self._games = core.desk(number)[0][0]
+        self._games = core.step_buffer(number)[0][0]
         self._thread: OwnerThread | None = None
         self._turn = threading.Event()
         if number == 0:
@@ -50,7 +50,7 @@ class Driver:
         self._halted = False
 
     def start(self, first: FirstEnv | None = None) -> None:
-        """Let it go; `first` is for that of game 0, which takes over its thread if it has one."""
+        """Start it; `first` is the environment of game 0, whose thread it takes over if any."""
         env = None
         if first is None:
             self._thread = OwnerThread(THREAD_NAME.format(self._number))
@@ -93,48 +93,50 @@ class Driver:
         return [(failure.row, failure.text) for failure in failures]
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; whether it has come, or has to wait for the caller's."""
+        """Wait for its end; return whether it has ended, or has to wait for the caller to end."""
         thread = self._thread
         if thread is None or thread.ident == threading.get_ident():
             return True
         return thread.join(timeout)
 
     def is_over(self) -> bool:
-        """Whether nothing is left of it that a later `join` could end."""
+        """Return whether a later `join` has nothing left to end."""
         return True
 
     def halt(self) -> None:
-        """Have it begin no more moves."""
+        """Begin no more moves."""
         self._halted = True
         self._stepper.halt()
         self._turn.set()
 
     def describe(self) -> str:
-        """What it is about, and what its thread is called."""
+        """Describe what it does, and name its thread."""
         name = self._thread.name if self._thread else ""
         return f"{self._stepper.doing()} (thread {name})"
 
 
-def join_all(drivers: Sequence[Driver], timeout: float, kill: Sequence[Callable[[], None]]) -> None:
-    """Wait for the ends of drivers that were told to end.
+def join_all(
+    env_workers: Sequence[EnvWorker], timeout: float, kill: Sequence[Callable[[], None]]
+) -> None:
+    """Wait for env workers that were told to end.
 
-    When one hangs, `kill` ends the processes that they wait for; what hangs in this process is left
-    to its thread, with a warning.
+    When one hangs, `kill` ends the processes that they wait for. Environments that hang in this
+    process are left to their threads, with a warning.
     """
-    stuck = _stuck(drivers, timeout)
+    stuck = _stuck(env_workers, timeout)
     if stuck and kill:
         for each in kill:
             each()
         stuck = _stuck(stuck, timeout + 1.0)
-    for driver in stuck:
+    for env_worker in stuck:
         warnings.warn(
             f"an environment did not come back within {timeout} s and is abandoned: "
-            f"{driver.describe()}",
+            f"{env_worker.describe()}",
             RuntimeWarning,
             stacklevel=4,
         )
 
 
-def _stuck(drivers: Sequence[Driver], timeout: float) -> list[Driver]:
+def _stuck(env_workers: Sequence[EnvWorker], timeout: float) -> list[EnvWorker]:
     end = time.monotonic() + timeout
-    return [driver for driver in drivers if not driver.join(end - time.monotonic())]
+    return [each for each in env_workers if not each.join(end - time.monotonic())]

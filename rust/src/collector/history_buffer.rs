@@ -1,16 +1,19 @@
-//! The last states of several games.
+//! Rings of records: the last states of the games of a shard.
+//!
+//! Under the lock of the shard that owns them.
 
 use std::ops::Range;
 
-use crate::collector::column::Fixed;
+use crate::collector::column::BuiltinColumn;
 use crate::collector::plan::Plan;
-use crate::games::herd::Place;
+use crate::games::game_batch::GameItem;
 
-/// For each of several games a ring of records, kept column by column: what is copied together lies together.
+/// A ring of records for each of several games, stored column by column, so that bytes which are copied together lie
+/// together.
 ///
-/// A column is named by where it lies in a record, and has an item for each game and place of its ring.
+/// A column is named by its range in a record, and has an item for each game and ring position.
 #[derive(Debug)]
-pub struct Records {
+pub struct HistoryBuffer {
     bytes: Vec<u8>,
     depth: usize,
     rings: Vec<Ring>,
@@ -18,31 +21,32 @@ pub struct Records {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Ring {
-    /// Records there have been, those that are gone included.
+    /// Records pushed so far, overwritten ones included.
     count: u64,
-    /// Where in the ring the newest is.
+    /// The ring position of the newest.
     newest: usize,
 }
 
-impl Records {
-    /// Keeps the last `depth` records of `record` bytes of so many games.
+impl HistoryBuffer {
+    /// Creates rings of `depth` records of `record` bytes, one for each game.
     pub fn new(record: usize, depth: usize, games: usize) -> Self {
         let rings = vec![Ring::default(); games];
         Self { bytes: vec![0; record * depth * games], depth, rings }
     }
 
-    /// Records that there have been of a game, those that are gone included.
+    /// Records pushed so far for a game, overwritten ones included.
     #[inline]
     pub fn count(&self, game: usize) -> u64 {
         self.rings[game].count
     }
 
-    /// Forgets all records of a game, as if there had been none.
+    /// Forgets all records of a game.
     pub fn clear(&mut self, game: usize) {
         self.rings[game].count = 0;
     }
 
-    /// Begins a record of a game, in place of its oldest, whose bytes it has: its item in each column.
+    /// Begins a record of a game in place of its oldest, whose bytes stay until they are written. Returns its item in
+    /// each column.
     #[inline]
     pub fn push(&mut self, game: usize) -> usize {
         let ring = &mut self.rings[game];
@@ -51,7 +55,7 @@ impl Records {
         ring.newest * self.rings.len() + game
     }
 
-    /// The item of the newest record in each column; there must have been one.
+    /// The item of the newest record in each column; there must be one.
     #[inline]
     pub fn item(&self, game: usize) -> usize {
         self.rings[game].newest * self.rings.len() + game
@@ -71,62 +75,66 @@ impl Records {
         &mut self.bytes[column.start * items..column.end * items]
     }
 
-    /// Writes all items of a column: for each game what `value` says.
-    pub fn fill<const N: usize>(&mut self, column: Fixed, value: impl Fn(usize) -> [u8; N]) {
+    /// Writes all items of a column: the value of each game.
+    pub fn fill<const N: usize>(
+        &mut self,
+        column: BuiltinColumn,
+        value: impl Fn(usize) -> [u8; N],
+    ) {
         let games = (0..self.rings.len()).cycle();
         let items = self.column_mut(&column.range()).as_chunks_mut().0;
         items.iter_mut().zip(games).for_each(|(item, game)| *item = value(game));
     }
 
-    /// Writes items of a column that somebody looks at: for each game that has one, what `value` says.
+    /// Writes items of a column, if a collector reads it: the value of each item's game.
     #[inline]
     pub fn put<const N: usize>(
         &mut self,
         plan: &Plan,
-        column: Fixed,
-        places: &[Place],
+        column: BuiltinColumn,
+        items: &[GameItem],
         value: impl Fn(usize) -> [u8; N],
     ) {
-        if !plan.shows(column) {
+        if !plan.reads(column) {
             return;
         }
-        let items = self.column_mut(&column.range()).as_chunks_mut().0;
-        for place in places {
-            items[place.item] = value(place.at);
+        let all = self.column_mut(&column.range()).as_chunks_mut().0;
+        for item in items {
+            all[item.item] = value(item.at);
         }
     }
 
     /// Zeroes items of a column.
-    pub fn clear_column(&mut self, column: &Range<usize>, places: &[Place]) {
+    pub fn clear_column(&mut self, column: &Range<usize>, items: &[GameItem]) {
         let size = column.len();
-        let items = self.column_mut(column);
-        // Items one after the other are zeroed at once.
-        for run in places.chunk_by(|one, other| one.item + 1 == other.item) {
-            items[run[0].item * size..][..run.len() * size].fill(0);
+        let all = self.column_mut(column);
+        // Adjacent items are zeroed in one go.
+        for run in items.chunk_by(|one, other| one.item + 1 == other.item) {
+            all[run[0].item * size..][..run.len() * size].fill(0);
         }
     }
 
-    /// The newest record's part of a column; there must have been a record.
+    /// A column of the newest record; there must be one.
     #[inline]
     pub fn newest(&self, column: &Range<usize>, game: usize) -> &[u8] {
-        &self.bytes[self.place(column, self.rings[game].newest, game)]
+        &self.bytes[self.item_range(column, self.rings[game].newest, game)]
     }
 
     /// As [`Self::newest`].
     #[inline]
     pub fn newest_mut(&mut self, column: &Range<usize>, game: usize) -> &mut [u8] {
-        let place = self.place(column, self.rings[game].newest, game);
-        &mut self.bytes[place]
+        let range = self.item_range(column, self.rings[game].newest, game);
+        &mut self.bytes[range]
     }
 
-    /// A column's part of the record so many before the newest, if that is kept.
+    /// A column of the record `steps` before the newest, if that is kept.
     #[inline]
     pub fn back(&self, column: &Range<usize>, game: usize, steps: usize) -> Option<&[u8]> {
         let kept = steps < self.depth && (steps as u64) < self.rings[game].count;
-        kept.then(|| &self.bytes[self.place(column, self.turned_back(game, steps), game)])
+        kept.then(|| &self.bytes[self.item_range(column, self.position(game, steps), game)])
     }
 
-    /// How many records each of these neighbours has at least, when their newest lie side by side.
+    /// How many records each of these adjacent games has at least, if their newest records are adjacent too.
     pub fn in_step(&self, games: Range<usize>) -> Option<usize> {
         let rings = &self.rings[games];
         let newest = rings.first()?.newest;
@@ -135,34 +143,33 @@ impl Records {
         beside.then(|| usize::try_from(least).map_or(self.depth, |least| least.min(self.depth)))
     }
 
-    /// A column's parts of the records so many before the newest, of games that are [`Self::in_step`] and have
-    /// these.
+    /// A column of the records `steps` before the newest, of games that are [`Self::in_step`] and have them.
     pub fn run(&self, column: &Range<usize>, games: Range<usize>, steps: usize) -> &[u8] {
         &self.bytes[self.run_of(column, games, steps)]
     }
 
-    /// The newest records' parts of a column, of games that are [`Self::in_step`].
+    /// A column of the newest records, of games that are [`Self::in_step`].
     pub fn newest_run(&mut self, column: &Range<usize>, games: Range<usize>) -> &mut [u8] {
         let run = self.run_of(column, games, 0);
         &mut self.bytes[run]
     }
 
     fn run_of(&self, column: &Range<usize>, games: Range<usize>, steps: usize) -> Range<usize> {
-        let start = self.place(column, self.turned_back(games.start, steps), games.start).start;
+        let start = self.item_range(column, self.position(games.start, steps), games.start).start;
         start..start + games.len() * column.len()
     }
 
-    /// Where in the ring the record so many before the newest is, if it is kept.
+    /// The ring position of the record `steps` before the newest, if that is kept.
     #[inline]
-    fn turned_back(&self, game: usize, steps: usize) -> usize {
+    fn position(&self, game: usize, steps: usize) -> usize {
         let newest = self.rings[game].newest;
         if steps > newest { newest + self.depth - steps } else { newest - steps }
     }
 
     #[inline]
-    fn place(&self, column: &Range<usize>, turned: usize, game: usize) -> Range<usize> {
+    fn item_range(&self, column: &Range<usize>, position: usize, game: usize) -> Range<usize> {
         let games = self.rings.len();
-        let start = column.start * self.depth * games + (turned * games + game) * column.len();
+        let start = column.start * self.depth * games + (position * games + game) * column.len();
         start..start + column.len()
     }
 }
@@ -174,7 +181,7 @@ mod tests {
     /// The columns of a record of three bytes.
     const COLUMNS: [Range<usize>; 2] = [0..1, 1..3];
 
-    fn record(records: &mut Records, game: usize, number: u8) {
+    fn record(records: &mut HistoryBuffer, game: usize, number: u8) {
         let item = records.push(game);
         records.column_mut(&COLUMNS[0])[item] = number;
         records.column_mut(&COLUMNS[1])[2 * item..][..2].fill(number + 100);
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn each_game_keeps_its_last_records() {
-        let mut records = Records::new(3, 3, 2);
+        let mut records = HistoryBuffer::new(3, 3, 2);
         assert!(records.back(&COLUMNS[0], 1, 0).is_none());
         (1..=5).for_each(|number| record(&mut records, 1, number));
         record(&mut records, 0, 9);
@@ -202,7 +209,7 @@ mod tests {
 
     #[test]
     fn games_in_step_have_their_records_side_by_side() {
-        let mut records = Records::new(3, 2, 3);
+        let mut records = HistoryBuffer::new(3, 2, 3);
         (0..3).for_each(|game| record(&mut records, game, game as u8));
         assert_eq!(records.in_step(0..3), Some(1));
         assert_eq!(records.run(&COLUMNS[0], 1..3, 0), [1, 2]);

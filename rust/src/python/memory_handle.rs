@@ -1,4 +1,4 @@
-//! One memory as all its Python handles share it.
+//! A replay memory that Python objects share, with its lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 use crate::error::{Error, Result};
 use crate::python::array::Template;
 use crate::python::block::Pool;
-use crate::python::fork::Birthplace;
+use crate::python::fork_guard::ForkGuard;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// Calls that copy more than so many bytes let other Python threads run meanwhile.
+/// Calls that copy more bytes than this let other Python threads run meanwhile.
 pub const DETACH_FROM: usize = 64 << 10;
 
-/// For calls whose length shows only under the lock, or that are long by nature.
+/// The size of calls that take long, or whose size shows only under the lock.
 pub const LONG: usize = usize::MAX;
 
-/// A memory, its lock, and what can be read without waiting for that.
+/// A replay memory, its lock, and figures that can be read without waiting for that lock.
 #[derive(Debug)]
-pub struct Shared {
+pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
@@ -32,12 +32,12 @@ pub struct Shared {
     weight_sum: AtomicU64,
     total_episodes: AtomicU64,
     total_steps: AtomicU64,
-    birthplace: Birthplace,
+    fork_guard: ForkGuard,
     /// Memory of batches.
     pub pool: Arc<Pool>,
 }
 
-impl Shared {
+impl MemoryHandle {
     /// Shares a memory.
     pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Shared {
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
-            birthplace: Birthplace::here(),
+            fork_guard: ForkGuard::here(),
             pool: Arc::default(),
         }
     }
@@ -71,8 +71,7 @@ impl Shared {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `call` on the memory. When it is to copy `bytes` bytes and those are many, or when it has to
-    /// wait, other Python threads run meanwhile.
+    /// Runs `call` on the memory. Other Python threads run meanwhile when it copies many `bytes`, or has to wait.
     ///
     /// # Errors
     /// Those of `call`; `RuntimeError` in a forked child.
@@ -82,7 +81,7 @@ impl Shared {
         bytes: usize,
         call: impl FnOnce(&mut Memory) -> Result<T> + Send,
     ) -> PyResult<T> {
-        self.birthplace.check("ReplayMemory")?;
+        self.fork_guard.check("ReplayMemory")?;
         if bytes <= DETACH_FROM {
             match self.memory.try_lock() {
                 Err(TryLockError::WouldBlock) => {}
@@ -90,8 +89,8 @@ impl Shared {
                 Ok(memory) => return Ok(self.run(memory, call)?),
             }
         }
-        // Not `lock_py_attached`: that attaches again while it holds the lock, and then whoever waits for
-        // the lock attached waits for ever.
+        // Not `lock_py_attached`: that attaches again while it holds the lock, and a thread that waits for the lock
+        // while attached would then wait for ever.
         Ok(py.detach(|| self.run(self.memory.lock().map_err(|_| interrupted())?, call))?)
     }
 
@@ -114,7 +113,7 @@ impl Shared {
         self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
     }
 
-    /// Changes settings, or none when `change` refuses.
+    /// Changes settings; when `change` refuses, none of them.
     ///
     /// # Errors
     /// Those of `change`; `RuntimeError` in a forked child.
@@ -123,7 +122,7 @@ impl Shared {
         py: Python<'_>,
         change: impl FnOnce(&mut Settings) -> Result<()> + Send,
     ) -> PyResult<()> {
-        // New borders rewrite all weights, which takes a while in a large memory.
+        // New borders of episodes rewrite all weights, which takes long in a large memory.
         self.call(py, LONG, |memory| {
             let mut settings = Settings::clone(memory.settings());
             change(&mut settings)?;
@@ -134,11 +133,10 @@ impl Shared {
         })
     }
 
-    /// Runs `call` for something that is being dropped, which has nobody to report to: not at all in a
-    /// forked child, nor after an internal error.
+    /// Runs `call` for an object that is being dropped. Errors go nowhere, and nothing runs in a forked child.
     pub fn call_in_drop(&self, call: impl FnOnce(&mut Memory) -> Result<()> + Send) {
-        if self.birthplace.is_here() {
-            // While the interpreter shuts down there is none to attach to, and nothing to give back for.
+        if self.fork_guard.is_here() {
+            // While the interpreter shuts down there is nothing to attach to, and nothing to release.
             drop(Python::try_attach(|py| self.call(py, 0, call)));
         }
     }
@@ -148,10 +146,10 @@ impl Shared {
     /// # Errors
     /// `RuntimeError`.
     pub fn check_process(&self) -> PyResult<()> {
-        self.birthplace.check("ReplayMemory")
+        self.fork_guard.check("ReplayMemory")
     }
 
-    /// Whether anything can be drawn, as far as is known without waiting.
+    /// Checks that an entry can be drawn; waits only to say why none can.
     ///
     /// # Errors
     /// `RuntimeError` with the reason when nothing can, and in a forked child.

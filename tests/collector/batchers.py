@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cogrs.collector import Group
+from cogrs.collector import RequestBatcher
 from tests.collector.build import LIMIT, forever
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ INPUTS = {"s": ("float32", (3,)), "id": ("int64", ())}
 REPLIES = {"a": ("int64", ()), "pi": ("float32", (2,))}
 
 
-def group(batch_size: int = 4, **options: Any) -> Group:
-    return Group(INPUTS, REPLIES, batch_size, **options)
+def batcher(batch_size: int = 4, **options: Any) -> RequestBatcher:
+    return RequestBatcher(INPUTS, REPLIES, batch_size, **options)
 
 
 def question(number: int) -> dict[str, Any]:
@@ -39,7 +39,9 @@ def check(number: int, answer: Any) -> None:
 
 
 @contextmanager
-def served(asked: Group, callback: Callable[[Any, Any], None] = policy) -> Iterator[list[int]]:
+def served(
+    asked: RequestBatcher, callback: Callable[[Any, Any], None] = policy
+) -> Iterator[list[int]]:
     """The sizes of the batches that a thread answers meanwhile."""
     sizes: list[int] = []
 

@@ -1,25 +1,25 @@
-//! Whether a context works.
+//! Whether a context runs.
 
 use crate::error::{Error, Result};
 
-/// Whether a context works.
+/// Whether a context runs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Life {
-    /// Not yet.
+pub enum RunState {
+    /// Not started yet.
     New,
-    /// Yes.
+    /// Runs.
     Running,
-    /// Not any more.
+    /// Stopped by the caller.
     Stopped,
-    /// Not any more, because of this.
+    /// Ended by this error.
     Failed(Error),
 }
 
-impl Life {
-    /// Whether it is running.
+impl RunState {
+    /// Checks that the context is running.
     ///
     /// # Errors
-    /// [`Error::State`], or what went wrong.
+    /// [`Error::State`], or the error that ended the run.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Running => Ok(()),

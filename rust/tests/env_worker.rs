@@ -1,4 +1,4 @@
-//! Games that drivers move, and games that fail.
+//! Games that env workers step, and games that fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,16 +11,16 @@ mod run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cogrs::collector::context::{Context, CrashCounts};
-use cogrs::collector::crash::OnError;
+use cogrs::collector::context::{Context, FailureCounts};
 use cogrs::collector::description::Collector;
-use cogrs::collector::desk::Report;
+use cogrs::collector::failure_policy::OnError;
+use cogrs::collector::step_buffer::Report;
 use cogrs::error::Result;
 use cogrs::games::{Action, Game, Outcome};
 use game::{actor, optimizer};
 use run::{Run, options};
 
-/// Arrays of a desk.
+/// Arrays of a step buffer.
 const GAME: usize = 0;
 const SEED: usize = 1;
 const REWARD: usize = 3;
@@ -31,7 +31,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_millis(20)
 }
 
-/// A state that is asked about.
+/// The state of a query.
 struct Thought(i64);
 
 impl Game for Thought {
@@ -46,7 +46,7 @@ impl Game for Thought {
     }
 }
 
-/// Makes queries at once; the answer to each is its state, as long as there is one.
+/// Makes queries at once; the reply to each is its state, while the run goes on.
 fn ask(context: &Context, game: usize, state: i64, count: usize) {
     std::thread::scope(|scope| {
         for tid in 1..=count {
@@ -64,10 +64,10 @@ fn ask(context: &Context, game: usize, state: i64, count: usize) {
     });
 }
 
-/// Moves the scripted game of the other tests, whose episodes have `length` states, until the run is over.
-/// Games in `fails` fail at every third move of theirs; all make so many queries at once before each report.
-fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usize) {
-    let memory = context.desks()[driver].memory();
+/// Steps the scripted game of the other tests, whose episodes have `length` states, until the run is over. Games in
+/// `fails` fail at every third move; all make `asks` queries at once before each report.
+fn drive(context: &Context, env_worker: usize, length: i64, fails: &[i64], asks: usize) {
+    let memory = context.step_buffers()[env_worker].memory();
     let read = |part, row| {
         let mut bytes = [0; 8];
         memory.read(part, row, &mut bytes);
@@ -75,7 +75,7 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
     };
     let mut games = std::collections::BTreeMap::new();
     let mut report = Report::default();
-    while let Some(count) = context.play(driver, std::mem::take(&mut report), soon()).unwrap() {
+    while let Some(count) = context.play(env_worker, std::mem::take(&mut report), soon()).unwrap() {
         for row in 0..count {
             let (episode, seq, moves) = games.entry(read(GAME, row)).or_insert((-1, 0, 0));
             *moves += 1;
@@ -96,11 +96,11 @@ fn drive(context: &Context, driver: usize, length: i64, fails: &[i64], asks: usi
     }
 }
 
-/// A run whose games so many drivers move.
+/// A run whose games this many env workers step.
 fn driven(
     collectors: Vec<Collector>,
     games: usize,
-    drivers: usize,
+    env_workers: usize,
     on_error: OnError,
     fails: &'static [i64],
     asks: usize,
@@ -108,15 +108,15 @@ fn driven(
     let mut options = options(games, 1);
     options.on_error = on_error;
     options.queries = asks;
-    let files = vec![None; drivers];
-    let context = Context::outside(&game::spec(1), collectors, options, &files).unwrap();
+    let files = vec![None; env_workers];
+    let context = Context::with_env_workers(&game::spec(1), collectors, options, &files).unwrap();
     let run = Run { context: Arc::new(context), log: game::Log::default() };
     run.context.start().unwrap();
-    let drive = |driver| {
+    let drive = |env_worker| {
         let context = Arc::clone(&run.context);
-        std::thread::spawn(move || drive(&context, driver, 5, fails, asks))
+        std::thread::spawn(move || drive(&context, env_worker, 5, fails, asks))
     };
-    let threads = (0..drivers).map(drive).collect();
+    let threads = (0..env_workers).map(drive).collect();
     (run, threads)
 }
 
@@ -128,8 +128,8 @@ fn end(run: &Run, threads: Vec<std::thread::JoinHandle<()>>) {
 }
 
 #[test]
-fn games_that_drivers_move_show_what_those_say() {
-    for (games, batch_size, listener, steps, drivers, asks) in [
+fn batches_show_what_env_workers_report() {
+    for (games, batch_size, listener, steps, env_workers, asks) in [
         (1, 1, 1, 2, 1, 0),
         (4, 2, 4, 3, 1, 0),
         (4, 2, 4, 3, 3, 0),
@@ -141,7 +141,7 @@ fn games_that_drivers_move_show_what_those_say() {
         (5, 1, 1, 2, 3, 3),
     ] {
         let collectors = vec![actor(batch_size), optimizer(listener, steps)];
-        let (run, threads) = driven(collectors, games, drivers, OnError::Raise, &[], asks);
+        let (run, threads) = driven(collectors, games, env_workers, OnError::Raise, &[], asks);
         let mut last = vec![None; games];
         for row in run.collect("optimizer", 12).concat() {
             let (id, states) = (row["id"][0] as usize, &row["s"]);
@@ -164,16 +164,16 @@ fn games_that_drivers_move_show_what_those_say() {
 #[test]
 fn wrong_reports_are_refused() {
     let spec = game::spec(1);
-    let make = |files| Context::outside(&spec, vec![actor(1)], options(2, 1), files);
+    let make = |files| Context::with_env_workers(&spec, vec![actor(1)], options(2, 1), files);
     assert!(make(&[]).is_err());
     assert!(make(&[None, None, None]).is_err());
     let context = make(&[None, None]).unwrap();
-    let play = |driver, begun, failed| {
-        context.play(driver, Report { begun, failed, ..Report::default() }, soon())
+    let play = |env_worker, begun, failed| {
+        context.play(env_worker, Report { begun, failed, ..Report::default() }, soon())
     };
     assert_eq!(play(0, 0, vec![]).unwrap(), None, "not started");
     context.start().unwrap();
-    assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("driver: expected"));
+    assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("env_worker: expected"));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1), "what was not begun is given out again");
     assert!(play(0, 2, vec![]).unwrap_err().to_string().starts_with("begun: expected at most 1"));
@@ -181,37 +181,38 @@ fn wrong_reports_are_refused() {
 }
 
 #[test]
-fn an_end_that_is_none_is_the_game_s_failure() {
-    let context = Context::outside(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
+fn unknown_end_in_a_report_fails_the_game() {
+    let context =
+        Context::with_env_workers(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
     context.start().unwrap();
     assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
-    context.desks()[0].memory().write(END, 0, 0, &[3]);
+    context.step_buffers()[0].memory().write(END, 0, 0, &[3]);
     assert_eq!(context.play(0, Report::done(1), soon()).unwrap(), None);
     let error = context.wait(None, None).unwrap_err().to_string();
-    assert_eq!(error, "game 0: its driver reports an end 3");
+    assert_eq!(error, "game 0: its env worker reported end 3, expected 0, 1 or 2");
     assert_eq!(context.failed_game(), Some(0));
 }
 
 #[test]
-fn the_tail_of_an_episode_that_broke_is_lost_and_counted() {
+fn undelivered_states_of_a_failed_game_are_counted_as_lost() {
     let backoff = Duration::ZERO;
     let policy = OnError::Restart { most: 1_000, backoff };
     let collectors = vec![actor(2), optimizer(1, 2)];
     let (run, threads) = driven(collectors, 2, 1, policy, &[1], 0);
-    // Every third move of game 1 fails: it resets and steps once, so each history is of its own.
+    // Every third move of game 1 fails: it resets and steps once, so no two histories share a state.
     for row in run.histories("optimizer", 1.0, 6) {
         assert_eq!((&row["seq"], &row["last_r"]), (&vec![0.0, 1.0], &vec![0.0, 1.0]));
         assert_eq!(row["last_terminal"], [0.0, 0.0]);
     }
     assert_eq!(run.histories("optimizer", 0.0, 1)[0]["id"], [0.0, 0.0]);
-    let CrashCounts { crashes, restarts, dropped } = run.context.crashes();
-    assert!(crashes >= 5 && restarts == crashes && dropped == 0);
+    let FailureCounts { failures, restarts, dropped } = run.context.failures();
+    assert!(failures >= 5 && restarts == failures && dropped == 0);
     assert_eq!(run.context.delivered()[1].lost, 0, "each state was in a history");
     end(&run, threads);
 }
 
 #[test]
-fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
+fn failed_games_are_dropped_until_the_last_ends_the_run() {
     let mut limits = options(3, 2);
     limits.on_error = OnError::Drop;
     let run = Run::new(vec![actor(3), optimizer(2, 3)], limits, 100, |game| {
@@ -228,7 +229,7 @@ fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
             Ok(taken) => {
                 let taken = taken.unwrap();
                 for row in run.rows(taken) {
-                    if taken.group == 0 {
+                    if taken.collector == 0 {
                         seen[row["id"][0] as usize] += 1;
                     } else {
                         listened += 1;
@@ -243,11 +244,11 @@ fn games_that_fail_are_dropped_and_the_last_ends_the_run() {
     assert_eq!(seen, [4, 5, 6]);
     // Histories of 3 states share one: 4, 5 and 6 states are 1, 2 and 2 of them, and 1, 0 and 1 are lost.
     assert_eq!((listened, run.context.delivered()[1].lost), (5, 2));
-    assert_eq!(run.context.crashes(), CrashCounts { crashes: 3, restarts: 0, dropped: 3 });
+    assert_eq!(run.context.failures(), FailureCounts { failures: 3, restarts: 0, dropped: 3 });
 }
 
 #[test]
-fn a_game_that_panics_begins_again() {
+fn game_that_panics_restarts() {
     let mut limits = options(1, 1);
     limits.on_error = OnError::Restart { most: 1, backoff: Duration::from_millis(1) };
     let run = Run::new(vec![actor(1)], limits, 100, |game| game.panics_at = Some(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Answers of several threads to the same games.
+//! Replies of several threads to the same games.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,11 +17,11 @@ use run::{Run, options};
 
 const GAMES: usize = 64;
 
-/// Rounds in which all games are answered by both.
+/// Rounds in which both collectors reply to all games.
 const ROUNDS: usize = 2_000;
 
 #[test]
-fn no_game_goes_on_before_the_answers_of_all_are_taken() {
+fn games_go_on_only_after_the_replies_of_all_collectors() {
     let critic = collector("critic", GAMES, 1, Some(&["V"]));
     let run = Run::started(vec![actor(GAMES), critic], options(GAMES, 1), 90);
     // Both have a batch in hand before either answers, and then answer at the same time.

@@ -1,51 +1,34 @@
-//! `cogrs._core.CollectorGroup`.
+//! `cogrs._core.RequestBatcher`.
 
 use std::time::Duration;
 
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::collector::exchange::{Asked, Exchange};
+use crate::collector::request_batcher::{self as core, RequestBatch};
 use crate::error::Error;
 use crate::python::args::{integer, size};
-use crate::python::array::Given;
 use crate::python::exit::python_code;
-use crate::python::fork::Birthplace;
-use crate::python::tensor::{TensorMemory, array, field};
+use crate::python::fork_guard::ForkGuard;
+use crate::python::given::Given;
+use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
-use crate::spec::FieldSpec;
 
 /// Rows of many callers, answered together. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
-pub struct CollectorGroup {
-    exchange: Exchange<Py<PyAny>>,
+pub struct RequestBatcher {
+    batcher: core::RequestBatcher<Py<PyAny>>,
     inputs: Vec<Tensor>,
     replies: Vec<Tensor>,
-    birthplace: Birthplace,
-}
-
-/// One array of a batch.
-#[derive(Debug)]
-struct Tensor {
-    name: String,
-    dtype: Py<PyArrayDescr>,
-    spec: FieldSpec,
+    fork_guard: ForkGuard,
 }
 
 impl Tensor {
-    fn all(given: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>) -> PyResult<Vec<Self>> {
-        let tensor = |(name, dtype, shape): (String, Bound<'_, PyAny>, Vec<usize>)| {
-            let (dtype, spec) = field(&name, &dtype, shape)?;
-            Ok(Self { name, dtype, spec })
-        };
-        given.into_iter().map(tensor).collect()
-    }
-
     /// A row's value as an array of this dtype and shape.
     fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
@@ -71,17 +54,17 @@ impl Tensor {
 
 /// A batch in Python's hands. See the stub for its contract.
 ///
-/// When it goes away without being released, its batch is delivered again: otherwise those who asked would
-/// wait for ever.
+/// When it goes away without being released, its batch is delivered again. Otherwise its callers would wait for
+/// ever.
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
-pub struct GroupDelivery {
-    owner: Py<CollectorGroup>,
-    asked: Asked,
+pub struct RequestDelivery {
+    owner: Py<RequestBatcher>,
+    asked: RequestBatch,
 }
 
 #[pymethods]
-impl GroupDelivery {
+impl RequestDelivery {
     #[getter]
     fn buffer(&self) -> usize {
         self.asked.buffer
@@ -93,16 +76,16 @@ impl GroupDelivery {
     }
 }
 
-impl Drop for GroupDelivery {
+impl Drop for RequestDelivery {
     fn drop(&mut self) {
-        if let Ok(exchange) = self.owner.get().exchange() {
+        if let Ok(batcher) = self.owner.get().batcher() {
             // An error says that it was released.
-            let _ = exchange.put_back(self.asked);
+            let _ = batcher.put_back(self.asked);
         }
     }
 }
 
-/// Has Python tell owners their answers, and once more when Ctrl-C came in between: nobody else will.
+/// Has Python send owners their answers, and again when Ctrl-C came in between, since nothing else will.
 fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     let owners = PyList::new(send.py(), owners)?;
     let send = || python_code(send.py(), || send.call1((&owners,)).map(drop));
@@ -112,10 +95,10 @@ fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     })
 }
 
-impl CollectorGroup {
-    fn exchange(&self) -> PyResult<&Exchange<Py<PyAny>>> {
-        self.birthplace.check("Group")?;
-        Ok(&self.exchange)
+impl RequestBatcher {
+    fn batcher(&self) -> PyResult<&core::RequestBatcher<Py<PyAny>>> {
+        self.fork_guard.check("RequestBatcher")?;
+        Ok(&self.batcher)
     }
 
     /// The values of a row, in the order of the inputs.
@@ -135,37 +118,27 @@ impl CollectorGroup {
         let names: Vec<_> = self.inputs.iter().map(|tensor| &tensor.name).collect();
         PyValueError::new_err(format!("inputs: expected {names:?}, got {}", inputs.keys()))
     }
-
-    fn arrays<'py>(
-        memory: &Bound<'py, TensorMemory>,
-        first: usize,
-        tensors: &[Tensor],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let arrays = PyDict::new(memory.py());
-        for (at, tensor) in tensors.iter().enumerate() {
-            let array = array(memory, first + at, &tensor.dtype, &tensor.spec.shape)?;
-            arrays.set_item(&tensor.name, array)?;
-        }
-        Ok(arrays)
-    }
 }
 
 #[pymethods]
-impl CollectorGroup {
+impl RequestBatcher {
     #[new]
     #[pyo3(signature = (inputs, replies, batch_size, *, timeout_usec, num_buffers))]
     fn new(
-        inputs: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
-        replies: Vec<(String, Bound<'_, PyAny>, Vec<usize>)>,
+        inputs: Vec<GivenTensor<'_>>,
+        replies: Vec<GivenTensor<'_>>,
         batch_size: &Bound<'_, PyAny>,
         timeout_usec: &Bound<'_, PyAny>,
         num_buffers: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let (inputs, replies) = (Tensor::all(inputs)?, Tensor::all(replies)?);
+        let tensors = |given: Vec<GivenTensor<'_>>| given.into_iter().map(Tensor::new).collect();
+        let (inputs, replies): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
+            (tensors(inputs), tensors(replies));
+        let (inputs, replies) = (inputs?, replies?);
         let sizes = |tensors: &[Tensor]| tensors.iter().map(|each| each.spec.nbytes()).collect();
         let usec = integer("timeout_usec", timeout_usec, 0)?;
         let answers: Vec<usize> = sizes(&replies);
-        let exchange = Exchange::new(
+        let batcher = core::RequestBatcher::new(
             sizes(&inputs),
             &answers,
             size("batch_size", batch_size, 1)?,
@@ -173,48 +146,48 @@ impl CollectorGroup {
             (usec > 0).then(|| Duration::from_micros(usec)),
             available_memory(),
         )?;
-        Ok(Self { exchange, inputs, replies, birthplace: Birthplace::here() })
+        Ok(Self { batcher, inputs, replies, fork_guard: ForkGuard::here() })
     }
 
     fn put(&self, inputs: &Bound<'_, PyDict>, owner: Py<PyAny>) -> PyResult<()> {
-        let exchange = self.exchange()?;
+        let batcher = self.batcher()?;
         let row = self.row(inputs)?;
         let mut bytes = Vec::with_capacity(row.len());
         for (given, tensor) in row.iter().zip(&self.inputs) {
             bytes.push(given.exactly(&tensor.name, tensor.spec.nbytes())?);
         }
-        Ok(exchange.put(owner, &bytes).map_err(|(_, error)| error)?)
+        Ok(batcher.put(owner, &bytes).map_err(|(_, error)| error)?)
     }
 
     #[pyo3(signature = (timeout=None))]
     fn wait(
         slf: &Bound<'_, Self>,
         timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<GroupDelivery>> {
-        let exchange = slf.get().exchange()?;
-        let asked = interruptible(slf.py(), until(timeout)?, |end| exchange.wait(Some(end)))?;
-        Ok(asked.map(|asked| GroupDelivery { owner: slf.clone().unbind(), asked }))
+    ) -> PyResult<Option<RequestDelivery>> {
+        let batcher = slf.get().batcher()?;
+        let asked = interruptible(slf.py(), until(timeout)?, |end| batcher.wait(Some(end)))?;
+        Ok(asked.map(|asked| RequestDelivery { owner: slf.clone().unbind(), asked }))
     }
 
-    fn hurry(&self) -> PyResult<()> {
-        self.exchange()?.hurry();
+    fn flush(&self) -> PyResult<()> {
+        self.batcher()?.flush();
         Ok(())
     }
 
-    fn put_back(&self, delivery: &GroupDelivery) -> PyResult<()> {
-        Ok(self.exchange()?.put_back(delivery.asked)?)
+    fn put_back(&self, delivery: &RequestDelivery) -> PyResult<()> {
+        Ok(self.batcher()?.put_back(delivery.asked)?)
     }
 
-    fn release(&self, delivery: &GroupDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        tell(self.exchange()?.release(delivery.asked)?, send)
+    fn release(&self, delivery: &RequestDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
+        tell(self.batcher()?.release(delivery.asked)?, send)
     }
 
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
         // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
-        if !self.birthplace.is_here() {
+        if !self.fork_guard.is_here() {
             return Ok(());
         }
-        tell(self.exchange()?.close(), send)
+        tell(self.batcher()?.close(), send)
     }
 
     fn batch<'py>(
@@ -223,9 +196,9 @@ impl CollectorGroup {
         buffer: usize,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let missing = || Error::Index(format!("no batch {buffer}"));
-        let memory = self.exchange()?.batches().get(buffer).ok_or_else(missing)?;
+        let memory = self.batcher()?.batches().get(buffer).ok_or_else(missing)?;
         let memory = TensorMemory::new(py, memory)?;
-        let inputs = Self::arrays(&memory, 0, &self.inputs)?;
-        Ok((inputs, Self::arrays(&memory, self.inputs.len(), &self.replies)?))
+        let inputs = arrays(&memory, 0, &self.inputs)?;
+        Ok((inputs, arrays(&memory, self.inputs.len(), &self.replies)?))
     }
 }

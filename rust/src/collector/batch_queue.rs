@@ -1,25 +1,41 @@
-//! Which row of which batch is whose.
+//! Who gets which row of which batch, and where each batch is on its way round.
+//!
+//! Bookkeeping without bytes and without a lock: the lock of the scheduler guards a context's queues, that of a
+//! request batcher its own.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// A row of a group's batch.
+/// A row of a queue's batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Which of the group's batches.
+    /// Which of the queue's batches.
     pub buffer: usize,
-    /// Which row of it.
+    /// Which of its rows.
     pub row: usize,
+}
+
+/// A batch in the hands of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The collector.
+    pub collector: usize,
+    /// Which of its batches.
+    pub buffer: usize,
+    /// Rows filled, from the first on.
+    pub rows: usize,
+    /// The number of this delivery of the batch.
+    pub serial: u64,
 }
 
 /// Where a batch is on its way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BatchPhase {
     Free,
     Filling,
-    /// No more rows; those that are claimed are being written.
+    /// Has all its rows; some are still being written.
     Sealed,
     Ready,
     Out,
@@ -28,58 +44,59 @@ enum Phase {
 
 #[derive(Debug)]
 struct Buffer<O> {
-    phase: Phase,
+    phase: BatchPhase,
     owners: Vec<O>,
     written: usize,
-    /// Deliveries so far: tells an answer to this one from a late answer to another.
+    /// Deliveries so far: tells an answer to this one from a late answer to an earlier one.
     serial: u64,
 }
 
-/// How a group fills its batches.
+/// How a queue fills its batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<O> {
     /// Rows of a full batch.
     pub batch_size: usize,
     /// Batches that are filled in turn.
     pub buffers: usize,
-    /// After the first row has waited so long, a batch goes out short.
+    /// A batch goes out short when its first row has waited so long.
     pub timeout: Option<Duration>,
-    /// The order of rows, when it is not that of arrival. Then rows are assigned only when all of a batch
-    /// are asked for.
+    /// The order of rows, where that is not the order of arrival. Rows are then assigned only when all of a batch
+    /// are requested.
     pub order: Option<fn(&O, &O) -> std::cmp::Ordering>,
 }
 
-/// Batches of one kind, filled row by row and delivered in turn: the bookkeeping, without the bytes.
+/// Batches of one kind, filled row by row and delivered in turn.
 ///
-/// A row goes from [`claim`](Self::claim), or [`grants`](Self::grants) for who had to wait, through
+/// A row goes from [`claim`](Self::claim), or [`assign_waiting`](Self::assign_waiting) after a wait, through
 /// [`commit`](Self::commit); a batch from [`next_ready`](Self::next_ready) through [`take`](Self::take),
 /// [`answer`](Self::answer) and [`release`](Self::release).
 #[derive(Debug)]
-pub struct Group<O> {
+pub struct BatchQueue<O> {
     rules: Rules<O>,
     buffers: Vec<Buffer<O>>,
     free: VecDeque<usize>,
     open: Option<usize>,
     /// Batches without room that are still being written, oldest first.
     sealed: VecDeque<usize>,
-    /// How many of them nobody has asked about.
-    news: usize,
+    /// Batches sealed since that was last asked.
+    newly_sealed: usize,
     waiting: VecDeque<O>,
-    /// When the first row of the batch being filled was asked for.
+    /// When the first row of the batch being filled was requested.
     since: Option<Instant>,
     out: usize,
 }
 
-impl<O> Group<O> {
-    /// A group with all batches free.
+impl<O> BatchQueue<O> {
+    /// A queue whose batches are all free.
     pub fn new(rules: Rules<O>) -> Self {
-        let buffer = |_| Buffer { phase: Phase::Free, owners: Vec::new(), written: 0, serial: 0 };
+        let buffer =
+            |_| Buffer { phase: BatchPhase::Free, owners: Vec::new(), written: 0, serial: 0 };
         Self {
             buffers: (0..rules.buffers).map(buffer).collect(),
             free: (0..rules.buffers).collect(),
             open: None,
             sealed: VecDeque::new(),
-            news: 0,
+            newly_sealed: 0,
             waiting: VecDeque::new(),
             since: None,
             out: 0,
@@ -92,19 +109,19 @@ impl<O> Group<O> {
         self.rules.batch_size
     }
 
-    /// A row for `owner`, or none now: then it waits its turn, and [`Self::grants`] will name it.
+    /// Claims a row for `owner`. None when there is none now: then the owner waits its turn, and
+    /// [`Self::assign_waiting`] will name it.
     pub fn claim(&mut self, owner: O) -> Option<Row> {
-        if self.gives_at_once() {
-            return Some(self.allot(owner));
+        if self.assigns_at_once() {
+            return Some(self.assign(owner));
         }
         self.wait(owner);
         None
     }
 
-    /// Rows one after the other for the first of some owners: the first row, and how many. None when there are none
-    /// now.
+    /// Claims adjacent rows for the first of some owners: the first row, and how many. None when there are none now.
     pub fn claim_many(&mut self, owners: impl Iterator<Item = O>) -> Option<(Row, usize)> {
-        if !self.gives_at_once() {
+        if !self.assigns_at_once() {
             return None;
         }
         let at = self.opened();
@@ -119,14 +136,14 @@ impl<O> Group<O> {
         Some((Row { buffer: at, row }, filled - row))
     }
 
-    /// Has an owner wait for a row.
+    /// Queues an owner for a row.
     pub fn wait(&mut self, owner: O) {
         self.since.get_or_insert_with(Instant::now);
         self.waiting.push_back(owner);
     }
 
     /// Whether [`Self::claim`] would give a row.
-    pub fn gives_at_once(&self) -> bool {
+    pub fn assigns_at_once(&self) -> bool {
         self.rules.order.is_none() && self.waiting.is_empty() && self.has_row()
     }
 
@@ -134,8 +151,8 @@ impl<O> Group<O> {
         self.open.is_some() || !self.free.is_empty()
     }
 
-    /// The next row; there is one.
-    fn allot(&mut self, owner: O) -> Row {
+    /// Assigns the next row; there is one.
+    fn assign(&mut self, owner: O) -> Row {
         let at = self.opened();
         let buffer = &mut self.buffers[at];
         buffer.owners.push(owner);
@@ -152,49 +169,49 @@ impl<O> Group<O> {
         if self.open.replace(at).is_none() && self.rules.order.is_none() {
             self.since = Some(Instant::now());
         }
-        self.buffers[at].phase = Phase::Filling;
+        self.buffers[at].phase = BatchPhase::Filling;
         at
     }
 
     fn close(&mut self) {
         if let Some(at) = self.open.take() {
             self.since = (!self.waiting.is_empty()).then(Instant::now);
-            self.buffers[at].phase = Phase::Sealed;
+            self.buffers[at].phase = BatchPhase::Sealed;
             self.sealed.push_back(at);
-            self.news += 1;
+            self.newly_sealed += 1;
         }
     }
 
-    /// How many batches have got all their rows since this was asked last.
-    pub fn sealed(&mut self) -> usize {
-        std::mem::take(&mut self.news)
+    /// How many batches were sealed since the last call.
+    pub fn take_newly_sealed(&mut self) -> usize {
+        std::mem::take(&mut self.newly_sealed)
     }
 
-    /// The next batch that is ready to be delivered: all its rows are written, and so are those of the batches
-    /// before it. In this way what is one owner's stays in order.
+    /// The next batch to deliver: all its rows are written, and so are those of the batches before it. This keeps the
+    /// rows of one owner in order.
     pub fn next_ready(&mut self) -> Option<usize> {
         let at = *self.sealed.front()?;
         let buffer = &mut self.buffers[at];
         if buffer.written < buffer.owners.len() {
             return None;
         }
-        buffer.phase = Phase::Ready;
+        buffer.phase = BatchPhase::Ready;
         self.sealed.pop_front()
     }
 
-    /// Rows for those who waited, each named by `visit` with its owner; in the order of arrival, or all of a
-    /// batch in the group's own order.
-    pub fn grants(&mut self, mut visit: impl FnMut(&O, Row)) {
+    /// Assigns rows to owners that waited, and names them to `visit`: in the order of arrival, or a whole batch in the
+    /// queue's own order.
+    pub fn assign_waiting(&mut self, mut visit: impl FnMut(&O, Row)) {
         if self.rules.order.is_some() {
             while self.waiting.len() >= self.rules.batch_size && !self.free.is_empty() {
-                self.allot_in_order(&mut visit);
+                self.assign_in_order(&mut visit);
             }
             return;
         }
         while self.has_row()
             && let Some(owner) = self.waiting.pop_front()
         {
-            let row = self.allot(owner);
+            let row = self.assign(owner);
             self.visit(row, &mut visit);
         }
     }
@@ -203,29 +220,29 @@ impl<O> Group<O> {
         visit(&self.buffers[row.buffer].owners[row.row], row);
     }
 
-    fn allot_in_order(&mut self, visit: &mut impl FnMut(&O, Row)) {
+    fn assign_in_order(&mut self, visit: &mut impl FnMut(&O, Row)) {
         let count = self.waiting.len().min(self.rules.batch_size);
         let mut owners: Vec<O> = self.waiting.drain(..count).collect();
         if let Some(order) = self.rules.order {
             owners.sort_by(order);
         }
         for owner in owners {
-            let row = self.allot(owner);
+            let row = self.assign(owner);
             self.visit(row, visit);
         }
         self.close();
     }
 
-    /// Sends the batch being filled out short: it will be ready when its rows are written, some of which
-    /// `visit` may name here.
+    /// Seals the batch being filled, so that it goes out short once its rows are written. In the queue's own order
+    /// these rows are assigned only now, and named to `visit`.
     pub fn shorten(&mut self, mut visit: impl FnMut(&O, Row)) {
         if self.rules.order.is_some() && self.is_open() {
-            self.allot_in_order(&mut visit);
+            self.assign_in_order(&mut visit);
         }
         self.close();
     }
 
-    /// Whether there is a batch with some rows that waits for more.
+    /// Whether a batch with some rows waits for more.
     pub fn is_open(&self) -> bool {
         match self.rules.order {
             Some(_) => !self.waiting.is_empty() && !self.free.is_empty(),
@@ -233,7 +250,7 @@ impl<O> Group<O> {
         }
     }
 
-    /// Since when the batch being filled has rows.
+    /// When the batch being filled got its first row.
     pub fn since(&self) -> Option<Instant> {
         self.since.filter(|_| self.is_open())
     }
@@ -243,81 +260,80 @@ impl<O> Group<O> {
         self.since()?.checked_add(self.rules.timeout?)
     }
 
-    /// Whether somebody waits for a row that a batch now out would give back.
+    /// Whether an owner waits for a row of a batch that is out now.
     pub fn holds_up(&self) -> bool {
         self.out > 0 && !self.waiting.is_empty()
     }
 
-    /// Batches that are with a consumer.
+    /// Batches in the hands of consumers.
     pub fn out(&self) -> usize {
         self.out
     }
 
-    /// Says that a row is written. That may make batches ready.
+    /// Notes that a row is written, which may make batches ready.
     pub fn commit(&mut self, row: Row) {
         self.commit_many(row.buffer, 1);
     }
 
-    /// Says that so many rows of a batch are written.
+    /// Notes that so many rows of a batch are written.
     pub fn commit_many(&mut self, buffer: usize, rows: usize) {
         self.buffers[buffer].written += rows;
     }
 
-    /// Gives a ready batch to a consumer: the number of its rows, and of this delivery.
+    /// Gives a ready batch to a consumer: how many rows it has, and the number of this delivery.
     pub fn take(&mut self, buffer: usize) -> (usize, u64) {
         self.out += 1;
         let buffer = &mut self.buffers[buffer];
-        buffer.phase = Phase::Out;
+        buffer.phase = BatchPhase::Out;
         buffer.serial += 1;
         (buffer.owners.len(), buffer.serial)
     }
 
-    /// Whether a batch is still with the consumer of this delivery.
+    /// Checks that a batch is still in the hands of this delivery's consumer.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
         let held = self.buffers.get(buffer);
-        if held.is_some_and(|held| held.phase == Phase::Out && held.serial == serial) {
+        if held.is_some_and(|held| held.phase == BatchPhase::Out && held.serial == serial) {
             return Ok(());
         }
         Err(Error::State("this batch was answered or given back before".into()))
     }
 
-    /// Takes a batch back that will be delivered again.
+    /// Takes back a batch that is delivered again.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&mut self, buffer: usize, serial: u64) -> Result<()> {
         self.check_out(buffer, serial)?;
-        self.buffers[buffer].phase = Phase::Ready;
+        self.buffers[buffer].phase = BatchPhase::Ready;
         self.out -= 1;
         Ok(())
     }
 
-    /// Begins to take the answers out of a batch: nobody else may do so from here on. Returns its owners, in
-    /// the order of its rows.
+    /// Begins to read the replies of a batch, which ends its delivery. Returns its owners, in the order of its rows.
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
     pub fn answer(&mut self, buffer: usize, serial: u64) -> Result<Vec<O>> {
         self.check_out(buffer, serial)?;
-        self.buffers[buffer].phase = Phase::Answered;
+        self.buffers[buffer].phase = BatchPhase::Answered;
         Ok(std::mem::take(&mut self.buffers[buffer].owners))
     }
 
-    /// Frees a batch whose answers have been taken out; the vector of its owners is used again.
+    /// Frees a batch whose replies were read; the vector of its owners is used again.
     pub fn release(&mut self, buffer: usize, mut owners: Vec<O>) {
         owners.clear();
         self.out -= 1;
         let freed = &mut self.buffers[buffer];
-        freed.phase = Phase::Free;
+        freed.phase = BatchPhase::Free;
         freed.written = 0;
         freed.owners = owners;
         self.free.push_back(buffer);
     }
 
-    /// Everybody who has a row or waits for one; the group is of no use afterwards.
+    /// Empties the queue for good: the owners that have a row or wait for one.
     pub fn abandon(&mut self) -> Vec<O> {
         let rows = self.buffers.iter_mut().flat_map(|buffer| std::mem::take(&mut buffer.owners));
         rows.chain(self.waiting.drain(..)).collect()

@@ -1,0 +1,93 @@
+"""Arrays that carry moves of environments out and their outcomes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs.action_mask import ACTION_MASK
+from cogrs.collector.convert import convert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from cogrs.collector.environments.spaces import Spaces
+
+    Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class StepBuffer:
+    """Arrays that an env worker shares with the core; row k belongs to the k-th game to move.
+
+    Attributes:
+        games: int64: the game that the row belongs to.
+        seeds: int64: the seed of the episode to begin, or -1 for a step.
+        actions: The actions to take.
+        rewards: float64: the rewards of those actions.
+        ends: uint8: 0 not over, 1 terminated, 2 truncated.
+        keys: What the states show, by key.
+    """
+
+    games: Array
+    seeds: Array
+    actions: Array
+    rewards: Array
+    ends: Array
+    keys: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array], keys: Sequence[str]) -> StepBuffer:
+        """Return a step buffer over the core's arrays, those of these keys last."""
+        games, seeds, actions, rewards, ends, *shown = arrays
+        return cls(games, seeds, actions, rewards, ends, dict(zip(keys, shown, strict=True)))
+
+
+class ObservationWriter:
+    """Writes observations into rows of arrays: `show(row, observation, info)`.
+
+    That raises a ValueError for an observation whose shape differs from the space's or whose values
+    do not fit its dtype, and a TypeError for another kind of observation.
+    """
+
+    def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:
+        """Write the keys that there are arrays for."""
+        self._leaves = [
+            (leaf.path, _writer(leaf.key, keys[leaf.key]))
+            for leaf in spaces.leaves
+            if leaf.key in keys
+        ]
+        shown = {leaf.key for leaf in spaces.leaves}
+        self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
+        self._mask_layout = spaces.mask
+        plain = self._mask is None and [path for path, _ in self._leaves] == [()]
+        self.show = self._leaves[0][1] if plain else self._show
+
+    def _show(self, row: int, shown: Any, info: Any) -> None:
+        for path, write in self._leaves:
+            value = shown
+            for part in path:
+                value = value[part]
+            write(row, value, info)
+        if self._mask is not None and self._mask_layout is not None:
+            self._mask[row] = self._mask_layout.flatten(info.get(ACTION_MASK))
+
+
+def _writer(key: str, array: Array) -> Callable[[int, Any, Any], None]:
+    dtype, shape = array.dtype, array.shape[1:]
+    numbers = (int, dtype.type) if shape == () and dtype.kind in "iu" else ()
+    ndarray = np.ndarray
+
+    def write(row: int, value: Any, _info: Any) -> None:
+        kind = type(value)
+        if kind is ndarray:
+            fits = value.shape == shape and (value.dtype is dtype or value.dtype == dtype)
+        else:
+            fits = kind in numbers
+        array[row] = value if fits else convert(key, value, dtype, shape)
+
+    return write

@@ -1,0 +1,199 @@
+//! What becomes of games that fail, and of work that fails for some of several games.
+//!
+//! [`Failures`] belongs to the scheduler, and is under its lock.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+
+/// Longest back-off before a game begins again.
+const MAX_REST: Duration = Duration::from_secs(60);
+
+/// What becomes of a game that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// The whole run fails with it.
+    Raise,
+    /// It begins a new episode; after too many restarts of a game the whole run fails.
+    Restart {
+        /// Restarts of each game at most.
+        most: u32,
+        /// Rest before its first restart; doubled each time, up to a minute.
+        backoff: Duration,
+    },
+    /// It is dropped, and the run fails when no game is left.
+    Drop,
+}
+
+/// What to do about one failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The whole run fails.
+    Fail,
+    /// The game rests, and begins again.
+    Rest,
+    /// The game is gone.
+    Drop,
+}
+
+/// How many games failed, and what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailureCounts {
+    /// Failures of games.
+    pub failures: u64,
+    /// Games that were to begin again.
+    pub restarts: u64,
+    /// Games that are gone.
+    pub dropped: u64,
+}
+
+/// The games that failed.
+#[derive(Debug)]
+pub struct Failures {
+    policy: OnError,
+    games: usize,
+    restarts: FxHashMap<u32, u32>,
+    resting: BinaryHeap<Reverse<(Instant, u32)>>,
+    counts: FailureCounts,
+    last: Option<(u32, String)>,
+}
+
+impl Failures {
+    /// No failures yet, of so many games.
+    pub fn new(policy: OnError, games: usize) -> Self {
+        let (restarts, resting) = (FxHashMap::default(), BinaryHeap::new());
+        Self { policy, games, restarts, resting, counts: FailureCounts::default(), last: None }
+    }
+
+    /// How many games failed, and what became of them.
+    pub fn counts(&self) -> FailureCounts {
+        self.counts
+    }
+
+    /// The game that failed last, and its error text.
+    pub fn last(&self) -> Option<(u32, String)> {
+        self.last.clone()
+    }
+
+    /// Keeps the error text of a game that failed.
+    pub fn remember(&mut self, game: u32, text: String) {
+        self.last = Some((game, text));
+    }
+
+    /// Games that are not gone.
+    pub fn live(&self) -> usize {
+        self.games - self.counts.dropped as usize
+    }
+
+    /// Decides about a game that has just failed.
+    pub fn decide(&mut self, game: u32, now: Instant) -> Verdict {
+        self.counts.failures += 1;
+        match self.policy {
+            OnError::Raise => Verdict::Fail,
+            OnError::Restart { most, backoff } => self.restart(game, now, most, backoff),
+            OnError::Drop => {
+                self.counts.dropped += 1;
+                Verdict::Drop
+            }
+        }
+    }
+
+    fn restart(&mut self, game: u32, now: Instant, most: u32, backoff: Duration) -> Verdict {
+        let before = self.restarts.entry(game).or_default();
+        if *before >= most {
+            return Verdict::Fail;
+        }
+        let doubled = backoff.saturating_mul(1_u32.checked_shl(*before).unwrap_or(u32::MAX));
+        *before += 1;
+        self.counts.restarts += 1;
+        self.resting.push(Reverse((now + doubled.min(MAX_REST), game)));
+        Verdict::Rest
+    }
+
+    /// The text about earlier restarts in the error that ends the run; empty under other policies.
+    pub fn restarts_before(&self, game: u32) -> String {
+        let OnError::Restart { most, .. } = self.policy else { return String::new() };
+        let count = self.restarts.get(&game).copied().unwrap_or_default();
+        let s = if count == 1 { "" } else { "s" };
+        format!(", after {count} restart{s} (max_restarts={most})")
+    }
+
+    /// Takes a game whose rest is over.
+    pub fn rested(&mut self, now: impl Fn() -> Instant) -> Option<u32> {
+        let Reverse((end, game)) = *self.resting.peek()?;
+        if end > now() {
+            return None;
+        }
+        self.resting.pop();
+        Some(game)
+    }
+
+    /// When the next game's rest is over.
+    pub fn next_rested(&self) -> Option<Instant> {
+        self.resting.peek().map(|Reverse((end, _))| *end)
+    }
+}
+
+/// The items that failed, by position, and their error texts.
+pub type Failed = Vec<(usize, String)>;
+
+/// Runs work that counts a position up as it goes. Where it fails or panics, it is run again from the next position
+/// on. Returns those positions and their error texts.
+pub fn skipping_failures(mut act: impl FnMut(&mut usize) -> Result<()>) -> Failed {
+    let mut failed = Vec::new();
+    let mut done = 0;
+    loop {
+        let text = match catch_unwind(AssertUnwindSafe(|| act(&mut done))) {
+            Ok(Ok(())) => return failed,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => format!("panicked: {}", panic_text(&*panic)),
+        };
+        failed.push((done, text));
+        done += 1;
+    }
+}
+
+/// The message of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no reason")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_until_restarts_run_out() {
+        let backoff = Duration::from_secs(25);
+        let mut failures = Failures::new(OnError::Restart { most: 3, backoff }, 2);
+        let start = Instant::now();
+        for rest in [25, 50, 60] {
+            assert_eq!(failures.decide(1, start), Verdict::Rest);
+            let end = start + Duration::from_secs(rest);
+            assert_eq!(failures.next_rested(), Some(end));
+            assert_eq!(failures.rested(|| start + Duration::from_secs(rest - 1)), None);
+            assert_eq!(failures.rested(|| end), Some(1));
+        }
+        assert_eq!(failures.decide(0, start), Verdict::Rest, "each game has restarts of its own");
+        assert_eq!(failures.restarts_before(0), ", after 1 restart (max_restarts=3)");
+        assert_eq!(failures.decide(1, start), Verdict::Fail);
+        assert_eq!(failures.restarts_before(1), ", after 3 restarts (max_restarts=3)");
+        let counts = FailureCounts { failures: 5, restarts: 4, dropped: 0 };
+        assert_eq!((failures.counts(), failures.live()), (counts, 2));
+    }
+
+    #[test]
+    fn dropped_game_is_not_live() {
+        let mut failures = Failures::new(OnError::Drop, 2);
+        assert_eq!(failures.decide(1, Instant::now()), Verdict::Drop);
+        assert_eq!((failures.live(), failures.next_rested()), (1, None));
+        assert_eq!(failures.restarts_before(1), "");
+    }
+}

@@ -1,0 +1,220 @@
+//! Where one game, or one query of a game, stands between its collectors.
+
+use crate::collector::plan::Plan;
+use crate::games::Outcome;
+
+/// How far a game has got with its present state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GamePhase {
+    /// It has no state yet.
+    Fresh,
+    /// Replying collectors see the state.
+    AwaitingReplies,
+    /// All have replied, and listening collectors were told.
+    Replied,
+}
+
+/// What a game needs before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowRequest {
+    /// Rows of these collectors, as bits, and their replies.
+    Replies(u64),
+    /// Rows of these listening collectors, as bits, for its history.
+    Histories(u64),
+    /// A move by its env worker.
+    Move,
+}
+
+/// The next move of a game.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// Begin an episode with this seed.
+    Reset(u64),
+    /// Take the action.
+    Step,
+}
+
+/// What a game does once instead of its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Override {
+    /// Show its state again.
+    Stay,
+    /// Begin an episode, with no history of what was before. A seed replaces the one that determines the game's
+    /// episodes, and counts them anew.
+    Begin(Option<u64>),
+}
+
+/// What a game has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// States reached.
+    pub states: u64,
+    /// Episodes that ended.
+    pub episodes: u64,
+}
+
+/// Where a game stands.
+#[derive(Debug)]
+pub struct GameState {
+    /// The game's number.
+    pub id: u32,
+    /// Which query of its game it is; 0 is the game itself.
+    pub tid: u32,
+    /// Steps of the episode.
+    pub seq: i32,
+    /// Number of the episode; the first is 0.
+    pub episode: u32,
+    /// The state is the last of its episode.
+    pub over: bool,
+    phase: GamePhase,
+    /// The player to move in the present state.
+    pub player: u32,
+    /// The histories of single players that the present state is in, as bits.
+    present: u64,
+    /// The collectors that have replied to the present state, as bits.
+    replied: u64,
+    counts: Counts,
+    seed: u64,
+    next_override: Option<Override>,
+}
+
+impl GameState {
+    /// A game before its first state, or a query of it.
+    pub fn new(id: u32, tid: u32, seed: u64) -> Self {
+        Self {
+            id,
+            tid,
+            seq: 0,
+            episode: 0,
+            over: false,
+            phase: GamePhase::Fresh,
+            player: 0,
+            present: 0,
+            replied: 0,
+            counts: Counts::default(),
+            seed,
+            next_override: None,
+        }
+    }
+
+    /// States and episodes so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes what replaces the next step.
+    #[inline]
+    pub fn take_override(&mut self) -> Option<Override> {
+        if self.next_override.is_none() { None } else { self.next_override.take() }
+    }
+
+    /// Replaces the next step.
+    pub fn override_step(&mut self, by: Override) {
+        match (self.phase, by) {
+            (GamePhase::Fresh, Override::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
+            (GamePhase::Fresh, Override::Stay) => {}
+            _ => self.next_override = Some(by),
+        }
+    }
+
+    /// Requests replies to the present state.
+    #[inline]
+    pub fn request_replies(&self, plan: &Plan) -> RowRequest {
+        RowRequest::Replies(plan.repliers(self.player as usize))
+    }
+
+    /// Marks the present state as replied to by all. Returns whether it was not before.
+    #[inline]
+    pub fn mark_replied(&mut self) -> bool {
+        let news = self.phase == GamePhase::AwaitingReplies;
+        self.phase = if news { GamePhase::Replied } else { self.phase };
+        news
+    }
+
+    /// Whether the present state is in a history.
+    #[inline]
+    pub fn is_in(&self, history: usize) -> bool {
+        history == 0 || self.present >> (history - 1) & 1 == 1
+    }
+
+    /// The next move.
+    #[inline]
+    pub fn next_move(&self) -> Move {
+        if self.phase == GamePhase::Fresh || self.over {
+            Move::Reset(episode_seed(self.seed, self.id, self.next_episode()))
+        } else {
+            Move::Step
+        }
+    }
+
+    fn next_episode(&self) -> u32 {
+        self.episode.wrapping_add(u32::from(self.phase != GamePhase::Fresh))
+    }
+
+    /// Notes that an episode begins.
+    pub fn begin(&mut self) {
+        self.episode = self.next_episode();
+        self.seq = 0;
+        self.over = false;
+    }
+
+    /// Notes a step.
+    #[inline]
+    pub fn step(&mut self, outcome: Outcome) {
+        self.seq = self.seq.wrapping_add(1);
+        self.over = outcome.terminated || outcome.truncated;
+        self.counts.episodes += u64::from(self.over);
+    }
+
+    /// Enters a state in which this player moves, and which belongs to these histories of single players.
+    #[inline]
+    pub fn enter(&mut self, player: usize, present: u64) {
+        self.player = player as u32;
+        self.present = present;
+        self.counts.states += 1;
+        self.phase = GamePhase::AwaitingReplies;
+        self.forget_replies();
+    }
+
+    /// Has an episode begin next, as if there had been no state before.
+    pub fn begin_anew(&mut self, seed: Option<u64>) {
+        self.phase = GamePhase::Replied;
+        self.over = true;
+        if let Some(seed) = seed {
+            self.seed = seed;
+            // The next is number 0.
+            self.episode = u32::MAX;
+        }
+    }
+
+    /// Whether one of these collectors has replied to the present state.
+    #[inline]
+    pub fn has_reply_of(&self, collectors: u64) -> bool {
+        self.replied & collectors != 0
+    }
+
+    /// Forgets all replies to the present state.
+    #[inline]
+    pub fn forget_replies(&mut self) {
+        self.replied = 0;
+    }
+
+    /// Notes that a collector has replied to the present state.
+    #[inline]
+    pub fn reply(&mut self, collector: usize) {
+        self.replied |= 1 << collector;
+    }
+}
+
+/// The seed of an episode. No two episodes share one, and it depends on nothing else that runs.
+fn episode_seed(seed: u64, game: u32, episode: u32) -> u64 {
+    mix(mix(seed) ^ (u64::from(game) << 32 | u64::from(episode)))
+}
+
+/// The finalizer of `SplitMix64`: a bijection that leaves no trace of adjacent inputs.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}

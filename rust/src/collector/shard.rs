@@ -1,0 +1,444 @@
+//! Games that share a lock, and the histories of their states.
+//!
+//! All of it needs the lock of the shard, which comes last: nothing here takes another lock, and no two shards are
+//! locked together. So user code that steps a game holds up the games of its shard alone.
+
+use std::ops::Range;
+
+use crate::collector::batch::{Batch, Rows};
+use crate::collector::column::BuiltinColumn;
+use crate::collector::copy_plan::{HistorySpec, Scatter};
+use crate::collector::failure_policy::{Failed, skipping_failures};
+use crate::collector::game_state::{Counts, GameState, Move, Override, RowRequest};
+use crate::collector::gather::gather;
+use crate::collector::history_buffer::HistoryBuffer;
+use crate::collector::plan::Plan;
+use crate::collector::scheduler::bits;
+use crate::collector::step_buffer::StepBuffer;
+use crate::collector::work_batch::{Task, WorkBatch};
+use crate::error::{Error, Result};
+use crate::games::game_batch::{GameBatch, GameItem};
+use crate::games::{Game, Outcome};
+
+/// Games of a shard at most: their memory is still in the cache when their rows are written.
+pub const SHARD_SIZE: usize = 64;
+
+/// Games that share a lock. They go on side by side, phase by phase: take replies, step, record, write rows.
+pub struct Shard {
+    /// The number of the first game among all.
+    first: u32,
+    games: Games,
+    /// Where each stands.
+    states: Vec<GameState>,
+    /// The history of all states, and then those of single players, as in [`Plan::histories`].
+    histories: Vec<History>,
+}
+
+/// Games, or what is known of them.
+pub enum Games {
+    /// Games that are stepped here.
+    Here(Box<dyn GameBatch>),
+    /// What env workers have reported last of games that they step.
+    Outside(Vec<Box<dyn Game>>),
+}
+
+/// The past states of games, or of one of their players.
+struct History {
+    records: HistoryBuffer,
+    /// For each game what happened since the newest of them.
+    since: Vec<Outcome>,
+}
+
+impl History {
+    /// Adds the outcome of a game's step, and what that paid.
+    #[inline]
+    fn add(&mut self, at: usize, spec: &HistorySpec, outcome: Outcome, games: &dyn GameBatch) {
+        let since = &mut self.since[at];
+        since.reward += match spec.player {
+            None => outcome.reward,
+            Some(player) => games.reward(at, outcome, player),
+        };
+        since.terminated |= outcome.terminated;
+        since.truncated |= outcome.truncated;
+    }
+}
+
+/// What a game does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// It does nothing.
+    Nothing,
+    /// It waits for this.
+    Request(RowRequest),
+    /// It takes a step.
+    Step,
+    /// It is in a new state already, because it has begun an episode.
+    Enter,
+}
+
+impl Shard {
+    /// Games before their first states.
+    pub fn new(first: u32, games: Games, states: Vec<GameState>, plan: &Plan) -> Self {
+        let history = |spec: &HistorySpec| {
+            let mut records = HistoryBuffer::new(plan.columns.size(), spec.depth, states.len());
+            // These never change.
+            records.fill(BuiltinColumn::Id, |at| states[at].id.to_ne_bytes());
+            records.fill(BuiltinColumn::Tid, |at| states[at].tid.to_ne_bytes());
+            History { records, since: vec![Outcome::default(); states.len()] }
+        };
+        let histories = plan.histories.iter().map(history).collect();
+        Self { first, games, states, histories }
+    }
+
+    #[inline]
+    fn at(&self, game: u32) -> usize {
+        (game - self.first) as usize
+    }
+
+    /// Copies the replies in rows of a batch to the records of their games.
+    pub fn scatter(&mut self, plan: &Plan, collector: usize, batch: &Batch, tasks: &[Task]) {
+        let run = self.adjacent_replies(tasks);
+        for scatter in &plan.copy_plans[collector].scatters {
+            let part = batch.rows_of(scatter.part);
+            if let (0, Some((row, games))) = (scatter.later, run.clone()) {
+                part.read_run(row, self.histories[0].records.newest_run(&scatter.range, games));
+                continue;
+            }
+            for task in tasks {
+                if let Task::Reply { game, row } = *task {
+                    self.scatter_one(scatter, self.at(game), part, row as usize);
+                }
+            }
+        }
+        for task in tasks {
+            if let Task::Reply { game, .. } = *task {
+                let at = self.at(game);
+                self.states[at].reply(collector);
+            }
+        }
+    }
+
+    /// The first row and the games, when adjacent rows reply to adjacent games whose newest records are adjacent too.
+    fn adjacent_replies(&self, tasks: &[Task]) -> Option<(usize, Range<usize>)> {
+        let adjacent = tasks.is_sorted_by(|one, other| match (*one, *other) {
+            (Task::Reply { game, row }, Task::Reply { game: next, row: below }) => {
+                game + 1 == next && row + 1 == below
+            }
+            _ => false,
+        });
+        let (&Task::Reply { game, row }, [history]) = (tasks.first()?, &self.histories[..]) else {
+            return None;
+        };
+        let games = self.at(game)..self.at(game) + tasks.len();
+        let adjacent = adjacent && history.records.in_step(games.clone()).is_some();
+        adjacent.then_some((row as usize, games))
+    }
+
+    fn scatter_one(&mut self, scatter: &Scatter, at: usize, part: Rows<'_>, row: usize) {
+        // Where a later collector has replied the same key, its reply stays.
+        if self.states[at].has_reply_of(scatter.later) {
+            return;
+        }
+        for (number, history) in self.histories.iter_mut().enumerate() {
+            if self.states[at].is_in(number) {
+                part.read(row, history.records.newest_mut(&scatter.range, at));
+            }
+        }
+    }
+
+    /// Has games go on to where collectors are needed next. Adds their requests, and the games that failed, to the
+    /// work batch.
+    pub fn go_on(
+        &mut self,
+        plan: &Plan,
+        step_buffer: Option<&StepBuffer>,
+        tasks: &[Task],
+        work: &mut WorkBatch,
+    ) {
+        let mut entering = Vec::with_capacity(tasks.len());
+        let mut steps = Vec::with_capacity(tasks.len());
+        let failed = skipping_failures(|done| {
+            for &task in &tasks[*done..] {
+                let at = self.at(task.game());
+                match self.start(plan, step_buffer, task)? {
+                    Next::Nothing => {}
+                    Next::Request(request) => work.request(request, [task.game()]),
+                    Next::Enter => entering.push(at),
+                    Next::Step => {
+                        entering.push(at);
+                        steps.push(GameItem { at, item: self.histories[0].records.item(at) });
+                    }
+                }
+                *done += 1;
+            }
+            Ok(())
+        });
+        work.failures.extend(failed.into_iter().map(|(at, text)| (tasks[at].game(), text)));
+        let failed = self.step(plan, &steps);
+        self.drop_failed(failed, &mut entering, work);
+        let failed = self.enter(plan, &entering);
+        self.drop_failed(failed, &mut entering, work);
+        let player = |at: usize| self.states[at].player;
+        for alike in entering.chunk_by(|&one, &other| player(one) == player(other)) {
+            let request = self.states[alike[0]].request_replies(plan);
+            work.request(request, alike.iter().map(|&at| self.first + at as u32));
+        }
+    }
+
+    /// Takes games that failed out of those that enter a state.
+    fn drop_failed(&self, failed: Failed, entering: &mut Vec<usize>, work: &mut WorkBatch) {
+        for (at, text) in failed {
+            // A game that fails twice, such as in two of its keys, is reported once.
+            if let Some(place) = entering.iter().position(|&other| other == at) {
+                entering.remove(place);
+                work.failures.push((self.first + at as u32, text));
+            }
+        }
+    }
+
+    /// Finds out what a task has its game do.
+    #[inline]
+    fn start(&mut self, plan: &Plan, step_buffer: Option<&StepBuffer>, task: Task) -> Result<Next> {
+        let at = self.at(task.game());
+        Ok(match (task, step_buffer) {
+            (Task::Advance(_) | Task::Reply { .. }, _) => self.next(plan, at),
+            (Task::Report { row, .. }, Some(step_buffer)) => {
+                self.replace(at, step_buffer.report(row as usize)?);
+                self.move_on(at)
+            }
+            _ => Next::Nothing,
+        })
+    }
+
+    #[inline]
+    fn next(&mut self, plan: &Plan, at: usize) -> Next {
+        let state = &mut self.states[at];
+        match state.take_override() {
+            Some(Override::Stay) => {
+                state.forget_replies();
+                return Next::Request(state.request_replies(plan));
+            }
+            Some(Override::Begin(seed)) => self.begin_anew(at, seed),
+            None => {}
+        }
+        let due = if self.states[at].mark_replied() { self.due(plan, at) } else { 0 };
+        match self.games {
+            _ if due != 0 => Next::Request(RowRequest::Histories(due)),
+            Games::Here(_) => self.move_on(at),
+            Games::Outside(_) => Next::Request(RowRequest::Move),
+        }
+    }
+
+    #[inline]
+    fn move_on(&mut self, at: usize) -> Next {
+        match self.states[at].next_move() {
+            Move::Step => Next::Step,
+            Move::Reset(seed) => {
+                self.games.all_mut().reset(at, seed);
+                self.states[at].begin();
+                Next::Enter
+            }
+        }
+    }
+
+    /// The listening collectors that are to get a row, as bits.
+    fn due(&self, plan: &Plan, at: usize) -> u64 {
+        let is_due = |&collector: &usize| {
+            let copy_plan = &plan.copy_plans[collector];
+            let count = self.histories[copy_plan.history].records.count(at);
+            self.states[at].is_in(copy_plan.history) && copy_plan.collector.due(count)
+        };
+        bits(plan.listening).filter(is_due).fold(0, |due, collector| due | 1 << collector)
+    }
+
+    /// Has games take steps. Those that fail are named by their positions here.
+    fn step(&mut self, plan: &Plan, items: &[GameItem]) -> Failed {
+        let Self { games, states, histories, .. } = self;
+        let games = games.all_mut();
+        let mut outcomes = vec![None; items.len()];
+        let column = plan.columns.action();
+        let actions = histories[0].records.column(column);
+        let mut failed =
+            skipping_failures(|done| games.step(column.len(), actions, items, &mut outcomes, done));
+        let paid = skipping_failures(|done| {
+            for (&GameItem { at, .. }, outcome) in items.iter().zip(&outcomes).skip(*done) {
+                if let Some(outcome) = *outcome {
+                    states[at].step(outcome);
+                    for (history, spec) in histories.iter_mut().zip(&plan.histories) {
+                        history.add(at, spec, outcome, &*games);
+                    }
+                }
+                *done += 1;
+            }
+            Ok(())
+        });
+        failed.extend(paid);
+        failed.into_iter().map(|(item, text)| (items[item].at, text)).collect()
+    }
+
+    /// Records the states that games are in. Those that fail are named by their positions here.
+    fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
+        let failed = skipping_failures(|done| {
+            for &at in &games[*done..] {
+                let player = if plan.has_turns { self.games.all().player(at) } else { 0 };
+                self.states[at].enter(player, plan.present(player));
+                *done += 1;
+            }
+            Ok(())
+        });
+        let mut failed: Failed =
+            failed.into_iter().map(|(place, text)| (games[place], text)).collect();
+        for history in 0..self.histories.len() {
+            failed.extend(self.record(plan, history, games));
+        }
+        failed
+    }
+
+    /// Records the states that belong to a history.
+    fn record(&mut self, plan: &Plan, history: usize, entering: &[usize]) -> Failed {
+        use BuiltinColumn::{Cut, Ended, Episode, LastReward, LastTerminal, LastTruncated, Seq};
+        let Self { games, states, histories, .. } = self;
+        let History { records, since } = &mut histories[history];
+        let recorded = entering.iter().copied().filter(|&at| states[at].is_in(history));
+        let mut items = Vec::with_capacity(entering.len());
+        items.extend(recorded.map(|at| GameItem { at, item: records.push(at) }));
+        records.put(plan, Seq, &items, |at| states[at].seq.to_ne_bytes());
+        records.put(plan, Episode, &items, |at| states[at].episode.to_ne_bytes());
+        records.put(plan, LastReward, &items, |at| since[at].reward.to_ne_bytes());
+        // These tell of the end of an episode in the first state after it, the next two in its last.
+        let told = |at: usize, end: bool| [u8::from(!states[at].over && end)];
+        records.put(plan, LastTerminal, &items, |at| told(at, since[at].terminated));
+        records.put(plan, LastTruncated, &items, |at| told(at, since[at].truncated));
+        let shown = |at: usize, end: bool| [u8::from(states[at].over && end)];
+        records.put(plan, Ended, &items, |at| shown(at, since[at].terminated));
+        records.put(plan, Cut, &items, |at| shown(at, since[at].truncated));
+        for item in &items {
+            let end = &mut since[item.at];
+            let over = states[item.at].over;
+            *end = Outcome {
+                reward: 0.0,
+                terminated: end.terminated && over,
+                truncated: end.truncated && over,
+            };
+        }
+        for (_, column) in plan.columns.replies() {
+            records.clear_column(column, &items);
+        }
+        let games = games.all();
+        let mut failed = Vec::new();
+        for (key, column) in plan.columns.game_keys().enumerate() {
+            let out = records.column_mut(column);
+            let each = skipping_failures(|done| {
+                games.write(key, column.len(), out, &items, done);
+                Ok(())
+            });
+            failed.extend(each.into_iter().map(|(item, text)| (items[item].at, text)));
+        }
+        failed
+    }
+
+    /// Writes adjacent rows of a batch, from this one on, that were assigned to games.
+    pub fn gather(
+        &self,
+        plan: &Plan,
+        collector: usize,
+        batch: &Batch,
+        first: usize,
+        games: &[u32],
+    ) {
+        let copy_plan = &plan.copy_plans[collector];
+        let places = games.iter().map(|&game| self.at(game));
+        let adjacent = games.is_sorted_by(|one, other| one + 1 == *other);
+        let run = games.first().map(|&game| self.at(game)..self.at(game) + games.len());
+        let run = run.filter(|_| adjacent);
+        let records = &self.histories[copy_plan.history].records;
+        gather(copy_plan, records, batch, first, places, run);
+    }
+
+    /// Enters the state that a query asks about: its request.
+    ///
+    /// # Errors
+    /// [`Error::State`] when that fails.
+    pub fn query(&mut self, plan: &Plan, query: u32, shown: Box<dyn Game>) -> Result<RowRequest> {
+        let at = self.at(query);
+        self.replace(at, shown);
+        self.states[at].begin();
+        match self.enter(plan, &[at]).pop() {
+            None => Ok(self.states[at].request_replies(plan)),
+            Some((_, text)) => Err(Error::State(text)),
+        }
+    }
+
+    /// The replies to the newest state, by key.
+    pub fn replies(&self, plan: &Plan, game: u32) -> Vec<(String, Vec<u8>)> {
+        let at = self.at(game);
+        let part = |(key, column): (&str, &_)| {
+            (key.into(), self.histories[0].records.newest(column, at).into())
+        };
+        plan.columns.replies().map(part).collect()
+    }
+
+    /// Replaces a game that is stepped outside by what was reported of it.
+    fn replace(&mut self, at: usize, shown: Box<dyn Game>) {
+        if let Games::Outside(games) = &mut self.games {
+            games[at] = shown;
+        }
+    }
+
+    /// The next move of a game, and the action for that.
+    pub fn next_move(&self, plan: &Plan, game: u32) -> (Move, &[u8]) {
+        let at = self.at(game);
+        (self.states[at].next_move(), self.histories[0].records.newest(plan.columns.action(), at))
+    }
+
+    /// Abandons an episode because the game failed: no history spans the failure. Adds to `lost`, for each collector,
+    /// the states of this game that it has not got and never will.
+    pub fn abandon_episode(&mut self, plan: &Plan, game: u32, lost: &mut [u64]) {
+        let at = self.at(game);
+        for (copy_plan, lost) in plan.copy_plans.iter().zip(lost) {
+            if !copy_plan.collector.replying() {
+                let states = self.histories[copy_plan.history].records.count(at);
+                *lost += copy_plan.collector.undelivered(states);
+            }
+        }
+        self.begin_anew(at, None);
+    }
+
+    /// Forgets a game's past states, and has an episode begin next.
+    fn begin_anew(&mut self, at: usize, seed: Option<u64>) {
+        for History { records, since } in &mut self.histories {
+            records.clear(at);
+            since[at] = Outcome::default();
+        }
+        self.states[at].begin_anew(seed);
+    }
+
+    /// Replaces a game's next step.
+    pub fn override_step(&mut self, game: u32, by: Override) {
+        let at = self.at(game);
+        self.states[at].override_step(by);
+    }
+
+    /// What each game has done.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.states.iter().map(GameState::counts).collect()
+    }
+}
+
+impl Games {
+    #[inline]
+    fn all(&self) -> &dyn GameBatch {
+        match self {
+            Self::Here(games) => &**games,
+            Self::Outside(games) => games,
+        }
+    }
+
+    #[inline]
+    fn all_mut(&mut self) -> &mut dyn GameBatch {
+        match self {
+            Self::Here(games) => &mut **games,
+            Self::Outside(games) => games,
+        }
+    }
+}

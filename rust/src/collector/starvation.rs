@@ -1,0 +1,103 @@
+//! What happens when nothing else does: batches go out short, games begin again, runs end.
+//!
+//! Under the lock of the scheduler, as all its methods; called by threads that wait for a batch.
+
+use std::time::Instant;
+
+use crate::collector::batch_queue::BatchQueue;
+use crate::collector::scheduler::{Scheduler, bits};
+use crate::collector::work_batch::Task;
+
+impl Scheduler {
+    /// Whether all games were dropped and nothing is left of them but batches that are not full.
+    pub fn is_over(&self) -> bool {
+        let left = self.is_busy() || self.queues.iter().any(|queue| queue.out() > 0);
+        self.failures.live() == 0 && !left && self.ready.is_empty()
+    }
+
+    /// When all games were dropped, sends out short the batches that listeners have got of them. Returns whether
+    /// anything changed.
+    pub fn flush_leftovers(&mut self) -> bool {
+        let over = self.is_over();
+        let open = (0..self.queues.len()).find(|&at| over && self.queues[at].is_open());
+        if let Some(collector) = open {
+            self.shorten(collector);
+        }
+        open.is_some()
+    }
+
+    /// Sends batches out short whose timeout has passed, and restarts games whose back-off has. Returns whether
+    /// anything changed.
+    pub fn expire(&mut self) -> bool {
+        let mut changed = false;
+        while let Some(game) = self.failures.rested(Instant::now) {
+            self.work.advance(game);
+            changed = true;
+        }
+        for collector in 0..self.queues.len() {
+            let deadline = self.queues[collector].deadline();
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.shorten(collector);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn shorten(&mut self, collector: usize) {
+        let work = &mut self.work;
+        let write = |&game: &u32, row| work.push(Task::write(game, collector, row));
+        self.queues[collector].shorten(write);
+        self.note_sealed(collector);
+        self.make_ready(collector);
+    }
+
+    /// When the next batch is to go out short, or the next game to begin again.
+    pub fn deadline(&self) -> Option<Instant> {
+        let rest = self.failures.next_rested();
+        self.queues.iter().filter_map(BatchQueue::deadline).chain(rest).min()
+    }
+
+    /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
+    /// whether anything changed.
+    pub fn relieve(&mut self) -> bool {
+        if !self.is_starved() {
+            return false;
+        }
+        let open = bits(self.holding).filter_map(|at| Some((self.queues[at].since()?, at)));
+        let oldest = open.min();
+        if let Some((_, collector)) = oldest {
+            self.shorten(collector);
+        }
+        oldest.is_some()
+    }
+
+    /// Whether only a batch that is not complete can make anything happen.
+    fn is_starved(&self) -> bool {
+        !self.is_busy()
+            && self.ready.is_empty()
+            && !self.queues.iter().enumerate().any(|(at, queue)| self.will_wake(at, queue))
+    }
+
+    /// Whether games move, or are about to.
+    fn is_busy(&self) -> bool {
+        // An env worker whose game waits for an answer does nothing until that comes.
+        let moving = self.work.running > self.queries.held_up();
+        moving || !self.work.is_empty() || self.possible_moves() > 0
+    }
+
+    /// Whether a batch that is out lets a game go on when it comes back.
+    fn will_wake(&self, collector: usize, queue: &BatchQueue<u32>) -> bool {
+        queue.holds_up() || (self.holds(collector) && queue.out() > 0)
+    }
+
+    /// Whether threads that sleep until there is a batch should look again.
+    pub fn wakes_consumers(&self) -> bool {
+        let changed = self.deadline() != self.alarm;
+        !self.ready.is_empty()
+            || changed
+            || self.wakes_inline()
+            || self.is_starved()
+            || self.is_over()
+    }
+}

@@ -1,0 +1,217 @@
+//! Shared memory for moves of games that env workers step, and for their reports.
+//!
+//! The bytes of a row belong to the env worker while its game is in flight, and to this crate otherwise. The lock
+//! of the in-flight moves comes after the scheduler's and before a shard's.
+
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use crate::collector::batch::{Batch, Layout};
+use crate::collector::game_state::Move;
+use crate::collector::work_batch::{Task, WorkBatch};
+use crate::error::{Error, Result};
+use crate::games::{Action, Game, GameSpec, Outcome};
+
+/// Rows of a step buffer at most.
+const MAX_ROWS: usize = 256;
+
+/// The first arrays of a step buffer; those of the game's keys follow.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// int64: the game of the row.
+    Game,
+    /// int64: the seed of the episode to begin, or -1 for a step.
+    Seed,
+    /// The action to take.
+    Action,
+    /// float64: the reward of that action.
+    Reward,
+    /// uint8: 0 not over, 1 terminated, 2 truncated.
+    End,
+}
+
+/// Arrays before those of the game's keys.
+const PARTS: usize = Part::End as usize + 1;
+
+/// The descriptor of a file that holds a step buffer, for other processes to map too. It must not shrink.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedFile(pub i32);
+
+/// The memory from which one env worker reads moves, and to which it writes reports.
+#[derive(Debug)]
+pub struct StepBuffer {
+    memory: Arc<Batch>,
+    pub(super) in_flight: Mutex<InFlight>,
+}
+
+/// The moves that an env worker is making.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// The games of the first rows.
+    pub(super) games: Vec<u32>,
+    /// The thread that steps them, if there are any.
+    pub(super) owner: Option<ThreadId>,
+    pub(super) since: Instant,
+    /// Nanoseconds that a move takes, smoothed.
+    cost: f64,
+}
+
+impl InFlight {
+    /// Learns from the time that so many moves took.
+    pub(super) fn update_cost(&mut self, moves: usize) {
+        let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
+        self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
+    }
+
+    /// How many moves take so long, at most one per row.
+    pub(super) fn most(&self, length: Duration, rows: usize, queries: usize) -> usize {
+        // A game that asks, and waits for answers, would keep others from their moves.
+        if self.cost == 0.0 || queries > 0 {
+            return 1;
+        }
+        let fitting = length.as_nanos() as f64 / self.cost;
+        (fitting as usize).clamp(1, rows)
+    }
+}
+
+impl StepBuffer {
+    /// A step buffer for so many games.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the system refuses; [`Error::Value`] for a file that is too small.
+    pub fn new(spec: &GameSpec, games: usize, file: Option<SharedFile>) -> Result<Self> {
+        let keys = spec.keys.iter().map(|(_, field)| field.nbytes());
+        let sizes = [8, 8, spec.action.nbytes(), 8, 1].into_iter().chain(keys);
+        let layout = Layout::new(games.clamp(1, MAX_ROWS), sizes)?;
+        let memory = match file {
+            None => Batch::several(layout, 1)?.remove(0),
+            Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
+        };
+        let in_flight =
+            InFlight { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
+        Ok(Self { memory, in_flight: Mutex::new(in_flight) })
+    }
+
+    /// The arrays: games, seeds, actions, rewards, ends, and one for each of the game's keys.
+    pub fn memory(&self) -> &Arc<Batch> {
+        &self.memory
+    }
+
+    /// Writes a game's move into a row.
+    pub(super) fn write(&self, row: usize, game: u32, order: Move, action: &[u8]) {
+        let put = |part: Part, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
+        put(Part::Game, &i64::from(game).to_ne_bytes());
+        // Seeds of environments have 32 bits: every generator takes those.
+        let seed = match order {
+            Move::Reset(seed) => (seed >> 32) as i64,
+            Move::Step => -1,
+        };
+        put(Part::Seed, &seed.to_ne_bytes());
+        if seed < 0 {
+            put(Part::Action, action);
+        }
+    }
+
+    /// The game as a row reports it.
+    ///
+    /// # Errors
+    /// [`Error::State`] for an end that does not exist: other processes can write here.
+    pub(super) fn report(&self, row: usize) -> Result<Box<dyn Game>> {
+        let mut reward = [0; 8];
+        self.memory.read(Part::Reward as usize, row, &mut reward);
+        let mut end = [0];
+        self.memory.read(Part::End as usize, row, &mut end);
+        if end[0] > 2 {
+            let text = format!("its env worker reported end {}, expected 0, 1 or 2", end[0]);
+            return Err(Error::State(text));
+        }
+        let outcome = Outcome {
+            reward: f64::from_ne_bytes(reward) as f32,
+            terminated: end[0] == 1,
+            truncated: end[0] == 2,
+        };
+        Ok(Box::new(Reported { memory: Arc::clone(&self.memory), row, outcome }))
+    }
+
+    /// Returns a function that makes games that have not moved yet.
+    pub(super) fn blank(&self) -> impl Fn() -> Box<dyn Game> + use<> {
+        let memory = Arc::clone(&self.memory);
+        let outcome = Outcome::default();
+        move || Box::new(Reported { memory: Arc::clone(&memory), row: 0, outcome })
+    }
+}
+
+/// A game as its env worker has left it.
+struct Reported {
+    memory: Arc<Batch>,
+    row: usize,
+    outcome: Outcome,
+}
+
+impl Game for Reported {
+    fn reset(&mut self, _seed: u64) {}
+
+    fn step(&mut self, _action: Action<'_>) -> Result<Outcome> {
+        Ok(self.outcome)
+    }
+
+    fn write(&self, key: usize, out: &mut [u8]) {
+        self.memory.read(PARTS + key, self.row, out);
+    }
+}
+
+/// What became of moves.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// How many were begun, from the first row on.
+    pub begun: usize,
+    /// The last of them was broken off, and its game begins an episode because its state is unknown.
+    pub broken_off: bool,
+    /// Rows that report nothing because their games failed, and the error texts.
+    pub failed: Vec<(usize, String)>,
+}
+
+impl Report {
+    /// Reports that so many moves were made.
+    pub fn done(begun: usize) -> Self {
+        Self { begun, ..Self::default() }
+    }
+
+    /// Refuses rows that this thread was not given.
+    ///
+    /// # Errors
+    /// [`Error::Value`].
+    pub(super) fn check(&self, given: usize) -> Result<()> {
+        if self.begun > given {
+            return Err(Error::value("begun", format!("at most {given} moves"), self.begun));
+        }
+        match self.failed.iter().find(|(row, _)| *row >= self.begun) {
+            Some((row, _)) => {
+                Err(Error::value("failed", format!("rows below {}", self.begun), row))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tasks that take in what became of these games.
+    pub(super) fn into_work(self, env_worker: usize, games: &[u32]) -> WorkBatch {
+        let task = |(&game, row)| Task::Report { game, row };
+        let tasks = games.iter().zip(0..).map(task).collect();
+        let mut work = WorkBatch { tasks, env_worker, ..WorkBatch::default() };
+        for (row, text) in self.failed {
+            if let Some(&game) = games.get(row) {
+                work.tasks[row] = Task::Failed(game);
+                work.failures.push((game, text));
+            }
+        }
+        let last = games.iter().zip(work.tasks.iter_mut()).next_back();
+        if let Some((&game, task)) = last.filter(|_| self.broken_off)
+            && matches!(task, Task::Report { .. })
+        {
+            *task = Task::Failed(game);
+            work.broken_off = Some(game);
+        }
+        work
+    }
+}

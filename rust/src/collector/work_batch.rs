@@ -1,0 +1,136 @@
+//! What one thread does between two looks at the scheduler.
+
+use std::ops::Range;
+
+use crate::collector::batch_queue::{Row, Taken};
+use crate::collector::game_state::RowRequest;
+
+/// Adjacent rows of a batch that games were given and are to write.
+#[derive(Debug, Clone)]
+pub struct RowAssignment {
+    /// The collector.
+    pub collector: usize,
+    /// Which of its batches, and the first row.
+    pub row: Row,
+    /// The games, as positions in [`WorkBatch::assigned`].
+    pub games: Range<usize>,
+}
+
+impl RowAssignment {
+    /// Whether a row comes right after these.
+    fn is_before(&self, collector: usize, row: Row) -> bool {
+        let next = Row { row: self.row.row + self.games.len(), ..self.row };
+        self.collector == collector && next == row
+    }
+}
+
+/// Something to do for a game or a query.
+#[derive(Debug, Clone, Copy)]
+pub enum Task {
+    /// Go on to where collectors are needed next.
+    Advance(u32),
+    /// Take the reply in a row of the answered batch, and go on.
+    Reply {
+        /// The game.
+        game: u32,
+        /// The row.
+        row: u32,
+    },
+    /// Write a row that the game had to wait for.
+    Write {
+        /// The game.
+        game: u32,
+        /// The collector.
+        collector: u32,
+        /// Which of its batches.
+        buffer: u32,
+        /// The row.
+        row: u32,
+    },
+    /// Take in the outcome of a game's move from a row of its env worker's step buffer.
+    Report {
+        /// The game.
+        game: u32,
+        /// The row.
+        row: u32,
+    },
+    /// Nothing: the game failed, and the work batch says why.
+    Failed(u32),
+    /// Nothing but the request of a query, which the work batch holds already.
+    Query(u32),
+}
+
+impl Task {
+    /// A task that writes a row.
+    pub fn write(game: u32, collector: usize, row: Row) -> Self {
+        let Row { buffer, row } = row;
+        Self::Write { game, collector: collector as u32, buffer: buffer as u32, row: row as u32 }
+    }
+
+    /// The game or query.
+    #[inline]
+    pub fn game(&self) -> u32 {
+        let (Self::Advance(game)
+        | Self::Failed(game)
+        | Self::Query(game)
+        | Self::Reply { game, .. }
+        | Self::Write { game, .. }
+        | Self::Report { game, .. }) = *self;
+        game
+    }
+}
+
+/// The role of a thread that takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Does nothing else.
+    Worker,
+    /// Waits for a batch, and steps only quick games meanwhile.
+    Consumer,
+}
+
+/// What one thread does between two looks at the scheduler.
+#[derive(Debug, Default)]
+pub struct WorkBatch {
+    /// What to do.
+    pub tasks: Vec<Task>,
+    /// Requests of the games that went on, as positions in `requesting`.
+    pub requests: Vec<(RowRequest, Range<usize>)>,
+    /// The games that went on.
+    pub requesting: Vec<u32>,
+    /// Rows to write.
+    pub assignments: Vec<RowAssignment>,
+    /// The games that write them.
+    pub assigned: Vec<u32>,
+    /// The game being processed.
+    pub game: u32,
+    /// Games that failed, and their error texts.
+    pub failures: Vec<(u32, String)>,
+    /// A game whose move was broken off, though nothing is wrong with it.
+    pub broken_off: Option<u32>,
+    /// The env worker whose step buffer [`Task::Report`] is about.
+    pub env_worker: usize,
+    /// The batch that [`Task::Reply`] is about, and the games of its rows. It is free once they are done.
+    pub answered: Option<(Taken, Vec<u32>)>,
+    /// Whether its games may go on before all of those replies are taken: there are rows for them elsewhere.
+    pub in_sections: bool,
+}
+
+impl WorkBatch {
+    /// Adds a request of some games.
+    pub fn request(&mut self, request: RowRequest, games: impl IntoIterator<Item = u32>) {
+        let first = self.requesting.len();
+        self.requesting.extend(games);
+        self.requests.push((request, first..self.requesting.len()));
+    }
+
+    /// Adds a row to write.
+    pub fn assign(&mut self, collector: usize, row: Row, game: u32) {
+        let at = self.assigned.len();
+        self.assigned.push(game);
+        match self.assignments.last_mut() {
+            Some(last) if last.is_before(collector, row) => last.games.end += 1,
+            _ => self.assignments.push(RowAssignment { collector, row, games: at..at + 1 }),
+        }
+    }
+}
