@@ -83,17 +83,18 @@ impl FieldSpec {
     }
 
     /// Bytes of one entry's value, where it fits the address space. As in NumPy, a shape of size 0 is bounded
-    /// in its other dimensions too.
+    /// in its other dimensions too, and so are values of no bytes.
     pub fn checked_nbytes(&self) -> Option<usize> {
         let mut dims = self.shape.iter();
-        let span = dims.try_fold(self.itemsize, |size, &dim| size.checked_mul(dim.max(1)))?;
+        let span =
+            dims.try_fold(self.itemsize.max(1), |size, &dim| size.checked_mul(dim.max(1)))?;
         isize::try_from(span).ok()?;
-        Some(if self.shape.contains(&0) { 0 } else { span })
+        Some(if self.itemsize == 0 || self.shape.contains(&0) { 0 } else { span })
     }
 
     /// The dtype as people write it: `float64` for `<f8`, any other as it stands.
     pub fn dtype_name(&self) -> String {
-        let bits = 8 * self.itemsize;
+        let bits = self.itemsize.saturating_mul(8);
         let text = self.dtype.trim_start_matches(['<', '>', '=', '|']);
         let Some((kind, digits)) = text.split_at_checked(1) else { return self.dtype.clone() };
         if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -224,6 +225,21 @@ pub fn shape_text(shape: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_of_a_shape_that_fits_no_address_space_is_not_computed() {
+        let spec = |itemsize, shape: &[usize]| FieldSpec {
+            dtype: "|V0".into(),
+            itemsize,
+            shape: shape.into(),
+        };
+        for itemsize in [0, 1, 8] {
+            assert_eq!(spec(itemsize, &[usize::MAX / 2, 4]).checked_nbytes(), None);
+            assert_eq!(spec(itemsize, &[0, usize::MAX / 2, 4]).checked_nbytes(), None);
+            assert_eq!(spec(itemsize, &[3, 4]).checked_nbytes(), Some(12 * itemsize));
+            assert_eq!(spec(itemsize, &[3, 0]).checked_nbytes(), Some(0));
+        }
+    }
 
     #[test]
     fn dtype_name_is_the_one_that_people_write() {
