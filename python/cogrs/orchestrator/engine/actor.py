@@ -9,11 +9,11 @@ from cogrs.api.agent_pb2 import AgentObservationRequest, AgentStartRequest
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.environment import Life
-from cogrs.orchestrator.engine.observation import fill
+from cogrs.orchestrator.engine.observation import add_observations, fill, taken_apart
 from cogrs.orchestrator.engine.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Sequence
 
     from cogrs.api.agent_pb2 import AgentActionReply
     from cogrs.api.common_pb2 import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ObservationData,
         Reward,
     )
+    from cogrs.api.environment_pb2 import ObservationSet
     from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.options import ActorOptions
     from cogrs.orchestrator.engine.ports import Links
@@ -290,3 +291,25 @@ class ServiceActor(Actor):
     def _end(self, period: ActorPeriodData) -> None:
         self._life = Life.ENDING
         self._port.end(period)
+
+
+def deliver(
+    actors: Iterable[Actor], observations: ObservationSet, periods: Sequence[ActorPeriodData]
+) -> None:
+    """Send a set to the actors that are there.
+
+    Args:
+        actors: All.
+        observations: What each is shown.
+        periods: What else is due to each; empty if nothing is to anybody.
+    """
+    if periods:
+        add_observations(periods, observations)
+        for actor, period in zip(actors, periods, strict=True):
+            if not actor.gone:
+                actor.deliver(period)
+        return
+    tick_id, timestamp = observations.tick_id, observations.timestamp
+    for actor, data in zip(actors, taken_apart(observations), strict=True):
+        if not actor.gone:
+            actor.observe(tick_id, timestamp, data)

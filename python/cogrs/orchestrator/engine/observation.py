@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from cogrs.api.common_pb2 import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
     from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
-    from cogrs.orchestrator.engine.actor import Actor
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
@@ -53,28 +52,6 @@ def add_observations(periods: Iterable[ActorPeriodData], observations: Observati
     tick_id, timestamp = observations.tick_id, observations.timestamp
     for period, data in zip(periods, taken_apart(observations), strict=True):
         fill(period.observations.add(), tick_id, timestamp, data)
-
-
-def deliver(
-    actors: Iterable[Actor], observations: ObservationSet, periods: Sequence[ActorPeriodData]
-) -> None:
-    """Send a set to the actors that are there.
-
-    Args:
-        actors: All.
-        observations: What each is shown.
-        periods: What else is due to each; empty if nothing is to anybody.
-    """
-    if periods:
-        add_observations(periods, observations)
-        for actor, period in zip(actors, periods, strict=True):
-            if not actor.gone:
-                actor.deliver(period)
-        return
-    tick_id, timestamp = observations.tick_id, observations.timestamp
-    for actor, data in zip(actors, taken_apart(observations), strict=True):
-        if not actor.gone:
-            actor.observe(tick_id, timestamp, data)
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:

@@ -10,7 +10,7 @@ from cogrs.api.agent_pb2 import AgentStartRequest
 from cogrs.api.environment_pb2 import EnvActionRequest, ObservationSet
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine import observation
-from cogrs.orchestrator.engine.actor import ServiceActor
+from cogrs.orchestrator.engine.actor import ServiceActor, deliver
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.client import ClientActor
 from cogrs.orchestrator.engine.clock import Alarm, GuardedClock
@@ -229,7 +229,7 @@ class Trial:
         self._gathering.open()
         periods = [] if self._post.is_empty else self._periods(final=False)
         self._journal.turn(observations, periods)
-        observation.deliver(self.actors, observations, periods)
+        deliver(self.actors, observations, periods)
         self._stand_in()
 
     def _stamp(self, observations: ObservationSet, *, final: bool = False) -> None:
