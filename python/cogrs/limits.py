@@ -85,6 +85,21 @@ SMALL_FRAME: Final = 1 << 20
 LARGEST_PUBLICATION: Final = 256 * MIB
 """Bytes of a message that a server publishes for somebody else."""
 
+MOST_CLIENTS_TOPICS: Final = 1_024
+"""Topics that only clients publish to and whose last message a server keeps."""
+
+MOST_CLIENTS_TOPICS_BYTES: Final = 1 << 30
+"""Bytes of those messages; the last one of all is kept whatever its size."""
+
+LARGEST_CACHE: Final = 2 << 30
+"""Bytes of a cache, by the sizes that a server tells: a client draws as many rows as it says."""
+
+MOST_UNREAD: Final = 512 * MIB
+"""Bytes of answers that a client has not received: samples of one request, at most."""
+
+MOST_UNREAD_IN_ALL: Final = 4 << 30
+"""Likewise of all clients of a socket; beyond that the connection that has most of it is ended."""
+
 LARGEST_REPLY: Final = 256 * MIB
 """Bytes of a frame of an answer; sizes grow with the dimensions of the reward."""
 

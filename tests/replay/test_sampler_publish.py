@@ -172,3 +172,41 @@ def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call:
             with pytest.raises(TimeoutError, match="no answer from") as caught:
                 getattr(sampler, call)(*calls[call])
             assert "keys" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", ["MOST_CLIENTS_TOPICS", "MOST_CLIENTS_TOPICS_BYTES"])
+def test_topics_without_end_do_not_make_a_server_grow(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = {"MOST_CLIENTS_TOPICS": 8, "MOST_CLIENTS_TOPICS_BYTES": 8_000}
+    monkeypatch.setattr(f"cogrs.replay.publisher.{limit}", most[limit])
+    with (
+        started(1, ids=True) as server,
+        connected(server, None) as client,
+        ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler,
+    ):
+        server.pub_bytes("ours", b"ours")
+        call = Call(lambda: client.sub_bytes("0", timeout=60))
+        server.wait_subscribers("0", timeout=SLACK)
+        sampler.pub_bytes("0", bytes(1000))
+        assert call.result() == bytes(1000)
+        for number in range(1, 30):
+            sampler.pub_bytes(str(number), bytes([number]) * 1000)
+        assert len(server._publisher._last) == 1 + 8
+        # One that was forgotten goes on, and those of the server stay.
+        sampler.pub_bytes("0", b"again")
+        assert client.sub_bytes("0", timeout=SLACK) == b"again"
+        assert client.sub_bytes("ours", last=True, timeout=SLACK) == b"ours"
+        assert client.sub_bytes("29", last=True, timeout=SLACK) == bytes([29]) * 1000
+        # One that the server publishes to as well is the server's, whoever began.
+        for number in range(20, 60):
+            server.pub_bytes(str(number), b"m")
+            sampler.pub_bytes(str(number), b"n")
+        server.update_priority([1], [client.uuid], [1.0])
+        sampler.pub_bytes(f"cogrs.priorities.{client.uuid:08x}", b"none")
+        assert client.sub_bytes("20", last=True, timeout=SLACK) == b"n"
+        publisher = server._publisher
+        sizes = [len(publisher._last[digest][2]) for digest in publisher._of_clients]
+        assert publisher._bytes_of_clients == sum(sizes)
+        sampler.pub_bytes("large", bytes(10_000))
+        assert client.sub_bytes("large", last=True, timeout=SLACK) == bytes(10_000)

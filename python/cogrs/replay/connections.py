@@ -52,8 +52,9 @@ _FRAME_OVERHEAD = 64
 _PINGS = 64
 """Bytes of heartbeats that a connection may bring in a second, which nobody takes."""
 
-_RECEIVED_AT, _INFO_SIZE = 128, 136
-"""Where Linux' TCP_INFO counts the bytes that have come (tcpi_bytes_received)."""
+_ACKED_AT, _RECEIVED_AT, _INFO_SIZE = 120, 128, 136
+"""Where Linux' TCP_INFO counts the bytes that the peer has received, and those that have come
+(tcpi_bytes_acked, tcpi_bytes_received)."""
 
 
 class Peer(NamedTuple):
@@ -324,6 +325,10 @@ if sys.platform == "win32":
         ):
             connection.shutdown(sockets.SHUT_RDWR)
 
+    def bytes_acked(_descriptor: int) -> int | None:
+        """Return None: this system does not tell."""
+        return None
+
     def _bytes_received(_descriptor: int) -> int | None:
         """Return None: this system does not tell."""
         return None
@@ -349,8 +354,15 @@ else:
         """End a connection. By number: there may be no descriptor left for a copy."""
         _libc.shutdown(descriptor, sockets.SHUT_RDWR)
 
+    def bytes_acked(descriptor: int) -> int | None:
+        """Return the bytes that the peer has received; None where the system does not tell."""
+        return _counted(descriptor, _ACKED_AT)
+
     def _bytes_received(descriptor: int) -> int | None:
         """Return the bytes that have come by a connection; None where the system does not tell."""
+        return _counted(descriptor, _RECEIVED_AT)
+
+    def _counted(descriptor: int, at: int) -> int | None:
         if sys.platform != "linux":
             return None
         # By number: a socket object of ours would keep the connection open.
@@ -361,7 +373,7 @@ else:
         )
         if failed or size.value < _INFO_SIZE:
             return None
-        return int.from_bytes(buffer.raw[_RECEIVED_AT:], sys.byteorder)
+        return int.from_bytes(buffer.raw[at : at + 8], sys.byteorder)
 
     def _bytes_unread(descriptor: int) -> int:
         """Return the bytes of a connection that libzmq has not read yet."""

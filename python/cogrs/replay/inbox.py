@@ -13,6 +13,7 @@ import zmq
 
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
+from cogrs.escape import escaped
 from cogrs.limits import (
     LARGEST_PUBLICATION,
     LARGEST_REPLY,
@@ -34,7 +35,6 @@ from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
     DIGEST,
     REASONS,
-    REQUEST_HWM,
     WireError,
     decode,
     digest_of,
@@ -78,7 +78,7 @@ class Inbox:
         total_caches: Caches that have arrived, whole ones only.
         total_refused: Messages that were dropped: none of ours, or ones that did not fit.
         publish: Sends priorities, given topic and message, to whoever subscribed; None: nobody.
-        publish_digest: Sends a message, given digest of the topic and contents, likewise.
+        publish_for_client: Sends a message, given digest of the topic and contents, likewise.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Inbox:
         self._n_caches = check_count("n_caches", n_caches, 0)
         self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
-        self.publish_digest: Callable[[bytes, bytes], object] | None = None
+        self.publish_for_client: Callable[[bytes, bytes], object] | None = None
         self._ids = ids
         self._nstep = nstep
         self._reporter = Reporter(log_seconds)
@@ -203,8 +203,8 @@ class Inbox:
         """Count an answer that its peer has no room for; the first of a peer is logged."""
         with self._lock:
             self._answers_dropped += 1
-        text = "%s does not read its answers, of which %d wait; further ones are dropped"
-        self._warn(self._deaf_peers, text, _peer_of(frame), REQUEST_HWM)
+        text = "%s does not read its answers; further ones are dropped"
+        self._warn(self._deaf_peers, text, _peer_of(frame))
 
     def get_batch(
         self, batch_size: int, wait: float | None, out: tuple[Any, ...] | None
@@ -334,9 +334,9 @@ class Inbox:
         message = b"".join(piece.buffer for piece in pieces)
         if len(told.digest) != DIGEST or len(message) != told.size:
             raise WireError("a message to publish that is not whole", "frames")
-        if self.publish_digest is not None:
+        if self.publish_for_client is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
-                self.publish_digest(told.digest, message)
+                self.publish_for_client(told.digest, message)
         return told.number
 
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
@@ -416,6 +416,6 @@ def _only(frames: list[zmq.Frame]) -> pb.Header:
 
 def _peer_of(frame: zmq.Frame | None) -> str:
     try:
-        return "an unknown peer" if frame is None else str(frame.get("Peer-Address"))
+        return "an unknown peer" if frame is None else escaped(str(frame.get("Peer-Address")))
     except zmq.ZMQError:
         return "an unknown peer"

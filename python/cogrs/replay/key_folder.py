@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +55,7 @@ class KeyFolder:
         self._paths: dict[bytes, str] = {}
         """Where each key is."""
         self._warned: set[str] = set()
+        self._read_at = -math.inf
 
     def known(self, key: bytes) -> bool | None:
         """Return whether a key is there, None where only reading the folder tells."""
@@ -65,10 +68,15 @@ class KeyFolder:
         except OSError:
             return None
 
-    def has(self, key: bytes) -> bool:
-        """Read the folder, and return whether a key is there."""
+    def has(self, key: bytes, asked_at: float = math.inf) -> bool:
+        """Read the folder, unless that was done since `asked_at`; return whether a key is there.
+
+        So one look answers all who asked before it, however many there are.
+        """
         with self._lock:
-            self._read()
+            if self._read_at <= asked_at:
+                self._read_at = time.monotonic()
+                self._read()
             return key in self._paths
 
     def _read(self) -> None:
