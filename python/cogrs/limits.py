@@ -127,11 +127,17 @@ LARGEST_MESSAGE: Final = 1 << 30
 MOST_WAITING_OF_SUBSCRIBER: Final = 1 << 18
 """Bytes that a publisher has received from a connection and not handled."""
 
+PUBLICATION_PART: Final = 4 * MIB
+"""Bytes of a message to publish that one request brings; a longer message comes in several."""
+
+MOST_PARTS: Final = 1 << 30
+"""Bytes of messages to publish that have not come whole; the one that rests longest goes."""
+
 MOST_WAITING_OF_REQUESTS: Final = 320 * MIB
-"""Likewise at a socket for requests, of a client that may draw: a message to publish, and more."""
+"""Likewise at a socket for requests, of a client that may draw: those that it sends ahead."""
 
 MOST_WAITING_OF_STRANGERS: Final = 8 * MIB
-"""Likewise of a client that may not, or has not asked for anything yet."""
+"""Likewise of a client that may not, or has not asked for anything yet; and of one request."""
 
 MOST_WAITING_OF_ANSWERS: Final = 1 << 30
 """Bytes that a client has received from a server, in answers, and not handled."""

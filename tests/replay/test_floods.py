@@ -162,6 +162,33 @@ def test_message_without_end(flooded: Any, name: str, kind: str, size: int) -> N
     assert_serves(process, where)
 
 
+@pytest.mark.parametrize("name", ["rep", "rep_front"])
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_message_without_end_of_a_client_that_has_asked(flooded: Any, name: str, size: int) -> None:
+    """It may send requests ahead, but no larger ones, though others leave the worker no rest."""
+    process, where = flooded
+    before = reset_peak(process)
+    request = zmtp.frame(b"", zmtp.MORE) + zmtp.frame(encode(1, sizes_request=pb.SizesRequest()))
+    piece = zmtp.frame(bytes(size), zmtp.MORE) * (1 + 200_000 // (size + 2))
+    stop = threading.Event()
+
+    def ask() -> None:
+        with zmtp.peer(where[name], "DEALER") as connection:
+            while not stop.is_set():
+                connection.sendall(10 * request)
+                connection.recv(1 << 16)
+
+    call = network.Call(ask)
+    with zmtp.peer(where[name], "DEALER") as connection:
+        connection.sendall(request)
+        assert connection.recv(1 << 16)
+        assert zmtp.send_until_ended(connection, itertools.repeat(piece, 5000))
+    stop.set()
+    call.result()
+    assert peak(process) - before < 16 * MOST
+    assert_serves(process, where)
+
+
 @pytest.mark.parametrize(("name", "kind"), ENDS)
 def test_frame_that_is_too_large(flooded: Any, name: str, kind: str) -> None:
     process, where = flooded

@@ -15,7 +15,6 @@ from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
 from cogrs.limits import (
-    LARGEST_PUBLICATION,
     LARGEST_REPLY,
     MOST_PRIORITY_CLIENTS,
     MOST_PRIORITY_ROWS,
@@ -28,12 +27,12 @@ from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import check_count
 from cogrs.replay.guard import ANYBODY
 from cogrs.replay.logbook import Logbook
+from cogrs.replay.parts import Parts
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.senders import Senders
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
-    DIGEST,
     REASONS,
     WireError,
     decode,
@@ -124,6 +123,7 @@ class Inbox:
         self._counters: dict[int, tuple[int, int, int]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
         self._senders = Senders()
+        self._parts = Parts()
         self._refused_peers: set[str] = set()
         self._answers_dropped = 0
         self._deaf_peers: set[str] = set()
@@ -154,8 +154,8 @@ class Inbox:
                 raise WireError(text, "key")
             match kind:
                 case "publish":
-                    number = self._publish(header.publish, frames[1:])
-                    return [encode(uuid, publish_reply=pb.PublishReply(number=number))]
+                    of = sender.key, header.sender, header.publish.number
+                    return [encode(uuid, **self._publish(of, header.publish, frames[1:]))]
                 case "sizes_request":
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
@@ -326,18 +326,18 @@ class Inbox:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 priorities.publish(self._memory.uuid, self.publish)
 
-    def _publish(self, told: pb.Publish, pieces: list[zmq.Frame]) -> int:
-        size = sum(map(len, pieces))
-        if size > LARGEST_PUBLICATION:
-            text = f"a message of {size} bytes to publish, at most {LARGEST_PUBLICATION} are taken"
-            raise WireError(text, "size")
-        message = b"".join(piece.buffer for piece in pieces)
-        if len(told.digest) != DIGEST or len(message) != told.size:
-            raise WireError("a message to publish that is not whole", "frames")
+    def _publish(
+        self, of: tuple[str, int, int], told: pb.Publish, pieces: list[zmq.Frame]
+    ) -> dict[str, Any]:
+        """Take a part of a message, publish what is whole, and return the answer."""
+        part = b"".join(piece.buffer for piece in pieces)
+        message, size = self._parts.add(of, told, part)
+        if message is None:
+            return {"publish": pb.Publish(number=told.number, size=size)}
         if self.publish_for_client is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 self.publish_for_client(told.digest, message)
-        return told.number
+        return {"publish_reply": pb.PublishReply(number=told.number)}
 
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if self._n_caches == 0:

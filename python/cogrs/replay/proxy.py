@@ -195,9 +195,14 @@ def bind_all(
 def intake_of_requests() -> Intake:
     """Return how much may wait of each client that sends requests.
 
-    What somebody who has asked as one that draws sends can be a message to publish.
+    Somebody who has asked as one that draws may send requests ahead, such as priorities. But no
+    request is large: of one that is not whole libzmq has some 64 bytes for each frame.
     """
-    return Intake(MOST_WAITING_OF_REQUESTS, most_of_strangers=MOST_WAITING_OF_STRANGERS)
+    return Intake(
+        MOST_WAITING_OF_REQUESTS,
+        largest=MOST_WAITING_OF_STRANGERS,
+        most_of_strangers=MOST_WAITING_OF_STRANGERS,
+    )
 
 
 def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
