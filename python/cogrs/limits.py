@@ -145,6 +145,10 @@ MOST_WAITING_OF_ANSWERS: Final = 1 << 30
 MOST_WAITING_OF_PUBLISHER: Final = 2 << 30
 """Likewise in published messages."""
 
+MOST_KEPT_OF_PUBLISHER: Final = 4 << 30
+"""Bytes of published messages that a client keeps until they are taken, the newest of each topic
+apart."""
+
 MOST_WAITING_OF_PUSHES: Final = 64 * MIB
 """Bytes of a connection that wait at a socket for caches, apart from its high-water mark."""
 

@@ -299,3 +299,16 @@ def test_one_look_into_a_folder_answers_all_who_asked_before(
     late.save("late", tmp_path)
     assert allowed.role_of("clients", raw(late), asked_at=time.monotonic()) == "sampler"
     assert len(looks) == 2
+
+
+def test_names_of_files_do_not_reach_a_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [b"\x1b[2J.key", b"a\nb.key", b"\xff.key"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"no key")
+    Path(tmp_path, "\x1b]0;t\x07.key").mkdir()
+    own = KeyPair.new()
+    assert Allowed(own.public.encode(), tmp_path).role_of("clients", raw(KeyPair.new())) == ""
+    assert len(caplog.messages) == len(names) + 1
+    assert all(message.isprintable() for message in caplog.messages)

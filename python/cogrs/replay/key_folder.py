@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from zmq.utils import z85
 
+from cogrs.escape import escaped
 from cogrs.replay.key_pair import PUBLIC_SUFFIX, public_of, shown
 
 _logger = logging.getLogger("cogrs.replay")
@@ -100,4 +101,6 @@ class KeyFolder:
     def _warn(self, path: str, error: Exception) -> None:
         if path not in self._warned:
             self._warned.add(path)
-            _logger.warning("%s: a key that cannot be read is left out: %s", path, error)
+            # Whoever may put a file there has chosen its name.
+            where, why = escaped(path), escaped(str(error))
+            _logger.warning("%s: a key that cannot be read is left out: %s", where, why)
