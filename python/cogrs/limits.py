@@ -85,6 +85,21 @@ SMALL_FRAME: Final = 1 << 20
 LARGEST_PUBLICATION: Final = 256 * MIB
 """Bytes of a message that a server publishes for somebody else."""
 
+MOST_CLIENTS_TOPICS: Final = 1_024
+"""Topics that only clients publish to and whose last message a server keeps."""
+
+MOST_CLIENTS_TOPICS_BYTES: Final = 1 << 30
+"""Bytes of those messages; the last one of all is kept whatever its size."""
+
+LARGEST_CACHE: Final = 2 << 30
+"""Bytes of a cache, by the sizes that a server tells: a client draws as many rows as it says."""
+
+MOST_UNREAD: Final = 512 * MIB
+"""Bytes of answers that a client has not received: samples of one request, at most."""
+
+MOST_UNREAD_IN_ALL: Final = 4 << 30
+"""Likewise of all clients of a socket; beyond that the connection that has most of it is ended."""
+
 LARGEST_REPLY: Final = 256 * MIB
 """Bytes of a frame of an answer; sizes grow with the dimensions of the reward."""
 
@@ -112,17 +127,27 @@ LARGEST_MESSAGE: Final = 1 << 30
 MOST_WAITING_OF_SUBSCRIBER: Final = 1 << 18
 """Bytes that a publisher has received from a connection and not handled."""
 
+PUBLICATION_PART: Final = 4 * MIB
+"""Bytes of a message to publish that one request brings; a longer message comes in several."""
+
+MOST_PARTS: Final = 1 << 30
+"""Bytes of messages to publish that have not come whole; the one that rests longest goes."""
+
 MOST_WAITING_OF_REQUESTS: Final = 320 * MIB
-"""Likewise at a socket for requests, of a client that may draw: a message to publish, and more."""
+"""Likewise at a socket for requests, of a client that may draw: those that it sends ahead."""
 
 MOST_WAITING_OF_STRANGERS: Final = 8 * MIB
-"""Likewise of a client that may not, or has not asked for anything yet."""
+"""Likewise of a client that may not, or has not asked for anything yet; and of one request."""
 
 MOST_WAITING_OF_ANSWERS: Final = 1 << 30
 """Bytes that a client has received from a server, in answers, and not handled."""
 
 MOST_WAITING_OF_PUBLISHER: Final = 2 << 30
 """Likewise in published messages."""
+
+MOST_KEPT_OF_PUBLISHER: Final = 4 << 30
+"""Bytes of published messages that a client keeps until they are taken, the newest of each topic
+apart."""
 
 MOST_WAITING_OF_PUSHES: Final = 64 * MIB
 """Bytes of a connection that wait at a socket for caches, apart from its high-water mark."""

@@ -31,7 +31,7 @@ class Fake:
         while not self._ended.is_set():
             if not self._socket.poll(20):
                 continue
-            peer, empty, request = self._socket.recv_multipart(copy=False)
+            peer, empty, request, *_ = self._socket.recv_multipart(copy=False)
             header = pb.Header.FromString(request.bytes)
             if header.WhichOneof("body") == "samples_request":
                 answer = self._answer(header.samples_request, self.inbox)

@@ -101,10 +101,10 @@ def test_others_are_answered_while_a_folder_is_read(tmp_path: Any, monkeypatch: 
     reads, goes_on = threading.Event(), threading.Event()
     read = KeyFolder.has
 
-    def slow(folder: KeyFolder, key: bytes) -> bool:
+    def slow(folder: KeyFolder, key: bytes, asked_at: float) -> bool:
         reads.set()
         goes_on.wait(3 * SLACK)
-        return read(folder, key)
+        return read(folder, key, asked_at)
 
     with started(1, key=SERVER, allow=tmp_path) as server:
         with connected(server, **KEYS):

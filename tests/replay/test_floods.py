@@ -1,5 +1,6 @@
 """Floods of every kind: the memory of a server stays bounded, and other clients go on."""
 
+import contextlib
 import itertools
 import os
 import socket
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs import Conn, ReplayMemoryClient
-from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, Key
+from cogrs import Conn, ReplayMemoryClient, ReplaySampler
+from cogrs.api import replay_pb2 as pb
+from cogrs.replay import ReplayProxy
+from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, Key, encode
 from tests.replay import build, network, zmtp
 from tests.replay.network import SLACK, eventually, launch, said
 
@@ -159,6 +162,33 @@ def test_message_without_end(flooded: Any, name: str, kind: str, size: int) -> N
     assert_serves(process, where)
 
 
+@pytest.mark.parametrize("name", ["rep", "rep_front"])
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_message_without_end_of_a_client_that_has_asked(flooded: Any, name: str, size: int) -> None:
+    """It may send requests ahead, but no larger ones, though others leave the worker no rest."""
+    process, where = flooded
+    before = reset_peak(process)
+    request = zmtp.frame(b"", zmtp.MORE) + zmtp.frame(encode(1, sizes_request=pb.SizesRequest()))
+    piece = zmtp.frame(bytes(size), zmtp.MORE) * (1 + 200_000 // (size + 2))
+    stop = threading.Event()
+
+    def ask() -> None:
+        with zmtp.peer(where[name], "DEALER") as connection:
+            while not stop.is_set():
+                connection.sendall(10 * request)
+                connection.recv(1 << 16)
+
+    call = network.Call(ask)
+    with zmtp.peer(where[name], "DEALER") as connection:
+        connection.sendall(request)
+        assert connection.recv(1 << 16)
+        assert zmtp.send_until_ended(connection, itertools.repeat(piece, 5000))
+    stop.set()
+    call.result()
+    assert peak(process) - before < 16 * MOST
+    assert_serves(process, where)
+
+
 @pytest.mark.parametrize(("name", "kind"), ENDS)
 def test_frame_that_is_too_large(flooded: Any, name: str, kind: str) -> None:
     process, where = flooded
@@ -262,3 +292,39 @@ def test_client_that_sends_much_is_no_flood(
                     client.push_cache()
                 eventually(lambda before=before: server.total_caches == before + 60)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize("limit", ["MOST_UNREAD", "MOST_UNREAD_IN_ALL"])
+def test_answers_that_nobody_reads_are_bounded(
+    limit: str, proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"cogrs.replay.unread.{limit}", 4 * MIB)
+    options: Any = {"s": np.zeros(1 << 15), "reuse_cache": True, "cache_size": 8}
+    with network.made(1, **options) as server, contextlib.ExitStack() as stack:
+        server.start()
+        where = server.rep_endpoint
+        if proxied:
+            proxy = stack.enter_context(ReplayProxy(*[network.LOOPBACK] * 4))
+            network.Call(lambda: server.rep_worker_main(proxy.rep_back, Conn))
+            where = proxy.rep_front
+        with network.connected(server, timeout=3 * SLACK) as client:
+            build.add_uniform(client.rem, 20, s=np.zeros((20, 1 << 15)))
+            client.push_cache()
+            network.arrived(server, 1)
+        with zmtp.peer(where, "DEALER") as connection:
+            asked = encode(1, samples_request=pb.SamplesRequest(rows=8))
+            request = zmtp.frame(b"", zmtp.MORE) + zmtp.frame(asked)
+            with contextlib.suppress(OSError):  # it may be ended before
+                connection.sendall(100 * request)
+            sampler = stack.enter_context(ReplaySampler([where], timeout=3 * SLACK))
+            # All of it is 400 MiB, and buffers of the system take some.
+            for _ in range(20):
+                assert len(sampler.get_batch(4).weight) == 4
+            connection.settimeout(1)
+            received = 0
+            with contextlib.suppress(OSError):
+                while piece := connection.recv(1 << 20):
+                    received += len(piece)
+            assert received < 100 * MIB
+        assert len(sampler.get_batch(4).weight) == 4

@@ -71,6 +71,26 @@ def test_garbage_is_dropped_and_counted(kind: str, caplog: pytest.LogCaptureFixt
     assert "further ones are only counted" in record.getMessage()
 
 
+def test_large_messages_that_nobody_takes_are_dropped_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cogrs.replay.subscriber.MOST_KEPT_OF_PUBLISHER", 5_000)
+    with publishing() as (socket, client, hears):
+        socket.send_multipart([MESSAGE, head(1), b"first"])
+        assert hears.result() == b"first"
+        for number in range(2, 12):
+            socket.send_multipart([MESSAGE, head(number), bytes([number]) * 1000])
+        eventually(lambda: client.num_dropped("t") == 5)
+        queue = client._subscriber._topics[TOPIC]
+        assert [client.sub_bytes("t", timeout=SLACK)[0] for _ in range(5)] == [7, 8, 9, 10, 11]
+        assert queue.size == 0
+        # The newest stays, however large.
+        for number in (12, 13):
+            socket.send_multipart([MESSAGE, head(number), bytes([number]) * 6_000])
+        eventually(lambda: client.num_dropped("t") == 6)
+        assert client.sub_bytes("t", timeout=SLACK)[0] == 13
+
+
 def test_answer_that_nobody_asked_for_is_ignored() -> None:
     with publishing() as (socket, client, hears):
         socket.send_multipart([Key(LAST, TOPIC, bytes(16)).frame(), head(9), b"bad"])

@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import zmq
 import zmq.auth
 
 from cogrs import KeyPair
+from cogrs.replay.key_folder import KeyFolder
 from cogrs.replay.keys import Allowed, Curve
 
 
@@ -277,3 +279,36 @@ def test_what_is_no_path_is_a_type_error(path):
         KeyPair.new().save("learner", path)
     with pytest.raises(TypeError, match="name: expected str, got"):
         KeyPair.new().save(path)
+
+
+def test_one_look_into_a_folder_answers_all_who_asked_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, known = KeyPair.new(), KeyPair.new()
+    known.save("known", tmp_path)
+    allowed = Allowed(own.public.encode(), tmp_path)
+    looks: list[object] = []
+    read = KeyFolder._read
+    monkeypatch.setattr(KeyFolder, "_read", lambda self: (looks.append(self), read(self)))
+    asked_at = time.monotonic()
+    for _ in range(50):
+        assert allowed.role_of("clients", raw(KeyPair.new()), asked_at=asked_at) == ""
+    assert allowed.role_of("clients", raw(known), asked_at=asked_at) == "sampler"
+    assert len(looks) == 1
+    late = KeyPair.new()
+    late.save("late", tmp_path)
+    assert allowed.role_of("clients", raw(late), asked_at=time.monotonic()) == "sampler"
+    assert len(looks) == 2
+
+
+def test_names_of_files_do_not_reach_a_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [b"\x1b[2J.key", b"a\nb.key", b"\xff.key"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"no key")
+    Path(tmp_path, "\x1b]0;t\x07.key").mkdir()
+    own = KeyPair.new()
+    assert Allowed(own.public.encode(), tmp_path).role_of("clients", raw(KeyPair.new())) == ""
+    assert len(caplog.messages) == len(names) + 1
+    assert all(message.isprintable() for message in caplog.messages)

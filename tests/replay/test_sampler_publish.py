@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 import cogrs
 from cogrs import Conn, KeyPair, ReplayMemoryClient, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import (
     LARGEST_PUBLICATION,
+    PUBLICATION_PART,
 )
 from cogrs.replay import ReplayProxy
 from cogrs.replay.wire import (
@@ -20,6 +22,7 @@ from cogrs.replay.wire import (
     encode,
 )
 from tests.replay import build, network
+from tests.replay.fake_server import Fake, samples
 from tests.replay.network import (
     LOOPBACK,
     SLACK,
@@ -106,6 +109,59 @@ def test_server_of_a_file_publishes_for_a_learner(tmp_path: Any) -> None:
         assert client.sub_bytes("model", last=True, timeout=SLACK) == np.arange(10).tobytes()
 
 
+def test_parts_that_are_none_are_refused_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    part, digest = bytes(PUBLICATION_PART), digest_of_topic(b"t")
+
+    def ask(socket: Any, pieces: list[bytes], size: int, number: int, **changes: Any) -> pb.Header:
+        told = pb.Publish(digest=changes.get("digest", digest), size=size, number=number)
+        whole = b"".join(pieces)
+        frames = [whole[at : at + (1 << 20)] for at in range(0, len(whole), 1 << 20)]
+        socket.send_multipart([encode(changes.get("sender", 1), publish=told), *frames])
+        return pb.Header.FromString(socket.recv())
+
+    monkeypatch.setattr("cogrs.replay.parts.MOST_PARTS", 4 * len(part))
+    with started(1) as server, network.raw(zmq.REQ, server.rep_endpoint) as socket:
+        size = 2 * len(part) + 1
+        # Each answer tells how much has come, and the last one that it is published.
+        assert ask(socket, [part], size, 1).publish.size == len(part)
+        assert ask(socket, [part[1:], b"x"], size, 1).publish.size == 2 * len(part)
+        assert ask(socket, [part], size, 1, sender=2).publish.size == len(part)
+        assert ask(socket, [b"e"], size, 1).publish_reply.number == 1
+        assert server.stats().published == 1
+        # What does not go on with what was begun drops it.
+        for pieces, changes in (
+            ([b"e"], {}),
+            ([part, b"e"], {}),
+            ([], {}),
+            ([part], {"digest": digest_of_topic(b"other")}),
+            ([part], {"size": size + 1}),
+        ):
+            ask(socket, [part], size, 2)
+            answer = ask(socket, pieces, changes.pop("size", size), 2, **changes)
+            assert answer.refusal.reason
+        assert "at most" in ask(socket, [part], LARGEST_PUBLICATION + 1, 3).refusal.reason
+        assert server._inbox._parts._size == len(part)  # of client 2
+        for number in range(10, 20):
+            ask(socket, [part], size, number)
+        assert server._inbox._parts._size == 4 * len(part)
+        assert ask(socket, [b"e"], size, 10).refusal.reason
+        assert server.stats().published == 1
+
+
+@pytest.mark.parametrize("size", [1, PUBLICATION_PART // 2, PUBLICATION_PART * 2, 9_000_000])
+def test_server_that_asks_for_other_parts_is_refused(size: int) -> None:
+    def answer(frames: list[Any]) -> list[bytes]:
+        told = pb.Header.FromString(frames[0].bytes)
+        if told.WhichOneof("body") == "publish":
+            return [encode(1, publish=pb.Publish(number=told.publish.number, size=size))]
+        return real(frames)
+
+    with Fake(samples) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
+        real, fake.inbox.answer = fake.inbox.answer, answer
+        with pytest.raises(RuntimeError, match="was not sent"):
+            sampler.pub_bytes("t", bytes(9_000_000))
+
+
 @pytest.mark.parametrize("skip_down", [False, True])
 def test_server_that_is_not_there_is_named_or_counted(skip_down: bool) -> None:
     (nowhere,) = unused_endpoints(1)
@@ -172,3 +228,41 @@ def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call:
             with pytest.raises(TimeoutError, match="no answer from") as caught:
                 getattr(sampler, call)(*calls[call])
             assert "keys" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", ["MOST_CLIENTS_TOPICS", "MOST_CLIENTS_TOPICS_BYTES"])
+def test_topics_without_end_do_not_make_a_server_grow(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = {"MOST_CLIENTS_TOPICS": 8, "MOST_CLIENTS_TOPICS_BYTES": 8_000}
+    monkeypatch.setattr(f"cogrs.replay.publisher.{limit}", most[limit])
+    with (
+        started(1, ids=True) as server,
+        connected(server, None) as client,
+        ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler,
+    ):
+        server.pub_bytes("ours", b"ours")
+        call = Call(lambda: client.sub_bytes("0", timeout=60))
+        server.wait_subscribers("0", timeout=SLACK)
+        sampler.pub_bytes("0", bytes(1000))
+        assert call.result() == bytes(1000)
+        for number in range(1, 30):
+            sampler.pub_bytes(str(number), bytes([number]) * 1000)
+        assert len(server._publisher._last) == 1 + 8
+        # One that was forgotten goes on, and those of the server stay.
+        sampler.pub_bytes("0", b"again")
+        assert client.sub_bytes("0", timeout=SLACK) == b"again"
+        assert client.sub_bytes("ours", last=True, timeout=SLACK) == b"ours"
+        assert client.sub_bytes("29", last=True, timeout=SLACK) == bytes([29]) * 1000
+        # One that the server publishes to as well is the server's, whoever began.
+        for number in range(20, 60):
+            server.pub_bytes(str(number), b"m")
+            sampler.pub_bytes(str(number), b"n")
+        server.update_priority([1], [client.uuid], [1.0])
+        sampler.pub_bytes(f"cogrs.priorities.{client.uuid:08x}", b"none")
+        assert client.sub_bytes("20", last=True, timeout=SLACK) == b"n"
+        publisher = server._publisher
+        sizes = [len(publisher._last[digest][2]) for digest in publisher._of_clients]
+        assert publisher._bytes_of_clients == sum(sizes)
+        sampler.pub_bytes("large", bytes(10_000))
+        assert client.sub_bytes("large", last=True, timeout=SLACK) == bytes(10_000)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cogrs import ReplayMemoryClient
-from cogrs.replay.wire import SETTINGS
+from cogrs.replay.wire import SETTINGS, encode, memory_like, sizes_of
 from tests.replay import build
 from tests.replay.network import (
     SLACK,
@@ -124,3 +124,16 @@ def test_many_rewards_can_be_synced() -> None:
 def test_calls_before_sync_say_what_is_missing(call: Callable[[ReplayMemoryClient], Any]) -> None:
     with deaf() as client, pytest.raises(RuntimeError, match="call sync_sizes"):
         call(client)
+
+
+@pytest.mark.parametrize("changes", [{"cache_size": 2**31 - 1}, {"cache_size": 50_000_000}])
+def test_sizes_of_a_cache_that_would_take_all_memory_are_refused(changes: dict[str, int]) -> None:
+    with started() as server, connected(server, None, timeout=SLACK) as client:
+        sizes = sizes_of(server.rem, 1 << 20)
+        for name, value in changes.items():
+            setattr(sizes.settings, name, value)
+        with pytest.raises(RuntimeError, match="sizes that cannot be: cache_size: a cache of"):
+            memory_like(sizes, 64, None, None)
+        server._inbox.answer = lambda *_: [encode(1, sizes=sizes)]
+        with pytest.raises(RuntimeError, match="cache_size"):
+            client.sync_sizes(64)

@@ -6,7 +6,8 @@ What replay memories say to each other over ZeroMQ.
 Every message is multipart, and its first frame is a Header:
 
   REQ/REP    [Header]                              sizes, counters, priorities
-             [Header with Publish | piece | piece ...]
+             [Header with Publish | piece | piece ...], a message of more than 4 MiB in several: all but
+             the last have 4 MiB, and each is answered by a Publish with the size that has come
              [Header with Samples | weight | ids | sender | nstep_return | nstep_discount | field ...]
   PUSH/PULL  [Header with Log]
              [Header with Cache | weight | ids | nstep_return | nstep_discount | field ...]

@@ -52,8 +52,9 @@ _FRAME_OVERHEAD = 64
 _PINGS = 64
 """Bytes of heartbeats that a connection may bring in a second, which nobody takes."""
 
-_RECEIVED_AT, _INFO_SIZE = 128, 136
-"""Where Linux' TCP_INFO counts the bytes that have come (tcpi_bytes_received)."""
+_ACKED_AT, _RECEIVED_AT, _INFO_SIZE = 120, 128, 136
+"""Where Linux' TCP_INFO counts the bytes that the peer has received, and those that have come
+(tcpi_bytes_acked, tcpi_bytes_received)."""
 
 
 class Peer(NamedTuple):
@@ -105,6 +106,7 @@ class Intake:
         seen: Descriptors that connections have had.
         trusted: Connections that `most` holds for; the others have `most_of_strangers`.
         times_empty: How often nothing was left to take.
+        messages: How many messages were taken, of all connections.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Intake:
         self.seen: set[int] = set()
         self.trusted: set[Peer] = set()
         self.times_empty = 0
+        self.messages = 0
 
     def most_of(self, peer: Peer) -> int:
         """Return how many bytes of a connection may wait."""
@@ -136,6 +139,7 @@ class Intake:
 
     def took(self, frames: Sequence[zmq.Frame]) -> None:
         """Count a message. Its last frame has always come from the connection."""
+        self.messages += 1
         try:
             descriptor = int(frames[-1].get(_SOURCE))
         except zmq.ZMQError:
@@ -177,6 +181,8 @@ class _Connection:
         self._untouched = 0
         """So often in a row nothing had been taken of it since it was looked at before."""
         self._times_empty = self._intake.times_empty
+        self._messages = self._intake.messages
+        """Taken of all connections when something was taken of this one."""
         self._before = 0
 
     def waits_too_much(self) -> int:
@@ -186,7 +192,8 @@ class _Connection:
         towards no high-water mark. So it is computed, too little rather than too much: of what
         was taken, the overhead is the largest possible, and never counts for what comes later.
 
-        Where all whole messages have been taken, what still waits is of one that is not.
+        Where all whole messages have been taken, what still waits is of one that is not: libzmq
+        takes messages of connections in turn, so others cannot keep that from being known.
         """
         received = _bytes_received(self.peer.descriptor)
         if received is None:
@@ -194,8 +201,12 @@ class _Connection:
         taken, now = self._intake.taken.get(self.peer.descriptor, 0), time.monotonic()
         new = received - self._received - (taken - self._taken) - _PINGS * (now - self._looked)
         self._waiting = max(0.0, self._waiting + new)
-        self._untouched = self._untouched + 1 if taken == self._taken else 0
-        emptied = self._times_empty != self._intake.times_empty
+        if taken == self._taken:
+            self._untouched += 1
+        else:
+            self._untouched, self._messages = 0, self._intake.messages
+        turns = (self._intake.messages - self._messages) // len(self._intake.seen)
+        emptied = self._times_empty != self._intake.times_empty or turns > 1
         self._times_empty = self._intake.times_empty
         self._received, self._taken, self._looked = received, taken, now
         most, largest, before = self._intake.most_of(self.peer), self._intake.largest, self._before
@@ -324,6 +335,10 @@ if sys.platform == "win32":
         ):
             connection.shutdown(sockets.SHUT_RDWR)
 
+    def bytes_acked(_descriptor: int) -> int | None:
+        """Return None: this system does not tell."""
+        return None
+
     def _bytes_received(_descriptor: int) -> int | None:
         """Return None: this system does not tell."""
         return None
@@ -349,8 +364,15 @@ else:
         """End a connection. By number: there may be no descriptor left for a copy."""
         _libc.shutdown(descriptor, sockets.SHUT_RDWR)
 
+    def bytes_acked(descriptor: int) -> int | None:
+        """Return the bytes that the peer has received; None where the system does not tell."""
+        return _counted(descriptor, _ACKED_AT)
+
     def _bytes_received(descriptor: int) -> int | None:
         """Return the bytes that have come by a connection; None where the system does not tell."""
+        return _counted(descriptor, _RECEIVED_AT)
+
+    def _counted(descriptor: int, at: int) -> int | None:
         if sys.platform != "linux":
             return None
         # By number: a socket object of ours would keep the connection open.
@@ -361,7 +383,7 @@ else:
         )
         if failed or size.value < _INFO_SIZE:
             return None
-        return int.from_bytes(buffer.raw[_RECEIVED_AT:], sys.byteorder)
+        return int.from_bytes(buffer.raw[at : at + 8], sys.byteorder)
 
     def _bytes_unread(descriptor: int) -> int:
         """Return the bytes of a connection that libzmq has not read yet."""

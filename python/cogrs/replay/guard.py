@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 import zmq
@@ -46,8 +47,8 @@ class Guard:
         self._transport = transport
         self._allowed = allowed
         self._refused: set[tuple[str, str]] = set()
-        self._unknown: queue.SimpleQueue[list[bytes] | None] = queue.SimpleQueue()
-        """Questions that take a look into a folder."""
+        self._unknown: queue.SimpleQueue[tuple[float, list[bytes]] | None] = queue.SimpleQueue()
+        """Questions that take a look into a folder, and when they came."""
         self._answers: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
         # A REP socket could not answer one question while another waits.
         socket = transport.socket(zmq.ROUTER, hwm=0)
@@ -79,16 +80,17 @@ class Guard:
 
     def _ask(self, frames: list[bytes], socket: zmq.Socket[bytes]) -> None:
         """Answer a question, or have it answered when the folders have been read."""
-        answer = self._answer(frames, read=False)
+        answer = self._answer(frames)
         if answer is None:
-            self._unknown.put(frames)
+            self._unknown.put((time.monotonic(), frames))
         else:
             socket.send_multipart(answer)
 
     def _read(self) -> None:
         """Answer what takes a look into folders, until the other thread ends."""
-        while (frames := self._unknown.get()) is not None:
-            answer = self._answer(frames, read=True)
+        while (question := self._unknown.get()) is not None:
+            asked_at, frames = question
+            answer = self._answer(frames, asked_at)
             if answer is not None:
                 self._answers.put(answer)
                 try:
@@ -96,8 +98,11 @@ class Guard:
                 except zmq.ZMQError:  # closed meanwhile
                     return
 
-    def _answer(self, frames: list[bytes], *, read: bool) -> list[bytes] | None:
-        """Return the answer to a question, None where it is not known without reading a folder."""
+    def _answer(self, frames: list[bytes], asked_at: float | None = None) -> list[bytes] | None:
+        """Return the answer to a question; None where it is not known without reading a folder.
+
+        Folders are read where that is told when the question came.
+        """
         peer, delimiter, version, request, domain, address, _, mechanism, *credentials = frames
         where, name = domain.decode(), address.decode() or "this machine"
         role: str | None = ""
@@ -105,7 +110,9 @@ class Guard:
         if mechanism != b"CURVE" or len(credentials) != 1:
             who = "without a key"
         else:
-            role = self._allowed.role_of(where, credentials[0], read=read)
+            role = self._allowed.role_of(
+                where, credentials[0], read=asked_at is not None, asked_at=asked_at or 0.0
+            )
             user_id = z85.encode(credentials[0]).decode()
             who = f"with key {user_id}"
         if role is None:

@@ -13,8 +13,8 @@ import zmq
 
 from cogrs._core import CacheStore, ReplayMemory, cache_layout
 from cogrs.api import replay_pb2 as pb
+from cogrs.escape import escaped
 from cogrs.limits import (
-    LARGEST_PUBLICATION,
     LARGEST_REPLY,
     MOST_PRIORITY_CLIENTS,
     MOST_PRIORITY_ROWS,
@@ -27,14 +27,13 @@ from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import check_count
 from cogrs.replay.guard import ANYBODY
 from cogrs.replay.logbook import Logbook
+from cogrs.replay.parts import Parts
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.senders import Senders
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import (
-    DIGEST,
     REASONS,
-    REQUEST_HWM,
     WireError,
     decode,
     digest_of,
@@ -78,7 +77,7 @@ class Inbox:
         total_caches: Caches that have arrived, whole ones only.
         total_refused: Messages that were dropped: none of ours, or ones that did not fit.
         publish: Sends priorities, given topic and message, to whoever subscribed; None: nobody.
-        publish_digest: Sends a message, given digest of the topic and contents, likewise.
+        publish_for_client: Sends a message, given digest of the topic and contents, likewise.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Inbox:
         self._n_caches = check_count("n_caches", n_caches, 0)
         self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
-        self.publish_digest: Callable[[bytes, bytes], object] | None = None
+        self.publish_for_client: Callable[[bytes, bytes], object] | None = None
         self._ids = ids
         self._nstep = nstep
         self._reporter = Reporter(log_seconds)
@@ -124,6 +123,7 @@ class Inbox:
         self._counters: dict[int, tuple[int, int, int]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
         self._senders = Senders()
+        self._parts = Parts()
         self._refused_peers: set[str] = set()
         self._answers_dropped = 0
         self._deaf_peers: set[str] = set()
@@ -154,8 +154,8 @@ class Inbox:
                 raise WireError(text, "key")
             match kind:
                 case "publish":
-                    number = self._publish(header.publish, frames[1:])
-                    return [encode(uuid, publish_reply=pb.PublishReply(number=number))]
+                    of = sender.key, header.sender, header.publish.number
+                    return [encode(uuid, **self._publish(of, header.publish, frames[1:]))]
                 case "sizes_request":
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
@@ -203,8 +203,8 @@ class Inbox:
         """Count an answer that its peer has no room for; the first of a peer is logged."""
         with self._lock:
             self._answers_dropped += 1
-        text = "%s does not read its answers, of which %d wait; further ones are dropped"
-        self._warn(self._deaf_peers, text, _peer_of(frame), REQUEST_HWM)
+        text = "%s does not read its answers; further ones are dropped"
+        self._warn(self._deaf_peers, text, _peer_of(frame))
 
     def get_batch(
         self, batch_size: int, wait: float | None, out: tuple[Any, ...] | None
@@ -326,18 +326,18 @@ class Inbox:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 priorities.publish(self._memory.uuid, self.publish)
 
-    def _publish(self, told: pb.Publish, pieces: list[zmq.Frame]) -> int:
-        size = sum(map(len, pieces))
-        if size > LARGEST_PUBLICATION:
-            text = f"a message of {size} bytes to publish, at most {LARGEST_PUBLICATION} are taken"
-            raise WireError(text, "size")
-        message = b"".join(piece.buffer for piece in pieces)
-        if len(told.digest) != DIGEST or len(message) != told.size:
-            raise WireError("a message to publish that is not whole", "frames")
-        if self.publish_digest is not None:
+    def _publish(
+        self, of: tuple[str, int, int], told: pb.Publish, pieces: list[zmq.Frame]
+    ) -> dict[str, Any]:
+        """Take a part of a message, publish what is whole, and return the answer."""
+        part = b"".join(piece.buffer for piece in pieces)
+        message, size = self._parts.add(of, told, part)
+        if message is None:
+            return {"publish": pb.Publish(number=told.number, size=size)}
+        if self.publish_for_client is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
-                self.publish_digest(told.digest, message)
-        return told.number
+                self.publish_for_client(told.digest, message)
+        return {"publish_reply": pb.PublishReply(number=told.number)}
 
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if self._n_caches == 0:
@@ -416,6 +416,6 @@ def _only(frames: list[zmq.Frame]) -> pb.Header:
 
 def _peer_of(frame: zmq.Frame | None) -> str:
     try:
-        return "an unknown peer" if frame is None else str(frame.get("Peer-Address"))
+        return "an unknown peer" if frame is None else escaped(str(frame.get("Peer-Address")))
     except zmq.ZMQError:
         return "an unknown peer"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from zmq.utils import z85
 
+from cogrs.escape import escaped
 from cogrs.replay.key_pair import PUBLIC_SUFFIX, public_of, shown
 
 _logger = logging.getLogger("cogrs.replay")
@@ -53,6 +56,7 @@ class KeyFolder:
         self._paths: dict[bytes, str] = {}
         """Where each key is."""
         self._warned: set[str] = set()
+        self._read_at = -math.inf
 
     def known(self, key: bytes) -> bool | None:
         """Return whether a key is there, None where only reading the folder tells."""
@@ -65,10 +69,15 @@ class KeyFolder:
         except OSError:
             return None
 
-    def has(self, key: bytes) -> bool:
-        """Read the folder, and return whether a key is there."""
+    def has(self, key: bytes, asked_at: float = math.inf) -> bool:
+        """Read the folder, unless that was done since `asked_at`; return whether a key is there.
+
+        So one look answers all who asked before it, however many there are.
+        """
         with self._lock:
-            self._read()
+            if self._read_at <= asked_at:
+                self._read_at = time.monotonic()
+                self._read()
             return key in self._paths
 
     def _read(self) -> None:
@@ -92,4 +101,6 @@ class KeyFolder:
     def _warn(self, path: str, error: Exception) -> None:
         if path not in self._warned:
             self._warned.add(path)
-            _logger.warning("%s: a key that cannot be read is left out: %s", path, error)
+            # Whoever may put a file there has chosen its name.
+            where, why = escaped(path), escaped(str(error))
+            _logger.warning("%s: a key that cannot be read is left out: %s", where, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -121,19 +122,22 @@ class Allowed:
         self._pushers = _keys("allow", allow)
         self._samplers = None if samplers is None else _keys("allow_samplers", samplers)
 
-    def role_of(self, domain: str, key: bytes, *, read: bool = True) -> str | None:
+    def role_of(
+        self, domain: str, key: bytes, *, read: bool = True, asked_at: float = math.inf
+    ) -> str | None:
         """Return what the owner of a public key, of 32 bytes, may do in a domain; "" for nothing.
 
-        None where that takes a look into a folder, which is only taken if `read`.
+        None where that takes a look into a folder, which is only taken if `read`, and if there was
+        none since `asked_at`, a time of the monotonic clock.
         """
         if key == self._own:
             return SAMPLER
         if domain != CLIENTS:
             return ""
-        samples = None if self._samplers is None else _has(self._samplers, key, read)
+        samples = None if self._samplers is None else _has(self._samplers, key, read, asked_at)
         if samples:
             return SAMPLER
-        pushes = _has(self._pushers, key, read)
+        pushes = _has(self._pushers, key, read, asked_at)
         if self._samplers is None:
             return None if pushes is None else SAMPLER if pushes else ""
         if samples is None or pushes is None:
@@ -153,7 +157,9 @@ def _keys(name: str, given: object) -> frozenset[bytes] | KeyFolder:
     raise TypeError(f"{name}: expected keys or a folder, got {type(given).__name__}")
 
 
-def _has(keys: frozenset[bytes] | KeyFolder, key: bytes, read: bool) -> bool | None:
+def _has(
+    keys: frozenset[bytes] | KeyFolder, key: bytes, read: bool, asked_at: float
+) -> bool | None:
     if isinstance(keys, KeyFolder):
-        return keys.has(key) if read else keys.known(key)
+        return keys.has(key, asked_at) if read else keys.known(key)
     return key in keys

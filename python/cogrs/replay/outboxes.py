@@ -153,6 +153,12 @@ class Outboxes:
         """Tell whether messages of a topic wait for anybody."""
         return any(outbox.waiting for outbox in self.by_topic.get(digest, {}).values())
 
+    def drop(self, digest: bytes) -> None:
+        """Drop what waits of a topic."""
+        for outbox in self.by_topic.get(digest, {}).values():
+            outbox.waiting.clear()
+            self.busy.pop(outbox.key.frame(), None)
+
     def answer(self, peer: Peer, key: Key, header: bytes, body: bytes) -> None:
         """Send a peer the last message that it has asked for, as soon as there is room."""
         if key.frame() in self._keys.get(peer, ()):

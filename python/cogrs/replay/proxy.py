@@ -20,6 +20,7 @@ from cogrs.replay.endpoint import Bind, check_count, check_endpoint
 from cogrs.replay.guard import Identity, user_id_of
 from cogrs.replay.keys import CLIENTS, WORKERS, Curve
 from cogrs.replay.transport import Transport, is_ready
+from cogrs.replay.unread import Unread
 
 if TYPE_CHECKING:
     import os
@@ -194,9 +195,14 @@ def bind_all(
 def intake_of_requests() -> Intake:
     """Return how much may wait of each client that sends requests.
 
-    What somebody who has asked as one that draws sends can be a message to publish.
+    Somebody who has asked as one that draws may send requests ahead, such as priorities. But no
+    request is large: of one that is not whole libzmq has some 64 bytes for each frame.
     """
-    return Intake(MOST_WAITING_OF_REQUESTS, most_of_strangers=MOST_WAITING_OF_STRANGERS)
+    return Intake(
+        MOST_WAITING_OF_REQUESTS,
+        largest=MOST_WAITING_OF_STRANGERS,
+        most_of_strangers=MOST_WAITING_OF_STRANGERS,
+    )
 
 
 def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> None:
@@ -208,20 +214,23 @@ def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[byt
     """
     with transport.loop(), front, back:
         poller = zmq.Poller()
+        unread = Unread()
         while not transport.closed:
             poller.register(front, zmq.POLLIN)
             poller.register(back, zmq.POLLIN if back.type == zmq.DEALER else 0)
             ready = dict(poller.poll(_IDLE_MS))
             if back in ready:
-                _hand_back(transport, back, front)
-            if front in ready and not _hand_on(transport, front, back):
+                _hand_back(transport, back, front, unread)
+            if front in ready and not _hand_on(transport, front, back, unread):
                 # There is no room: what comes from the back may be waited for as well.
                 poller.register(front, 0)
                 poller.register(back, zmq.POLLOUT | (zmq.POLLIN if back.type == zmq.DEALER else 0))
                 poller.poll(_IDLE_MS)
 
 
-def _hand_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes]) -> bool:
+def _hand_on(
+    transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes], unread: Unread
+) -> bool:
     """Carry what clients sent to workers, a while; tell whether there was room for it."""
     at = 1 if front.type == zmq.ROUTER else 0
     for _ in range(_TURN):
@@ -234,6 +243,8 @@ def _hand_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[by
         user_id = user_id_of(frames[-1]) if transport.has_keys else ""
         if not transport.has_keys or Identity(user_id).samples:
             transport.trust(front, frames)
+        if at:
+            unread.asked(frames)
         message: list[zmq.Frame | bytes] = [*frames]
         if transport.has_keys:
             message.insert(at, user_id.encode())
@@ -252,7 +263,9 @@ def _send(back: zmq.Socket[bytes], message: list[zmq.Frame | bytes]) -> None:
             return
 
 
-def _hand_back(transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes]) -> None:
+def _hand_back(
+    transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes], unread: Unread
+) -> None:
     """Carry answers to the clients that wait for them, a while."""
     for _ in range(_TURN):
         try:
@@ -261,8 +274,11 @@ def _hand_back(transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[
             break
         if transport.has_keys:
             del frames[1:2]
-        # An answer whose client has left is dropped.
-        front.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        # An answer whose client has left is dropped, and so is one to a client that reads none.
+        routing_id = frames[0].bytes
+        if unread.has_room(routing_id):
+            front.send_multipart(frames, zmq.NOBLOCK, copy=False)
+            unread.answered(routing_id, sum(map(len, frames)))
 
 
 def _close(transport: Transport) -> None:

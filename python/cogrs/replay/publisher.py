@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import zmq
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.limits import LARGEST_MESSAGE, LARGEST_SUBSCRIPTION, MOST_WAITING_OF_SUBSCRIBER
+from cogrs.limits import (
+    LARGEST_MESSAGE,
+    LARGEST_SUBSCRIPTION,
+    MOST_CLIENTS_TOPICS,
+    MOST_CLIENTS_TOPICS_BYTES,
+    MOST_WAITING_OF_SUBSCRIBER,
+)
 from cogrs.replay.backlog import Backlog
 from cogrs.replay.bell import Bell
 from cogrs.replay.connections import Intake
@@ -77,6 +83,10 @@ class Publisher:
         """Stream, number and contents of each topic's last message."""
         self._brief: dict[bytes, int] = {}
         """Streams of brief topics; the one that has been silent longest comes first."""
+        self._of_clients: dict[bytes, int] = {}
+        """Streams of topics that clients alone have had published; likewise."""
+        self._bytes_of_clients = 0
+        """Of the last messages of those."""
         self._backlogs: dict[bytes, Backlog] = {}
         """What waits of brief topics."""
         self._unannounced: set[bytes] = set()
@@ -107,10 +117,19 @@ class Publisher:
         body = message_bytes(message)
         if len(body) > LARGEST_MESSAGE:
             raise ValueError(f"message: expected at most {LARGEST_MESSAGE} bytes, got {len(body)}")
-        self.publish_digest(digest_of_topic(topic_bytes(topic)), body)
+        digest = digest_of_topic(topic_bytes(topic))
+        self._transport.check()
+        with self._changed:
+            self.total_published += 1
+            if self._of_clients.pop(digest, None) is not None:
+                self._bytes_of_clients -= len(self._last[digest][2])
+            self._put(digest, body, self._stream)
+        self._bell.ring()
 
-    def publish_digest(self, digest: bytes, body: bytes) -> None:
-        """Send a message to all who subscribed to the topic of this digest; never waits.
+    def publish_for_client(self, digest: bytes, body: bytes) -> None:
+        """Send a message of a client to all who subscribed to its topic; never waits.
+
+        Of so many topics that only clients publish to the last message is kept.
 
         Raises:
             RuntimeError: Closed.
@@ -118,7 +137,11 @@ class Publisher:
         self._transport.check()
         with self._changed:
             self.total_published += 1
-            self._put(digest, body, self._stream)
+            known = self._last.get(digest)
+            if known is not None and digest not in self._of_clients:
+                self._put(digest, body, known[0])  # which the owner has published to as well
+            else:
+                self._put_for_client(digest, body)
         self._bell.ring()
 
     def publish_brief(self, topic: bytes, message: bytes) -> None:
@@ -132,6 +155,8 @@ class Publisher:
         digest = digest_of_topic(topic)
         self._transport.check()
         with self._changed:
+            if self._of_clients.pop(digest, None) is not None:
+                self._bytes_of_clients -= len(self._last[digest][2])
             stream = self._stream_of(digest)
             backlog = self._backlogs.setdefault(digest, Backlog(self._sender))
             most = _MOST_WAITING if digest in self._subscribers else _MOST_ABSENT
@@ -197,6 +222,21 @@ class Publisher:
             if since not in headers:
                 headers[since] = self._header(stream, number, since)
             self._outboxes.put(outbox, headers[since], body)
+
+    def _put_for_client(self, digest: bytes, body: bytes) -> None:
+        # One that was forgotten begins again, which subscribers see by its stream.
+        stream = self._of_clients.pop(digest, 0) or secrets.randbits(64)
+        self._bytes_of_clients += len(body) - len(self._last.get(digest, (0, 0, b""))[2])
+        self._of_clients[digest] = stream
+        self._put(digest, body, stream)
+        while len(self._of_clients) > 1 and (
+            len(self._of_clients) > MOST_CLIENTS_TOPICS
+            or self._bytes_of_clients > MOST_CLIENTS_TOPICS_BYTES
+        ):
+            silent = next(iter(self._of_clients))
+            del self._of_clients[silent]
+            self._bytes_of_clients -= len(self._last.pop(silent)[2])
+            self._outboxes.drop(silent)
 
     def _newest(self, digest: bytes) -> tuple[int, int]:
         return self._last.get(digest, (self._stream, 0, b""))[:2]

@@ -153,7 +153,7 @@ class ReplayMemoryServer(Generic[BatchT]):
             raise
         publish_through(self._rem, self._publisher.publish)
         self._inbox.publish = self._publisher.publish_brief
-        self._inbox.publish_digest = self._publisher.publish_digest
+        self._inbox.publish_for_client = self._publisher.publish_for_client
         # No thread of ours holds the server, so one that is forgotten closes.
         parts = (self._transport, self._publisher, self._inbox)
         self._finalize: weakref.finalize[..., Any] = weakref.finalize(self, _close, *parts)

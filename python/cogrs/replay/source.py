@@ -14,6 +14,7 @@ from cogrs.escape import escaped
 from cogrs.limits import (
     LARGEST_REPLY,
     MOST_WAITING_OF_ANSWERS,
+    PUBLICATION_PART,
     SMALL_FRAME,
 )
 from cogrs.replay.connections import Intake
@@ -78,6 +79,20 @@ class Look(NamedTuple):
     nstep: bool
 
 
+class _Publication(NamedTuple):
+    """A message to publish, of which each part goes when the one before has arrived.
+
+    Fields:
+        number: Of the answer.
+        head: The header of each part.
+        message: Its contents.
+    """
+
+    number: int
+    head: bytes
+    message: bytes
+
+
 class Source:
     """A server's REP endpoint. Not thread-safe; the owner locks.
 
@@ -121,6 +136,9 @@ class Source:
         self._unsent: bytes | None = None
         self._since: float | None = None
         self._again = 0.0
+        self._publication: _Publication | None = None
+        self._sent = 0
+        """Bytes of that."""
 
     @property
     def busy(self) -> bool:
@@ -230,10 +248,8 @@ class Source:
             return None
         number = next(self._numbers)
         told = pb.Publish(digest=digest, size=len(message), number=number)
-        # Larger pieces would end the connection; none is smaller than what every server takes.
-        size = max(self.sizes.max_frame, SMALL_FRAME)
-        pieces = [message[at : at + size] for at in range(0, len(message), size)]
-        return number if self.tell(encode(sender, publish=told), *pieces) else None
+        self._publication = _Publication(number, encode(sender, publish=told), message)
+        return number if self._send_part(0) else None
 
     def register(self, poller: zmq.Poller) -> None:
         """Have a poller wait for what there is to do."""
@@ -279,7 +295,7 @@ class Source:
         """Give up the connection, and the request under way."""
         if self._socket is not None:
             self._socket.close(linger=0)
-        self._socket = self._unsent = self._since = None
+        self._socket = self._unsent = self._since = self._publication = None
 
     def stats(self, kept: int) -> SourceStats:
         """Take its figures."""
@@ -308,6 +324,17 @@ class Source:
             if not self.tell(message):
                 self._unsent = message
 
+    def _send_part(self, first: int) -> bool:
+        """Send what comes next of a message to publish; tell whether it could be sent."""
+        if self._publication is None or self.sizes is None:
+            return False
+        _, head, message = self._publication
+        self._sent = end = min(first + PUBLICATION_PART, len(message))
+        # Larger pieces would end the connection; none is smaller than what every server takes.
+        size = max(self.sizes.max_frame, SMALL_FRAME)
+        pieces = [message[at : min(at + size, end)] for at in range(first, end, size)]
+        return self.tell(head, *pieces)
+
     def _connected(self) -> zmq.Socket[bytes]:
         if self._socket is None:
             made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
@@ -329,8 +356,8 @@ class Source:
             raise RuntimeError(f"{self.endpoint} refused: {escaped(header.refusal.reason)}")
         if kind == "priorities_reply":
             return None
-        if kind == "publish_reply":
-            self.published = max(self.published, header.publish_reply.number)
+        if kind in ("publish", "publish_reply"):
+            self._go_on(header)
             return None
         if kind not in ("sizes", "samples") or not self.busy:
             raise WireError(f"{kind or 'nothing'} that was not asked for")
@@ -338,6 +365,18 @@ class Source:
             self.sizes, self._since = header.sizes, None
             return None
         return self._given(header.samples, len(frames) - 2), frames[2:]
+
+    def _go_on(self, header: pb.Header) -> None:
+        """Send the next part of a message to publish, or note that it is published."""
+        publication = self._publication
+        if header.HasField("publish_reply"):
+            self.published = max(self.published, header.publish_reply.number)
+            if publication is not None and publication.number <= self.published:
+                self._publication = None
+        elif publication is not None and header.publish.number == publication.number:
+            if header.publish.size != self._sent or self._sent == len(publication.message):
+                raise WireError("a part of a message to publish that was not sent")
+            self._send_part(self._sent)
 
     def _given(self, samples: pb.Samples, columns: int) -> pb.Samples:
         expected = 0 if samples.shortage else self._rows

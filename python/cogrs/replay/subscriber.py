@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.limits import LARGEST_MESSAGE, MOST_TOPICS, MOST_WAITING_OF_PUBLISHER
+from cogrs.limits import (
+    LARGEST_MESSAGE,
+    MOST_KEPT_OF_PUBLISHER,
+    MOST_TOPICS,
+    MOST_WAITING_OF_PUBLISHER,
+)
 from cogrs.replay.backlog import Backlog
 from cogrs.replay.bell import Bell
 from cogrs.replay.connections import Intake
@@ -53,6 +58,8 @@ class Topic:
         self._holds = False
         """Whether nothing is given until that is known, since older messages are not wanted."""
         self.dropped = 0
+        self.size = 0
+        """Bytes of the messages that are kept."""
 
     @property
     def came(self) -> bool:
@@ -89,7 +96,7 @@ class Topic:
         self._asks = self._holds = False
         if alone and self._newest is not None and self._newest[0] == publication.stream:
             while self._messages and self._messages[0][0] < publication.number:
-                self._messages.popleft()
+                self.size -= len(self._messages.popleft()[1])
         if publication.number > 0:
             self.add(publication, message)
 
@@ -104,11 +111,27 @@ class Topic:
 
     def take(self) -> bytes | None:
         """Take the oldest message that is kept."""
-        return None if self._holds or not self._messages else self._messages.popleft()[1]
+        if self._holds or not self._messages:
+            return None
+        message = self._messages.popleft()[1]
+        self.size -= len(message)
+        return message
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest of several messages that are kept, and count it."""
+        self.dropped += 1
+        self.size -= len(self._messages.popleft()[1])
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is one to drop that is not the newest."""
+        return len(self._messages) > 1
 
     def _keep(self, number: int, message: bytes) -> None:
-        self.dropped += len(self._messages) == self._messages.maxlen
+        if len(self._messages) == self._messages.maxlen:
+            self.drop_oldest()
         self._messages.append((number, message))
+        self.size += len(message)
 
 
 class PriorityTopic(Topic):
@@ -331,8 +354,18 @@ class Subscriber:
             return
         if key.kind == MESSAGES:
             queue.add(publication, body.bytes)
+            self._make_room(queue)
         elif key.kind == LAST and self._asked.get(key.digest) == key:
             self._unwanted.append(self._asked.pop(key.digest))
             queue.add_last(publication, body.bytes)
+            self._make_room(queue)
         elif key.kind == ANNOUNCEMENTS and queue.misses(publication):
             self._ask(key.digest)
+
+    def _make_room(self, queue: Topic) -> None:
+        """Drop the oldest messages of a topic where too many bytes wait, not its newest."""
+        while (
+            queue.has_several
+            and sum(each.size for each in self._topics.values()) > MOST_KEPT_OF_PUBLISHER
+        ):
+            queue.drop_oldest()

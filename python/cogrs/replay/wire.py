@@ -12,6 +12,7 @@ from cogrs._core import ReplayMemory
 from cogrs.api import replay_pb2 as pb
 from cogrs.dtypes import dtype_text
 from cogrs.escape import escaped
+from cogrs.limits import LARGEST_CACHE
 from cogrs.replay.convert import described
 
 if TYPE_CHECKING:
@@ -152,6 +153,9 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
         )
         for name, setting in settings_of(sizes).items():
             setattr(made, name, setting)
+        cache = row_bytes(made) * made.cache_size
+        if cache > LARGEST_CACHE:
+            raise WireError(f"cache_size: a cache of {cache} bytes, at most {LARGEST_CACHE}")
     except (TypeError, ValueError, OverflowError) as error:
         raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
     return made

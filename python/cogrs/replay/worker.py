@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.replay.endpoint import Conn
+from cogrs.replay.endpoint import Bind, Conn
 from cogrs.replay.guard import ANYBODY, Identity, user_id_of
+from cogrs.replay.unread import Unread
 from cogrs.replay.wire import WireError
 
 if TYPE_CHECKING:
@@ -33,12 +34,15 @@ def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: 
     with transport.loop(), socket:
         # An answer that cannot be sent is an error instead of being dropped in silence.
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        unread = Unread()
         for frames in transport.messages(socket):
             if frames is not None:
                 sender = _sender(transport, frames, mode, 2)
                 if sender.samples:
                     transport.trust(socket, frames)
-                _answer(inbox, socket, frames, sender)
+                if mode == Bind:  # a proxy looks at its clients itself
+                    unread.asked(frames)
+                _answer(inbox, socket, frames, sender, unread)
 
 
 def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: Mode) -> None:
@@ -64,16 +68,25 @@ def _sender(transport: Transport, frames: list[zmq.Frame], mode: Mode, at: int) 
 
 
 def _answer(
-    inbox: Inbox, socket: zmq.Socket[bytes], frames: list[zmq.Frame], sender: Identity
+    inbox: Inbox,
+    socket: zmq.Socket[bytes],
+    frames: list[zmq.Frame],
+    sender: Identity,
+    unread: Unread,
 ) -> None:
     envelope = _envelope_size(frames)
     if envelope == 0:
         error = WireError("a request without an empty frame before it", "frames")
         inbox.refuse(frames[-1], error)
         return
+    routing_id = frames[0].bytes
+    if not unread.has_room(routing_id):
+        inbox.drop_answer(frames[-1])
+        return
     reply = [*frames[:envelope], *inbox.answer(frames[envelope:], sender)]
     try:
         socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
+        unread.answered(routing_id, sum(map(len, reply[envelope:])))
     except zmq.Again:
         inbox.drop_answer(frames[-1])
     except zmq.ZMQError as error:
