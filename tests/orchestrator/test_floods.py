@@ -319,6 +319,30 @@ def test_health_watchers_are_bounded(server: Server) -> None:
     test()
 
 
+@pytest.mark.parametrize("method", ["Check", "Watch", "List"])
+@pytest.mark.parametrize("field", [b"\x0a", b"\xfa\x07"], ids=["service", "unknown"])
+def test_large_health_requests_are_refused_and_not_kept(
+    server: Server, method: str, field: bytes
+) -> None:
+    pytest.importorskip("grpc_health")
+    content = field + b"\x80\x80\xc0\x07" + b"s" * (15 << 20)
+
+    @on_loop
+    async def test() -> None:
+        async with Flood(server) as flood:
+            call = flood.channel.unary_stream(f"/grpc.health.v1.Health/{method}")
+            server.mark()
+            for _ in range(6):
+                answers = [flood.refused(call(content).read()) for _ in range(4)]
+                for code, details in await asyncio.gather(*answers):
+                    assert code in (INVALID, grpc.StatusCode.UNIMPLEMENTED)
+                    assert method == "List" or "expected at most 1024 bytes" in details
+            assert server.growth() < MOST_GROWTH
+            await flood.others_tick()
+
+    test()
+
+
 def test_metadata_is_bounded(server: Server) -> None:
     @on_loop
     async def test() -> None:
