@@ -49,5 +49,7 @@ def test_peers_forge_no_records_of_the_log() -> None:
     record = logging.LogRecord("n", logging.INFO, "p", 1, "said %s", ("x\nERROR y\x1b",), info)
     text = formatter.format(record)
     assert r"INFO said x\nERROR y\x1b" in text
+    record.stack_info = "Stack\nERROR forged\x1b[2J"
+    text = formatter.format(record)
     assert "\x1b" not in text
     assert not any(line.startswith("ERROR") for line in text.splitlines())

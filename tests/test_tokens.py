@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cogrs.orchestrator import Security
+from cogrs.orchestrator.service.config import read_config
 from cogrs.tls import ClientTls, ServerTls
-from cogrs.tokens import TokenSet, bearer, read_tokens, read_tokens_by_target
+from cogrs.tokens import TokenSet, bearer, read_token, read_tokens, read_tokens_by_target
 from tests.orchestrator.test_security import TOKEN, Authority
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -99,3 +100,56 @@ def test_text_of_a_key_in_place_of_its_path_is_not_repeated(make: Any, name: str
         with pytest.raises(error, match=f"^{name}: expected") as caught:
             make(**{"certificate": "c", "key": "k", name: text})
         assert TOKEN not in repr(caught.value)
+
+
+@pytest.mark.parametrize("shown", [(TOKEN, TOKEN), (TOKEN, "x" * 20), ("x" * 20, TOKEN)])
+def test_several_tokens_in_one_call_are_none(shown: tuple[str, str]) -> None:
+    known = TokenSet([TOKEN])
+    assert known.shown_in([bearer(TOKEN), ("other", "x")])
+    assert not known.shown_in([bearer(token) for token in shown])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "large", "endless"])
+def test_file_of_secrets_is_read_up_to_a_limit_and_without_waiting(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "file"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path = Path("/dev/zero")
+    else:
+        path.write_text(f"{TOKEN}\n" * 100_000)
+    for read in (read_tokens, read_token, read_tokens_by_target):
+        with pytest.raises(ValueError, match=f"{path}: expected (a file|at most 1048576 bytes)"):
+            read("--tokens", path)
+    with pytest.raises(ValueError, match=f"{path}: expected"):
+        read_config(path)
+    for tls in (ServerTls(certificate=path, key=path), ClientTls(ca=path)):
+        with pytest.raises(
+            ValueError, match=f"{path}: expected (a regular file|at most 1048576 bytes)"
+        ):
+            tls.credentials()
+
+
+def test_tokens_are_read_from_a_pipe_of_a_shell(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    try:
+        os.write(theirs, TOKEN.encode())
+        os.close(theirs)
+        assert read_tokens("--tokens", f"/dev/fd/{ours}") == (TOKEN,)
+    finally:
+        os.close(ours)
+
+
+def test_token_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    places: list[dict[str, Any]] = [{"slot_secrets": TOKEN}, {"link_tokens": {TOKEN: "host:1"}}]
+    for given in places:
+        with pytest.raises(ValueError, match=next(iter(given))) as caught:
+            Security(**given)
+        assert TOKEN not in str(caught.value)
+    for text in (f"{TOKEN}: 1", f"slot_secrets: {TOKEN}", f"insecure: {TOKEN}"):
+        path = write(tmp_path / "cogment.yaml", f"security: {{{text}}}")
+        with pytest.raises(ValueError, match=r"slot_secrets|security\.") as caught:
+            read_config(path)
+        assert TOKEN not in str(caught.value)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return what is in a file, or comes out of a pipe.
+    """Return what is in a file, or comes out of a pipe that somebody writes to.
 
     Args:
         path: The file.
@@ -19,10 +19,15 @@ def read_bounded(path: Path, most: int) -> bytes:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It has more bytes.
+        ValueError: It has more bytes, or is a pipe out of which nothing comes.
     """
-    with path.open("rb") as file:
+    with os.fdopen(_opened(path), "rb") as file:
+        # The opening alone is not to wait for somebody who writes.
+        os.set_blocking(file.fileno(), True)
         content = file.read(most + 1)
+        # Of an empty configuration everybody would be let in.
+        if not content and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path}: expected a file, or a pipe that somebody writes to")
     return _checked(path, content, most)
 
 
@@ -37,8 +42,7 @@ def read_regular(path: Path, most: int) -> bytes:
         OSError: It cannot be read.
         ValueError: It is not a regular file, or has more bytes.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags)
+    descriptor = _opened(path)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError(f"{path}: expected a regular file")
@@ -47,6 +51,22 @@ def read_regular(path: Path, most: int) -> bytes:
     finally:
         os.close(descriptor)
     return _checked(path, content, most)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device: to open one may hang.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: It is not a regular file, nor a folder, which is told by opening it.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{path}: expected a regular file")
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
 
 
 def _checked(path: Path, content: bytes, most: int) -> bytes:

@@ -16,6 +16,10 @@ SHORTEST_TOKEN: Final = 16
 """Characters of a token, at least."""
 LONGEST_TOKEN: Final = 4096
 """Characters of a token, at most: it travels in a header with every call."""
+TOKENS_BYTES: Final = MIB
+"""Bytes of a file of tokens."""
+TLS_BYTES: Final = MIB
+"""Bytes of a file of certificates, or of a private key, for TLS."""
 
 MOST_PLACES: Final = 4096
 """Places in trials whose secrets a client remembers for a return; the oldest is forgotten."""

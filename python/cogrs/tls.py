@@ -14,6 +14,8 @@ import grpc
 import grpc.aio
 
 from cogrs.argument import check_kind, check_port, check_text
+from cogrs.files import read_regular
+from cogrs.limits import TLS_BYTES
 from cogrs.secret_file import warn_if_readable
 
 __all__ = ["ClientTls", "ServerTls"]
@@ -106,7 +108,7 @@ def _check_paths(**paths: object) -> None:
 
 def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> tuple[bytes, bytes]:
     """Return key and certificate, as gRPC wants them: it would tell nothing of a mistake."""
-    content = Path(key).read_bytes(), Path(certificate).read_bytes()
+    content = read_regular(Path(key), TLS_BYTES), read_regular(Path(certificate), TLS_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # An empty password: otherwise a key that has one is asked for on the terminal.
@@ -119,7 +121,7 @@ def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> t
 
 
 def _authorities(name: str, path: str | os.PathLike[str]) -> bytes:
-    content = Path(path).read_bytes()
+    content = read_regular(Path(path), TLS_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cafile=path)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cogrs.argument import check_kind, check_text
-from cogrs.limits import LONGEST_TOKEN, SHORTEST_TOKEN
+from cogrs.files import read_bounded
+from cogrs.limits import LONGEST_TOKEN, SHORTEST_TOKEN, TOKENS_BYTES
 from cogrs.secret_file import warn_if_readable
 
 _HERE = Path()
@@ -38,8 +39,10 @@ class TokenSet:
         return bool(self._known)
 
     def shown_in(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:
-        """Return whether the metadata of a call shows one of them."""
-        given = digest(dict(metadata or ()).get("authorization", ""))
+        """Return whether the metadata of a call shows one of them, and nothing else beside it."""
+        shown = [value for key, value in metadata or () if key == "authorization"]
+        # Of several a proxy may have looked at another one than is looked at here.
+        given = digest(shown[0] if len(shown) == 1 else "")
         # All are compared, so that the time tells nothing.
         return sum(hmac.compare_digest(given, known) for known in self._known) > 0
 
@@ -83,9 +86,11 @@ def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
     check_kind(name, given, Mapping, "a mapping from host:port to a token")
     assert isinstance(given, Mapping)
     found = {}
-    for target, token in given.items():
+    for number, (target, token) in enumerate(given.items()):
         check_text(f"{name}, a key", target)
-        check_token(f"{name}[{target!r}]", token)
+        # The two may have changed places.
+        where = f", entry {number}" if looks_secret(target) else f"[{target!r}]"
+        check_token(f"{name}{where}", token)
         found[target.removeprefix("grpc://")] = token
     return found
 
@@ -137,7 +142,7 @@ def read_tokens_by_target(name: str, path: str | Path, root: Path = _HERE) -> di
 
 def _lines(name: str, path: str | Path, root: Path) -> list[str]:
     try:
-        text = (root / path).read_text(encoding="utf-8")
+        text = read_bounded(root / path, TOKENS_BYTES).decode("utf-8")
         warn_if_readable(root / path)
     except UnicodeDecodeError as error:
         raise ValueError(f"{name}: {path}: expected text in UTF-8: {error.reason}") from None
@@ -157,6 +162,11 @@ def _lines(name: str, path: str | Path, root: Path) -> list[str]:
 def _may_be_secret(path: str) -> bool:
     """Return whether what should be a path may be a token instead."""
     return len(path) >= SHORTEST_TOKEN and not ("/" in path and Path(path).parent.is_dir())
+
+
+def looks_secret(text: str) -> bool:
+    """Return whether what should be a name may be a token instead, and is not to be repeated."""
+    return len(text) >= SHORTEST_TOKEN and _TOKEN.fullmatch(text.strip()) is not None
 
 
 def digest(text: Any) -> bytes:

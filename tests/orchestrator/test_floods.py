@@ -14,6 +14,7 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import ActorParams, Message, Reward, TrialConfig
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Settings
+from cogrs.orchestrator.service.pace import PeerPace
 from tests.orchestrator.flooded import SETTINGS, Server, flooded, params
 from tests.orchestrator.floods import (
     EXHAUSTED,
@@ -29,7 +30,7 @@ from tests.orchestrator.floods import (
     sends,
     starts,
 )
-from tests.orchestrator.net import LIMIT, Net, on_loop, whom
+from tests.orchestrator.net import LIMIT, Net, act, on_loop, whom
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -318,6 +319,30 @@ def test_health_watchers_are_bounded(server: Server) -> None:
     test()
 
 
+@pytest.mark.parametrize("method", ["Check", "Watch", "List"])
+@pytest.mark.parametrize("field", [b"\x0a", b"\xfa\x07"], ids=["service", "unknown"])
+def test_large_health_requests_are_refused_and_not_kept(
+    server: Server, method: str, field: bytes
+) -> None:
+    pytest.importorskip("grpc_health")
+    content = field + b"\x80\x80\xc0\x07" + b"s" * (15 << 20)
+
+    @on_loop
+    async def test() -> None:
+        async with Flood(server) as flood:
+            call = flood.channel.unary_stream(f"/grpc.health.v1.Health/{method}")
+            server.mark()
+            for _ in range(6):
+                answers = [flood.refused(call(content).read()) for _ in range(4)]
+                for code, details in await asyncio.gather(*answers):
+                    assert code in (INVALID, grpc.StatusCode.UNIMPLEMENTED)
+                    assert method == "List" or "expected at most 1024 bytes" in details
+            assert server.growth() < MOST_GROWTH
+            await flood.others_tick()
+
+    test()
+
+
 def test_metadata_is_bounded(server: Server) -> None:
     @on_loop
     async def test() -> None:
@@ -418,6 +443,79 @@ def test_an_action_that_is_a_flood_ends_its_stream_alone(
             assert server.growth() < MOST_GROWTH
 
     test()
+
+
+FIELDS = b"\xf8\x07\x00" * 100_000
+"""Almost as many unknown fields as a message may have."""
+
+
+@pytest.mark.parametrize(
+    ("method", "content"),
+    [
+        ("cogment.ClientActor/ActionStream", FIELDS),
+        ("cogment.ClientActor/ActionStream", act(b"x" * 15 * MEGABYTE).SerializeToString()),
+        ("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", FIELDS),
+    ],
+    ids=["fields", "bytes", "reflection"],
+)
+def test_large_requests_of_streams_leave_time_to_others(
+    server: Server, method: str, content: bytes
+) -> None:
+    names = [f"c{number}" for number in range(4)]
+
+    @on_loop
+    async def test() -> None:
+        async with Flood(server) as flood:
+            trial_id = await flood.start(*names)
+
+            async def send(name: str) -> None:
+                join = api.TrialJoinRequest(trial_id=trial_id, actor_name=name)
+                await flood.actors.JoinTrial(join)
+                call = flood.channel.stream_stream(f"/{method}")
+                stream = call(metadata=whom(trial_id, name))
+                for _ in range(2):
+                    await stream.write(content)
+                # It is refused when all before it were read.
+                with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
+                    await exchange(stream, b"\xff" * 20)
+                assert await stream.code() is not grpc.StatusCode.OK
+
+            server.take()
+            await asyncio.gather(*map(send, names))
+            delays = server.take()[0]
+            # Without rests a few ticks at most come between the requests of all streams.
+            assert len(delays) > 4 * len(names)
+            await flood.terminate(trial_id)
+            await flood.others_tick()
+
+    test()
+
+
+def test_connection_that_rests_holds_up_itself_alone() -> None:
+    async def test() -> None:
+        pace = PeerPace()
+        async with pace.turn("flood", 10**12):  # which calls for a rest of an hour
+            pass
+
+        async def take(peer: str) -> None:
+            async with pace.turn(peer, 0):
+                pass
+
+        held = [asyncio.ensure_future(take("flood")) for _ in range(3)]
+        async with asyncio.timeout(LIMIT):
+            for _ in range(3):
+                await take("other")
+        assert not any(task.done() for task in held)
+        for task in held:
+            task.cancel()
+        await asyncio.wait(held)
+        # What leaves nothing behind is forgotten, and what rests is not, though nobody waits.
+        async with asyncio.timeout(LIMIT):
+            while len(pace._peers) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert list(pace._peers) == ["flood"]
+
+    asyncio.run(test())
 
 
 def test_calls_beyond_those_of_a_connection_wait() -> None:

@@ -358,3 +358,11 @@ def test_parquet_row_of_many_messages_that_share_a_value_is_refused_before_it_is
     with pytest.raises(ValueError, match=r"t\.parquet: expected samples of at most"):
         read(path)
     assert pa.total_allocated_bytes() - before < 100 << 20
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_pipe_in_the_place_of_a_log_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"log{suffix}"
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=f"{path}: expected a regular file"):
+        sdk.read_log(path)

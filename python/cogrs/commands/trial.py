@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from cogrs import noise
 from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
 from cogrs.escape import escaped
+from cogrs.files import read_bounded
+from cogrs.limits import MAX_MESSAGE
 
 if TYPE_CHECKING:
     import argparse
@@ -154,7 +156,7 @@ def _controller(given: argparse.Namespace) -> TrialController:
 async def _start(given: argparse.Namespace, controller: TrialController) -> None:
     from cogrs.sdk import TrialFailedError
 
-    config = None if given.trial_config is None else given.trial_config.read_bytes()
+    config = None if given.trial_config is None else read_bounded(given.trial_config, MAX_MESSAGE)
     async with _timeout(given):
         trial = await controller.start_trial(config, params=_params(given.params))
     actors = [{"name": actor.name, "actor_class": actor.actor_class} for actor in trial.actors]

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
 from cogrs.dtypes import dtype_of, holds_numbers, kind_of
+from cogrs.files import check_regular
 from cogrs.limits import LOG_CONTAINERS, LOG_GROUP_BYTES, LOG_GROUP_VALUES, LOG_LINE_BYTES
 from cogrs.optional import imported
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
@@ -213,6 +214,7 @@ def read_log(
     }
     if where.suffix not in readers:
         raise ValueError(f"path: expected a .jsonl or .parquet file, got {where}")
+    check_regular(where)
     trial_id, params, rows = readers[where.suffix](where)
     actors = tuple(Actor(each.name, each.actor_class) for each in params.actors)
     return LoggedTrial(trial_id, actors, params), _named(where, samples_of(rows, messages))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -11,8 +11,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from cogrs.limits import LARGE, RECEIVE_TIMEOUT
-from cogrs.orchestrator.fields import FloodError, decode, decode_in_slices
-from cogrs.orchestrator.service.pace import Places
+from cogrs.orchestrator.fields import FloodError, decode_in_slices
+from cogrs.orchestrator.service.pace import PeerPace, Places
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class DecodingInterceptor(grpc.aio.ServerInterceptor):
     """Receives single requests itself, since gRPC has no bounds but that of a message.
 
-    What cannot be decoded is refused as a bad argument: gRPC takes it for an error of ours. Streams
-    of requests are decoded as they come, and whoever reads them sees the error.
+    What cannot be decoded is refused as a bad argument: gRPC takes it for an error of ours. The
+    requests of streams are decoded when they are read, large ones in turns, and the reader sees the
+    error.
     """
 
     def __init__(self, pace: Pace) -> None:
@@ -39,6 +40,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
         self._handlers: dict[str, Handler] = {}
         self._places = Places()
         self._pace = pace
+        self._streams = PeerPace()
 
     async def intercept_service(
         self,
@@ -60,8 +62,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
         if kind is None:
             return handler  # type: ignore[no-any-return]
         if handler.request_streaming:
-            guarded: Handler = handler._replace(request_deserializer=partial(decode, kind))
-            return guarded
+            return self._guarded_stream(kind, handler)
         answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
 
         # To gRPC it is a stream of requests, which is read when there is a place for one.
@@ -74,7 +75,23 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             if handler.response_streaming
             else grpc.stream_unary_rpc_method_handler
         )
-        guarded = make(receive_and_answer, None, handler.response_serializer)
+        guarded: Handler = make(receive_and_answer, None, handler.response_serializer)
+        return guarded
+
+    def _guarded_stream(self, kind: type[Any], handler: Any) -> Handler:
+        answer = handler.stream_stream
+
+        async def write_answers(requests: Any, context: Context) -> None:
+            await answer(_Requests(kind, requests, context.peer(), self._streams), context)
+
+        async def yield_answers(requests: Any, context: Context) -> Any:
+            decoded = _Requests(kind, requests, context.peer(), self._streams)
+            async for reply in answer(decoded, context):
+                yield reply
+
+        # gRPC tells the two apart, and so are the methods of services.
+        wrapper: Any = yield_answers if inspect.isasyncgenfunction(answer) else write_answers
+        guarded: Handler = handler._replace(request_deserializer=None, stream_stream=wrapper)
         return guarded
 
     async def _take(self, kind: type[Any], context: Context) -> Any:
@@ -98,3 +115,25 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             raise DecodeError("expected a message, got none")
         async with self._pace.turn(large=len(content) > LARGE, size=len(content)):
             return await decode_in_slices(kind, content)
+
+
+class _Requests:
+    """The requests of a stream, decoded one by one when they are asked for."""
+
+    def __init__(self, kind: type[Any], requests: Any, peer: str, pace: PeerPace) -> None:
+        self._kind = kind
+        self._requests = requests
+        self._peer = peer
+        self._pace = pace
+
+    def __aiter__(self) -> _Requests:
+        # Only now: Python warns of one of gRPC's that nobody reads.
+        self._requests = aiter(self._requests)
+        return self
+
+    async def __anext__(self) -> Any:
+        content = await anext(self._requests)
+        if len(content) <= LARGE:
+            return self._kind.FromString(content)
+        async with self._pace.turn(self._peer, len(content)):
+            return await decode_in_slices(self._kind, content)

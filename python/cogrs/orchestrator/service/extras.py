@@ -41,26 +41,43 @@ class Health:
             await servicer.enter_graceful_shutdown()
 
 
+_TOO_LARGE = f"service: expected at most {MOST_NAME_BYTES} bytes, got more"
+
+_AROUND = 8
+"""Bytes at most of what stands before the name in a request."""
+
+
+def _is_large(request: Any) -> bool:
+    """Return whether a request has too much, in fields that are not known too."""
+    return int(request.ByteSize()) > MOST_NAME_BYTES + _AROUND
+
+
 def _make_servicer() -> health_aio.HealthServicer:
     from grpc_health.v1.health import aio
 
     class Bounded(aio.HealthServicer):
-        """Lets so many watch at a time."""
+        """Lets so many watch at a time, and keeps no request but small ones.
+
+        Nobody shows a token here, and the frames of a call that is aborted stay for long.
+        """
 
         def __init__(self) -> None:
             super().__init__()
             self._watching = 0
 
+        async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+            if _is_large(request):
+                del request
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _TOO_LARGE)
+            return await super().Check(request, context)
+
         async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
-            fault = ""
-            if len(request.service) > MOST_NAME_BYTES:
-                code = grpc.StatusCode.INVALID_ARGUMENT
-                fault = f"service: expected at most {MOST_NAME_BYTES} bytes, got more"
-            elif self._watching >= MOST_HEALTH_WATCHERS:
-                code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            if _is_large(request):
+                del request
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _TOO_LARGE)
+            if self._watching >= MOST_HEALTH_WATCHERS:
                 fault = f"{self._watching} calls watch, of at most {MOST_HEALTH_WATCHERS}"
-            if fault:
-                await context.abort(code, fault)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, fault)
             self._watching += 1
             try:
                 await super().Watch(request, context)

@@ -43,6 +43,10 @@ class PlainFormatter(logging.Formatter):
         """Return a traceback, on lines that are indented."""
         return escaped(super().formatException(ei), keep="\n").replace("\n", "\n  ")
 
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802
+        """Return a stack, on lines that are indented."""
+        return escaped(super().formatStack(stack_info), keep="\n").replace("\n", "\n  ")
+
 
 def log_to_stderr(style: str, level: str) -> None:
     """Write the log of the process to standard error, `plain` or as `json`."""

@@ -44,6 +44,56 @@ class Pace:
             asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 
+class PeerPace:
+    """Works on the large requests of streams: a connection rests after each of its own.
+
+    A connection that floods waits for itself, and the large actions of others pass it by.
+    """
+
+    def __init__(self) -> None:
+        """Create a pace at which nothing is under way."""
+        self._work = asyncio.Lock()
+        self._peers: dict[str, asyncio.Lock] = {}
+        self._users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def turn(self, peer: str, size: int) -> AsyncIterator[None]:
+        """Wait for a turn of a connection, then for the work that others are at.
+
+        Args:
+            peer: The connection.
+            size: Bytes of the request, which have just come in.
+        """
+        lock = self._peers.setdefault(peer, asyncio.Lock())
+        self._users[peer] = self._users.get(peer, 0) + 1
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._leave(peer)
+            raise
+        spent = 0.0
+        try:
+            async with self._work:
+                begin = time.perf_counter()
+                try:
+                    yield
+                finally:
+                    spent = time.perf_counter() - begin + size * _BYTE
+        finally:
+            # All connections together have the share that one has alone.
+            rest = spent * ((REST + 1) * len(self._peers) - 1)
+            asyncio.get_running_loop().call_later(rest, self._end, peer)
+
+    def _end(self, peer: str) -> None:
+        self._peers[peer].release()
+        self._leave(peer)
+
+    def _leave(self, peer: str) -> None:
+        self._users[peer] -= 1
+        if not self._users[peer]:
+            del self._users[peer], self._peers[peer]
+
+
 class Places:
     """Lets each connection have so many requests received and decoded at once.
 

@@ -9,7 +9,13 @@ from cogrs.access import Access
 from cogrs.argument import check_kind
 from cogrs.listener import check_listener, is_loopback
 from cogrs.tls import ClientTls, ServerTls
-from cogrs.tokens import bearer, cannot_be_pickled, check_tokens, check_tokens_by_target
+from cogrs.tokens import (
+    bearer,
+    cannot_be_pickled,
+    check_tokens,
+    check_tokens_by_target,
+    looks_secret,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +84,10 @@ class Security:
                 )
         if self.slot_secrets not in _SLOT_SECRETS:
             expected = " or ".join(map(repr, _SLOT_SECRETS))
-            raise ValueError(f"slot_secrets: expected {expected}, got {self.slot_secrets!r}")
+            got = self.slot_secrets
+            # A secret itself may have been given in its place.
+            told = repr(got) if isinstance(got, str) and not looks_secret(got) else "something else"
+            raise ValueError(f"slot_secrets: expected {expected}, got {told}")
 
     def check_listen(self, host: str) -> None:
         """Refuse to let in anybody from anywhere.

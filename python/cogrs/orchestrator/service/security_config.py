@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cogrs.tls import ClientTls, ServerTls
-from cogrs.tokens import read_tokens, read_tokens_by_target
+from cogrs.tokens import looks_secret, read_tokens, read_tokens_by_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,8 @@ def read_security(
 def _paths(values: Mapping[str, Any], root: Path, shown: Callable[[str], str]) -> dict[str, Path]:
     for name, value in values.items():
         if name not in NAMES:
-            raise ValueError(f"{shown(str(name))}: expected one of {', '.join(NAMES)}")
+            what = "a key" if looks_secret(str(name)) else str(name)
+            raise ValueError(f"{shown(what)}: expected one of {', '.join(NAMES)}")
         kinds, expected = _KINDS.get(name, ((str, Path), "a path"))
         if not isinstance(value, kinds):
             raise ValueError(f"{shown(name)}: expected {expected}, got {type(value).__name__}")
