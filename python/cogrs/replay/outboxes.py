@@ -88,7 +88,7 @@ class Outboxes:
         """Peers whose connections were ended here, until they are gone."""
         self._warned = False
         self._doubtful: set[Peer | None] | None = None
-        """Return the subscriptions since the last other message; None if there are none."""
+        """Peers of the subscriptions since the last other message; None if there was no such message."""
         self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
         self.busy: dict[bytes, Outbox] = {}
 
