@@ -105,6 +105,8 @@ pub enum Column {
     NStepReturn,
     /// Discount of the value of next.
     NStepDiscount,
+    /// What the loss of a row is multiplied by.
+    ImportanceWeight,
 }
 
 impl Column {
@@ -119,12 +121,17 @@ impl Column {
             Self::NextTerminated => "next_terminated",
             Self::NStepReturn => "nstep_return",
             Self::NStepDiscount => "nstep_discount",
+            Self::ImportanceWeight => "importance_weight",
         }
     }
 
     fn itemsize(self) -> usize {
         match self {
-            Self::Weight | Self::Sender | Self::NStepReturn | Self::NStepDiscount => 4,
+            Self::Weight
+            | Self::Sender
+            | Self::NStepReturn
+            | Self::NStepDiscount
+            | Self::ImportanceWeight => 4,
             Self::Id | Self::Ids | Self::Probability => 8,
             Self::NextTerminated => 1,
         }
@@ -132,7 +139,9 @@ impl Column {
 
     fn dtype(self, py: Python<'_>) -> Bound<'_, PyArrayDescr> {
         match self {
-            Self::Weight | Self::NStepReturn | Self::NStepDiscount => dtype::<f32>(py),
+            Self::Weight | Self::NStepReturn | Self::NStepDiscount | Self::ImportanceWeight => {
+                dtype::<f32>(py)
+            }
             Self::Id | Self::Ids => dtype::<u64>(py),
             Self::Sender => dtype::<u32>(py),
             Self::Probability => dtype::<f64>(py),
@@ -153,17 +162,37 @@ impl Column {
 pub type Columns = SmallVec<[Column; 8]>;
 
 /// What a draw gives: prev, next, and columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// What `sample` of a memory returns.
     Sample {
         /// With n-step returns.
         nstep: bool,
+        /// With importance weights.
+        weighted: Option<Correction>,
     },
     /// What a cache holds.
     Cache(Carried),
     /// What `get_batch` returns: with ids, senders too.
     Batch(Carried),
+}
+
+/// Which importance weights a sample has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Correction {
+    /// Their exponent.
+    pub beta: f64,
+    /// What they are divided by.
+    pub normalize: Normalize,
+}
+
+/// Whose largest importance weight is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Normalize {
+    /// That of the batch.
+    Batch,
+    /// That of all entries.
+    All,
 }
 
 /// What caches and batches of servers hold beside weights.
@@ -181,7 +210,7 @@ impl Kind {
         let mut columns = Columns::new();
         columns.push(Column::Weight);
         let nstep = match self {
-            Self::Sample { nstep } => {
+            Self::Sample { nstep, .. } => {
                 columns.extend([Column::Id, Column::Probability, Column::NextTerminated]);
                 nstep
             }
@@ -194,6 +223,9 @@ impl Kind {
         };
         if nstep {
             columns.extend([Column::NStepReturn, Column::NStepDiscount]);
+        }
+        if matches!(self, Self::Sample { weighted: Some(_), .. }) {
+            columns.push(Column::ImportanceWeight);
         }
         columns
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyTuple};
@@ -38,6 +39,38 @@ pub struct CloseArgs<'a, 'py> {
     pub final_state: Option<&'a Bound<'py, PyAny>>,
     /// Its info.
     pub final_info: Option<&'a Bound<'py, PyAny>>,
+    /// Whether it terminated: instead of a value.
+    pub terminated: Option<&'a Bound<'py, PyAny>>,
+    /// Whether it was cut short: instead of a value.
+    pub truncated: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl CloseArgs<'_, '_> {
+    /// How the episode ended, when flags say so: whether it was only truncated.
+    fn only_truncated(&self) -> PyResult<Option<bool>> {
+        let read = |name, value: Option<&Bound<'_, PyAny>>| {
+            value.map(|value| flag(name, value)).transpose()
+        };
+        let (terminated, truncated) =
+            (read("terminated", self.terminated)?, read("truncated", self.truncated)?);
+        if (terminated, truncated) == (None, None) {
+            return Ok(None);
+        }
+        if self.bootstrap_value.is_some() {
+            return Err(PyTypeError::new_err(
+                "bootstrap_value: expected nothing beside terminated or truncated: a value says truncated, \
+                 None says terminated",
+            ));
+        }
+        match (terminated == Some(true), truncated == Some(true)) {
+            (true, _) => Ok(Some(false)),
+            (false, true) => Ok(Some(true)),
+            (false, false) => {
+                let expected = "True for one of them where an episode is closed";
+                Err(Error::value("terminated, truncated", expected, "neither").into())
+            }
+        }
+    }
 }
 
 /// The argument `episodic_weight_multiplier`.
@@ -210,6 +243,7 @@ impl Pen {
                 Error::value("final_info", "final_state beside it", "no final_state").into()
             );
         }
+        let only_truncated = args.only_truncated()?;
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
             value.map(|value| self.shared.template(field).value(name, value)).transpose()
         };
@@ -220,9 +254,14 @@ impl Pen {
             let refuse = intern!(py, "refuse_flags");
             python_code(py, || convert.call_method1(refuse, ("bootstrap_value", value)))?;
         }
-        let bootstrap = convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?;
+        let bootstrap = match only_truncated {
+            None => convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?
+                .map(|given| given.floats().into_iter().map(f64::from).collect()),
+            Some(false) => None,
+            Some(true) => Some(vec![0.0; self.shared.spec().reward_dims()]),
+        };
         Ok(Ends {
-            bootstrap: bootstrap.map(|given| given.floats().into_iter().map(f64::from).collect()),
+            bootstrap,
             state: convert(Field::State, "final_state", args.final_state)?,
             info: convert(Field::Info, "final_info", args.final_info)?,
         })
