@@ -289,6 +289,14 @@ def test_dict_that_records_cannot_stand_for_is_refused(
         ReplayMemory.from_spaces(BOX, spaces.Dict({"x": space}), 10)
 
 
+@pytest.mark.parametrize("which", ["observation_space", "action_space"])
+def test_more_parts_than_a_dtype_s_text_has_room_for_are_refused_by_the_space(which: str) -> None:
+    many = spaces.Dict({f"part {k}": BOX for k in range(2000)})
+    given: Any = {"observation_space": BOX, "action_space": BOX, which: many}
+    with pytest.raises(TypeError, match=rf"^{which}: expected a dtype of at most"):
+        ReplayMemory.from_spaces(**given, capacity=10)
+
+
 @pytest.mark.parametrize(
     ("state", "match"),
     [

@@ -21,6 +21,12 @@ _NAMES = {
     "alpha": "priority_exponent",
 }
 """The field's names of settings, and those of the memory."""
+_ARGUMENTS = {
+    "max_step": "capacity",
+    "state_buf": "observation_space",
+    "action_buf": "action_space",
+}
+"""Arguments of the constructor, and those of `from_spaces` that they are made of."""
 _DEFAULTS: dict[str, Any] = {
     "discount_factor": 0.99,
     "multi_step": 1,
@@ -109,8 +115,6 @@ def _narrowed(space: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _in_words_of(settings: dict[str, Any], text: str) -> str:
     """Return the text of an error with the names of arguments that the caller used."""
-    named = {"max_step": "capacity"} | {
-        own: name for name, own in _NAMES.items() if name in settings
-    }
+    named = _ARGUMENTS | {own: name for name, own in _NAMES.items() if name in settings}
     name, colon, rest = text.partition(":")
     return named.get(name, name) + colon + rest
