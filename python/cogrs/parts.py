@@ -98,6 +98,23 @@ def _same_parts(one: Any, other: Any) -> bool:
     return where[0] == where[1]
 
 
+def length(dtype: np.dtype[Any], value: Any) -> int:
+    """Return the leading dimension of what `fill` fills records of a dtype from.
+
+    Raises:
+        TypeError: It has none.
+    """
+    names = dtype.names or ()
+    if isinstance(value, Mapping) and names:
+        if names[0] not in value:
+            # `fill` says which names are wrong.
+            return len(next(iter(value.values()), ()))
+        return length(dtype[names[0]].base, value[names[0]])
+    if isinstance(value, (tuple, list)) and value and _is_joined(dtype, _ITEM):
+        return length(dtype[names[0]].base, value[0])
+    return len(value)
+
+
 def fill(
     name: str,
     target: npt.NDArray[Any],

@@ -137,6 +137,58 @@ def test_samples_and_buffers_are_filled_again(space: Space) -> None:
                 assert_same(row(tensors.prev.s, taken[id], 0), row(rem.episode(0).entries.s, at))
 
 
+@EVERY
+@pytest.mark.parametrize("call", ["add_entries", "add_episode"])
+def test_many_steps_are_given_as_dicts_and_tuples_of_arrays(space: Space, call: str) -> None:
+    rem, obs, _ = filled(space, space)
+    entries = rem.episode(0).entries
+    states, actions = row(entries.s, slice(0, 6)), row(entries.a, slice(0, 6))
+    rem.new_episode()
+    getattr(rem, call)(
+        state=states,
+        action=actions,
+        reward=np.ones(6),
+        prob=np.ones(6),
+        value=np.zeros(6),
+        info=np.zeros((6, 0)),
+        init_w=1.0,
+    )
+    if call == "add_entries":
+        rem.close_episode(terminated=True)
+    assert_same(rem.episode(1).entries.s, states)
+    assert_same(rem.episode(1).entries.a, actions)
+    assert_same(row(rem.episode(1).entries.s, 5), obs[5])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"image": np.zeros((3, 4, 4), np.uint8)}, r"^leading dimensions: .*state 3, action 2"),
+        (
+            {"pair": (np.zeros(3, np.int32), np.zeros((2, 3), np.int8))},
+            r"^state\['pair'\]\[0\]: expected int32 \(2,\)",
+        ),
+        ({"image": 1}, r"^state: expected an array with a leading dimension"),
+        ({"more": np.zeros(2)}, r"^state: expected image, inner, pair, got"),
+    ],
+)
+def test_many_steps_with_other_parts_are_refused(change: Any, match: str) -> None:
+    rem = filled(NESTED, NESTED)[0]
+    states = row(rem.episode(0).entries.s, slice(0, 2))
+    two = np.ones(2)
+    with pytest.raises((ValueError, TypeError), match=match):
+        rem.add_episode(
+            states | change,
+            row(rem.episode(0).entries.a, slice(0, 2)),
+            two,
+            two,
+            two,
+            np.zeros((2, 0)),
+            1.0,
+        )
+    assert rem.num_episode() == 1
+
+
 def test_parts_of_another_array_are_no_out() -> None:
     rem = filled(NESTED, NESTED)[0]
     out = rem.sample(5)

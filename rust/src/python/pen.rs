@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use numpy::PyArrayDescrMethods;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -190,7 +191,7 @@ impl Pen {
         init_w: &Bound<'py, PyAny>,
     ) -> PyResult<(Vec<Given<'py>>, Vec<f64>)> {
         self.shared.check_process()?;
-        let count = leading(fields)?;
+        let count = self.leading(fields)?;
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
@@ -234,6 +235,33 @@ impl Pen {
         })?;
         warn(py, zero)?;
         Ok(first)
+    }
+
+    /// The leading dimension that all fields share.
+    fn leading(&self, fields: Fields<'_, '_>) -> PyResult<usize> {
+        let mut lengths = [0; WRITTEN.len()];
+        for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
+            let py = value.py();
+            let dtype = self.shared.template(field).dtype().bind(py);
+            let counted = if dtype.kind() == b'V' {
+                let parts = py.import(intern!(py, "cogrs.parts"))?;
+                let given = (dtype, value);
+                let count = || parts.call_method1(intern!(py, "length"), given)?.extract();
+                python_code(py, count)
+            } else {
+                value.len()
+            };
+            let unsized_value =
+                |_| mistyped(field.name(), "an array with a leading dimension", value);
+            *length = counted.map_err(unsized_value)?;
+        }
+        if lengths.iter().all(|&length| length == lengths[0]) {
+            return Ok(lengths[0]);
+        }
+        let texts =
+            WRITTEN.iter().zip(lengths).map(|(field, len)| format!("{} {len}", field.name()));
+        let got = texts.collect::<Vec<_>>().join(", ");
+        Err(Error::value("leading dimensions", "the same for all fields", got).into())
     }
 
     fn ends<'py>(&self, args: &CloseArgs<'_, 'py>) -> PyResult<Ends<'py>> {
@@ -321,21 +349,6 @@ fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
     let name = intern!(py, "warn_zero_weights");
     python_code(py, || convert.call_method1(name, (zero, drawable)))?;
     Ok(())
-}
-
-/// The leading dimension that all fields share.
-fn leading(fields: Fields<'_, '_>) -> PyResult<usize> {
-    let mut lengths = [0; WRITTEN.len()];
-    for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
-        let unsized_value = |_| mistyped(field.name(), "an array with a leading dimension", value);
-        *length = value.len().map_err(unsized_value)?;
-    }
-    if lengths.iter().all(|&length| length == lengths[0]) {
-        return Ok(lengths[0]);
-    }
-    let texts = WRITTEN.iter().zip(lengths).map(|(field, len)| format!("{} {len}", field.name()));
-    let got = texts.collect::<Vec<_>>().join(", ");
-    Err(Error::value("leading dimensions", "the same for all fields", got).into())
 }
 
 /// Rewards and values are read more than once, so what is checked must be what is stored.
