@@ -289,6 +289,7 @@ def test_settings_by_the_field_s_names_and_by_the_memory_s() -> None:
         ({"alpha": "1"}, TypeError, r"^alpha: expected"),
         ({"capacity": -1}, ValueError, r"^capacity: expected"),
         ({"capacity": 1.5}, TypeError, r"^capacity: expected"),
+        ({"capacity": 10**13}, MemoryError, r"^capacity: "),
         ({"multi_step": 0}, ValueError, r"^multi_step: expected"),
         (
             {"gamma": 1, "discount_factor": 1},

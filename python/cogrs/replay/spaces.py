@@ -54,8 +54,9 @@ def from_spaces(
         return ReplayMemory(
             *(state, action, scalar, scalar, scalar, scalar, empty), capacity, **_DEFAULTS | given
         )
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
+    except (TypeError, ValueError, MemoryError) as error:
+        kinds = TypeError, ValueError, MemoryError
+        kind = next(kind for kind in kinds if isinstance(error, kind))
         raise kind(_in_words_of(settings, str(error))) from error
 
 
