@@ -23,6 +23,7 @@ mod ready;
 pub mod scalar;
 mod settings;
 pub mod shared;
+mod spaces;
 pub mod tensor;
 pub mod wait;
 pub mod writer;
