@@ -1,7 +1,7 @@
 """The compiled core. Private: import these names from `cogrs`."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
@@ -9,7 +9,15 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from cogrs.collector.description import Collector
-from cogrs.replay.batch import AnyBatch, Batch, Episode, NStepSample, Sample
+from cogrs.replay.batch import (
+    AnyBatch,
+    Batch,
+    Episode,
+    NStepSample,
+    NStepWeightedSample,
+    Sample,
+    WeightedSample,
+)
 from cogrs.replay.recorder import Recorder
 
 __all__ = [
@@ -64,19 +72,26 @@ class ReplayWriter:
         """
     def add_entry(
         self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
+        s: npt.ArrayLike | None = None,
+        a: npt.ArrayLike | None = None,
+        r: npt.ArrayLike | None = None,
+        p: npt.ArrayLike | None = None,
+        v: npt.ArrayLike | None = None,
+        i: npt.ArrayLike | None = None,
         init_w: float | None = None,
         *,
         weight: float | None = None,
+        state: npt.ArrayLike | None = None,
+        action: npt.ArrayLike | None = None,
+        reward: npt.ArrayLike | None = None,
+        prob: npt.ArrayLike | None = None,
+        value: npt.ArrayLike | None = None,
+        info: npt.ArrayLike | None = None,
     ) -> int:
         """Add one entry to the open episode, by value.
 
-        When `max_step` entries are held, the oldest closed episode makes room.
+        When `max_step` entries are held, the oldest closed episode makes room. Each field is given
+        by its place, its letter or its long name; all have to be.
 
         Args:
             s: State, of `state_buf`'s shape; other dtypes are converted by the 'same_kind' rule.
@@ -88,6 +103,12 @@ class ReplayWriter:
             init_w: Initial sampling weight, finite and >= 0 (normally 1.0); with 0 the entry is
                 stored and never drawn, as padding.
             weight: Another name of `init_w`; one of both has to be given.
+            state: Another name of `s`.
+            action: Another name of `a`.
+            reward: Another name of `r`.
+            prob: Another name of `p`.
+            value: Another name of `v`.
+            info: Another name of `i`.
 
         Returns:
             The entry's id: never used again, consecutive inside an episode.
@@ -95,26 +116,34 @@ class ReplayWriter:
         Raises:
             ValueError: A shape differs, an integer does not fit its dtype, `r` is not finite, or
                 `init_w` is negative or not finite. Nothing is stored.
-            TypeError: A dtype cannot be converted, or neither or both of `init_w` and `weight` are
-                given. Nothing is stored.
+            TypeError: A dtype cannot be converted, or neither or both names of a field are given.
+                Nothing is stored.
             RuntimeError: No episode is open, or open episodes alone fill `max_step`.
         """
     def add_entries(
         self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: npt.ArrayLike,
+        s: npt.ArrayLike | None = None,
+        a: npt.ArrayLike | None = None,
+        r: npt.ArrayLike | None = None,
+        p: npt.ArrayLike | None = None,
+        v: npt.ArrayLike | None = None,
+        i: npt.ArrayLike | None = None,
+        init_w: npt.ArrayLike | None = None,
+        *,
+        state: npt.ArrayLike | None = None,
+        action: npt.ArrayLike | None = None,
+        reward: npt.ArrayLike | None = None,
+        prob: npt.ArrayLike | None = None,
+        value: npt.ArrayLike | None = None,
+        info: npt.ArrayLike | None = None,
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
 
         They are T steps one after the other of one episode. The rows of a vector environment are
         not: `ReplayMemory.recorder` takes those.
 
-        `init_w` has shape (T,), or is one number for all. All entries are stored, or none.
+        `init_w`, which has to be given, has shape (T,), or is one number for all. All entries are
+        stored, or none.
 
         Returns:
             The id of the first entry; the others follow one by one.
@@ -133,6 +162,8 @@ class ReplayWriter:
         bootstrap_value: npt.ArrayLike | None = None,
         final_state: npt.ArrayLike | None = None,
         final_info: npt.ArrayLike | None = None,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
     ) -> None:
         """Close the open episode: compute returns and weights, make it one that can be sampled.
 
@@ -150,10 +181,17 @@ class ReplayWriter:
                 `multi_step` actions can be sampled too. Its reward and weight are 0, its value and
                 qvest the bootstrap value, 0 when the episode terminated.
             final_info: Info of that entry; zeros if None.
+            terminated: Whether the episode terminated. Given as Gymnasium's `step` returns them,
+                these two say how it ended in place of `bootstrap_value`: terminated is as None
+                there, whatever `truncated` is.
+            truncated: Whether it was truncated: as `bootstrap_value` 0. With a value, give that
+                alone.
 
         Raises:
-            ValueError: An argument is out of range or of a wrong shape, or a return or a weight is
-                not finite in float32. The episode stays open, nothing is changed.
+            TypeError: `bootstrap_value` is given beside `terminated` or `truncated`.
+            ValueError: An argument is out of range or of a wrong shape, `terminated` and
+                `truncated` are given and neither is True, or a return or a weight is not finite in
+                float32. The episode stays open, nothing is changed.
             RuntimeError: No episode is open; weights are asked for without values; value or qvest
                 has size 0 and an update is asked for; or there is no room for `final_state`. The
                 episode, if any, stays open, nothing is changed.
@@ -162,13 +200,13 @@ class ReplayWriter:
         """Drop the open episode with its entries; without one: `RuntimeError`."""
     def add_episode(
         self,
-        s: npt.ArrayLike,
-        a: npt.ArrayLike,
-        r: npt.ArrayLike,
-        p: npt.ArrayLike,
-        v: npt.ArrayLike,
-        i: npt.ArrayLike,
-        init_w: npt.ArrayLike,
+        s: npt.ArrayLike | None = None,
+        a: npt.ArrayLike | None = None,
+        r: npt.ArrayLike | None = None,
+        p: npt.ArrayLike | None = None,
+        v: npt.ArrayLike | None = None,
+        i: npt.ArrayLike | None = None,
+        init_w: npt.ArrayLike | None = None,
         episodic_weight_multiplier: float = 1.0,
         do_update_value: bool = True,
         do_update_weight: bool = True,
@@ -176,6 +214,14 @@ class ReplayWriter:
         bootstrap_value: npt.ArrayLike | None = None,
         final_state: npt.ArrayLike | None = None,
         final_info: npt.ArrayLike | None = None,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
+        state: npt.ArrayLike | None = None,
+        action: npt.ArrayLike | None = None,
+        reward: npt.ArrayLike | None = None,
+        prob: npt.ArrayLike | None = None,
+        value: npt.ArrayLike | None = None,
+        info: npt.ArrayLike | None = None,
     ) -> int:
         """Add a whole closed episode, whatever is open beside it: all of it, or nothing.
 
@@ -227,11 +273,17 @@ class ReplayMemory(ReplayWriter):
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
         allow_overcommit: Skip the comparison with the memory that the machine has available.
 
+    All other keyword arguments are settings, the properties of the same names: they are checked
+    together, and one that is wrong is refused by its name before memory is reserved. `cache_flags`
+    and `fields` say the same, so only one of them can be given.
+
     Raises:
-        TypeError: A template has object dtype, one of another library than NumPy and ml_dtypes or
-            one that JAX cannot hold (float6, int1, complex32), or fields of a record that overlap;
-            or reward, prob, value or qvest is not float32.
-        ValueError: A shape does not fit as said above, `max_step` or `uuid` is out of range.
+        TypeError: A keyword is not a setting, or a setting has the wrong type. Or a template has
+            object dtype, one of another library than NumPy and ml_dtypes or one that JAX cannot
+            hold (float6, int1, complex32), or fields of a record that overlap; or reward, prob,
+            value or qvest is not float32.
+        ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
+            range.
         MemoryError: `max_step` entries, in episodes of one step, take more memory than there is.
     """
 
@@ -249,7 +301,92 @@ class ReplayMemory(ReplayWriter):
         uuid: int | None = None,
         seed: int | None = None,
         allow_overcommit: bool = False,
+        priority_exponent: float = 0.5,
+        mix_lambda: float = 1.0,
+        frame_stack: int = 1,
+        multi_step: int = 1,
+        cache_size: int = 32,
+        max_episode: int = 0,
+        reuse_cache: bool = False,
+        discount_factor: float | Sequence[float] | npt.NDArray[Any] = 1.0,
+        reward_coeff: float | Sequence[float] | npt.NDArray[Any] = 1.0,
+        cache_flags: Sequence[bool | int] | npt.NDArray[Any] = ...,
+        fields: Mapping[str, str | Sequence[str]] = ...,
+        new_priority: Literal["returns", "max"] | float = "returns",
+        priority_epsilon: float = 0.0,
+        frame_padding: Literal["none", "repeat", "zero"] = "none",
     ) -> Self: ...
+    @staticmethod
+    def from_spaces(
+        observation_space: Any,
+        action_space: Any,
+        capacity: int,
+        *,
+        gamma: float | Sequence[float] | npt.NDArray[Any] = 0.99,
+        n_step: int = 1,
+        alpha: float = 0.6,
+        frame_stack: int = 1,
+        **settings: Any,
+    ) -> ReplayMemory:
+        """Create a memory for observations and actions of Gymnasium spaces, set as a DQN needs it.
+
+        A Dict or a Tuple space, nested too, is stored as records. Steps are given as the
+        environment has them, as dicts and tuples; samples and episodes have dicts and tuples of
+        arrays in the place of arrays, `prev.s["image"]` of shape (B, frame_stack, *image), and so
+        have what `save` and `load` or a server and its clients make of them. Reward, prob and
+        value are scalars, info has size 0.
+
+        Numbered choices (Discrete, MultiDiscrete) are int32 where that holds them, and keep their
+        start; other parts have the dtypes of their spaces.
+
+        Args:
+            observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of
+                them.
+            action_space: As `observation_space`.
+            capacity: `max_step`: entries held at most, last observations included.
+            gamma: `discount_factor`.
+            n_step: `multi_step`: n-step returns end with the episode.
+            alpha: `priority_exponent`.
+            frame_stack: States stacked in a sample. Stacks at the start of an episode repeat the
+                first frame, as `frame_padding="repeat"` says.
+            settings: All other keyword arguments of `ReplayMemory`. New entries come in with the
+                largest weight there was (`new_priority="max"`), and `priority_epsilon` is 1e-3,
+                unless given here.
+
+        Raises:
+            TypeError: A part of a space is Text, Sequence, Graph or another that is not an array,
+                or a key is not text: the error names the part. Or a setting is given by two names,
+                is not known, or has the wrong type.
+            ValueError: A setting is out of range, or a Dict or Tuple has no parts.
+            ImportError: Gymnasium is not installed.
+            MemoryError: As the constructor.
+        """
+    @staticmethod
+    def from_env(
+        env: Any,
+        capacity: int,
+        *,
+        gamma: float | Sequence[float] | npt.NDArray[Any] = 0.99,
+        n_step: int = 1,
+        alpha: float = 0.6,
+        frame_stack: int = 1,
+        **settings: Any,
+    ) -> ReplayMemory:
+        """Create a memory for an environment, or a vector environment, as `from_spaces`.
+
+        Args:
+            env: An environment with its spaces, or a vector environment, whose single spaces count.
+            capacity: As of `from_spaces`.
+            gamma: As of `from_spaces`.
+            n_step: As of `from_spaces`.
+            alpha: As of `from_spaces`.
+            frame_stack: As of `from_spaces`; 1 where a wrapper stacks frames already.
+            settings: As of `from_spaces`.
+
+        Raises:
+            TypeError: As `from_spaces`; or `env` has no spaces.
+            ValueError, ImportError, MemoryError: As `from_spaces`.
+        """
 
     # What it is.
     @property
@@ -391,6 +528,15 @@ class ReplayMemory(ReplayWriter):
     @cache_flags.setter
     def cache_flags(self, value: Sequence[bool | int] | npt.NDArray[Any]) -> None: ...
     @property
+    def fields(self) -> dict[str, str]:
+        """`cache_flags` by names: a dict of the letters of the fields of prev and of next.
+
+        `{"prev": "sarp", "next": "s"}`, for instance. Set both ends, each to letters or to a list
+        of letters and long names (`["state", "action"]`); "" leaves all fields of an end out.
+        """
+    @fields.setter
+    def fields(self, value: Mapping[str, str | Sequence[str]]) -> None: ...
+    @property
     def new_priority(self) -> str | float:
         """What the weight of a new entry is made of. Default "returns".
 
@@ -526,6 +672,8 @@ class ReplayMemory(ReplayWriter):
         batch_size: int,
         *,
         nstep_return: Literal[False] = False,
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
         out: _Buffers | None = None,
     ) -> Sample:
         """Draw as `get_batch` does, with more about each row.
@@ -534,6 +682,11 @@ class ReplayMemory(ReplayWriter):
             batch_size: How many, B >= 1.
             nstep_return: Whether to add the discounted sums of the rewards from prev to next, and
                 the discounts of next's value.
+            beta: Exponent of importance weights, finite and >= 0 (Schaul et al. 2016, section 3.4);
+                None leaves them out.
+            normalize: "batch" divides them by the largest of the batch, "memory" or "all", its name
+                in `importance_weights`, by the largest of all entries, for which all weights are
+                looked at.
             out: As of `get_batch`.
 
         Returns:
@@ -544,15 +697,44 @@ class ReplayMemory(ReplayWriter):
             these are the sum over k < n of discount_factor ** k * reward[t + k], and
             discount_factor ** n, or 0 where the episode terminated within them; by the
             discount_factor in force. `nstep_return + nstep_discount * V(next)` is the n-step target
-            of every row (Sutton and Barto, section 7.1).
+            of every row (Sutton and Barto, section 7.1). With `beta`, importance_weight comes last:
+            float32 (B,), (num_sampleable * probability) ** -beta, divided as `normalize` says; it
+            is what `importance_weights` returns.
 
         Raises:
+            ValueError: `beta` is negative or not finite, or there is no such `normalize`.
             RuntimeError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
     def sample(
-        self, batch_size: int, *, nstep_return: Literal[True], out: _Buffers | None = None
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: None = None,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        out: _Buffers | None = None,
     ) -> NStepSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[False] = False,
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        out: _Buffers | None = None,
+    ) -> WeightedSample: ...
+    @overload
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        nstep_return: Literal[True],
+        beta: float,
+        normalize: Literal["batch", "memory", "all"] = "batch",
+        out: _Buffers | None = None,
+    ) -> NStepWeightedSample: ...
     def episode(self, index: int) -> Episode:
         """A copy of a closed episode.
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.parts import is_container
 from cogrs.replay.batch import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy.typing as npt
 
 _LONG = dict(
     zip(Entry._fields, ("state", "action", "reward", "prob", "value", "qvest", "info"), strict=True)
@@ -31,13 +30,13 @@ def replace_arrays(
 ) -> Any:
     """Make a named tuple of the same type with `take(name, array)` for each array, or other `kind`.
 
-    Named tuples in it are gone through too. Members that are None, a bool or an int stay. Names are
-    those of errors: `prev.state`.
+    Named tuples in it are gone through too; dicts and plain tuples of arrays are members as arrays
+    are. Members that are None, a bool or an int stay. Names are those of errors: `prev.state`.
 
     Raises:
         TypeError: A member is something else.
     """
-    if isinstance(batch, kind):
+    if isinstance(batch, kind) or (name and is_container(batch, kind)):
         return take(name, batch)
     if batch is None or isinstance(batch, (bool, int)):
         return batch
@@ -52,11 +51,19 @@ def replace_arrays(
     return type(batch)(*made)
 
 
-def by_field(name: str, array: npt.NDArray[Any], take: Callable[[str, Any], Any]) -> Any:
-    """Return `take(name, array)`, or for an array of records a dict of that for each field.
+def by_field(name: str, value: Any, take: Callable[[str, Any], Any]) -> Any:
+    """Return `take(name, array)`, or of many arrays a dict or tuple of that for each.
 
-    Fields of records in records are dicts in turn; names are those of errors: `prev.state.image`.
+    Args:
+        name: What errors call it; fields are told as `prev.state.image`.
+        value: An array; one of records, which becomes a dict by field, nested as the records are;
+            or a dict or tuple of arrays, which stays one.
+        take: What to make of an array.
     """
-    if array.dtype.names is None:
-        return take(name, array)
-    return {field: by_field(f"{name}.{field}", array[field], take) for field in array.dtype.names}
+    if isinstance(value, dict):
+        return {key: by_field(f"{name}.{key}", part, take) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(by_field(f"{name}[{at}]", part, take) for at, part in enumerate(value))
+    if not isinstance(value, np.ndarray) or value.dtype.names is None:
+        return take(name, value)
+    return {field: by_field(f"{name}.{field}", value[field], take) for field in value.dtype.names}

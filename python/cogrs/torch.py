@@ -11,6 +11,7 @@ import numpy as np
 
 from cogrs.casting import array_of_tensor, tensor_over
 from cogrs.members import ADVICE, by_field, replace_arrays
+from cogrs.parts import apart, record_of
 
 try:
     import torch
@@ -26,7 +27,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["RecordBuffer", "as_arrays", "as_tensors", "buffers"]
+__all__ = ["RecordBuffer", "TupleBuffer", "as_arrays", "as_tensors", "buffers"]
 
 
 class RecordBuffer(dict[str, Any]):
@@ -46,6 +47,18 @@ class RecordBuffer(dict[str, Any]):
         return np.array(self.array, dtype, copy=True) if copy else self.array[...]
 
 
+class TupleBuffer(tuple[Any, ...]):
+    """The tensors of an array of records that stand for a tuple, over the memory of that array.
+
+    Attributes:
+        array: The array, which `out=` fills; the tensors show what is in it.
+    """
+
+    array: npt.NDArray[Any]
+
+    __array__ = RecordBuffer.__array__
+
+
 def as_tensors(batch: Any) -> Any:
     """Give a batch's arrays as tensors on the CPU that share their memory.
 
@@ -56,7 +69,8 @@ def as_tensors(batch: Any) -> Any:
 
     An array of records becomes a dict of tensors by field, nested as the records are. A field that
     does not lie at multiples of its size, as in packed records, is a copy: make the dtype with
-    `align=True` to share it.
+    `align=True` to share it. A dict or tuple of arrays, as memories of Dict and Tuple spaces give
+    them, becomes one of tensors.
 
     Args:
         batch: A named tuple as `ReplayMemory.get_batch`, `sample` and `episode`, or
@@ -87,7 +101,8 @@ def buffers(batch: Any) -> Any:
 
     Returns:
         The same named tuple, of tensors whose contents are arbitrary; other members as there. For
-        an array of records it is a `RecordBuffer`.
+        an array of records, and for a dict of arrays, it is a `RecordBuffer`, for a tuple of arrays
+        a `TupleBuffer`.
 
     Raises:
         TypeError: As `as_tensors`; or a field of a record does not lie at multiples of its size, so
@@ -99,13 +114,22 @@ def buffers(batch: Any) -> Any:
         raw = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=locked).numpy()
         return raw.view(like.dtype).reshape(like.shape)
 
-    def like(name: str, array: npt.NDArray[Any]) -> Any:
+    def like(name: str, given: Any) -> Any:
+        array = given if isinstance(given, np.ndarray) else record_of(given)
+        if array is None:
+            expected = "a dict or tuple of arrays as a memory returned it"
+            raise TypeError(f"{name}: expected {expected}, got another {type(given).__name__}")
+        if isinstance(given, tuple):
+            made = room(array)
+            filled = TupleBuffer(by_field(name, apart(made), _share_in_place))
+            filled.array = made
+            return filled
         if array.dtype.names is not None:
             made = room(array)
-            return RecordBuffer(made, by_field(name, made, _share_in_place))
-        given = _share(name, array)
+            return RecordBuffer(made, by_field(name, apart(made), _share_in_place))
+        shared = _share(name, array)
         # What PyTorch cannot hold has no elements, and stays.
-        return torch.empty_like(given, pin_memory=locked) if given is not array else array
+        return torch.empty_like(shared, pin_memory=locked) if shared is not array else array
 
     return replace_arrays(batch, like)
 
@@ -119,8 +143,9 @@ def as_arrays(tensors: Any) -> Any:
         tensors: A named tuple as `as_tensors` and `buffers` return it, in memory of the CPU.
 
     Returns:
-        The same named tuple, of arrays; a `RecordBuffer` becomes its array of records, another dict
-        of tensors a dict of arrays. What is no tensor stays, arrays too.
+        The same named tuple, of arrays; a `RecordBuffer` or `TupleBuffer` becomes its array of
+        records, another dict or tuple of tensors one of arrays. What is no tensor stays, arrays
+        too.
 
     Raises:
         TypeError: A tensor is on another device, sparse, or requires grad, or NumPy has no such
@@ -128,13 +153,15 @@ def as_arrays(tensors: Any) -> Any:
     """
 
     def share(name: str, leaf: Any) -> Any:
-        if isinstance(leaf, RecordBuffer):
+        if isinstance(leaf, (RecordBuffer, TupleBuffer)):
             return leaf.array
+        if isinstance(leaf, tuple):
+            return tuple(share(f"{name}[{at}]", each) for at, each in enumerate(leaf))
         if isinstance(leaf, dict):
             return {field: share(f"{name}.{field}", each) for field, each in leaf.items()}
         return array_of_tensor(name, leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    return replace_arrays(tensors, share, kind=(torch.Tensor, np.ndarray, dict))
+    return replace_arrays(tensors, share, kind=(torch.Tensor, np.ndarray, dict, TupleBuffer))
 
 
 def _share(name: str, array: npt.NDArray[Any]) -> Any:

@@ -57,6 +57,19 @@ impl Field {
             Self::Info => "info",
         }
     }
+
+    /// The short name.
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Self::State => "s",
+            Self::Action => "a",
+            Self::Reward => "r",
+            Self::Prob => "p",
+            Self::Value => "v",
+            Self::Qvest => "q",
+            Self::Info => "i",
+        }
+    }
 }
 
 /// dtype and shape of one field.

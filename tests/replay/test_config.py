@@ -107,6 +107,12 @@ def test_listening_to_other_machines_is_meant(tmp_path: Path) -> None:
         assert server.pub_endpoint.startswith("tcp://0.0.0.0:")
 
 
+def test_fields_by_names_are_the_flags(tmp_path: Path) -> None:
+    text = f"n_caches = 1{TEMPLATES}[settings]\nfields = {{ prev = 'sar', next = ['state'] }}"
+    with start_server(written(tmp_path, text)) as server:
+        assert server.rem.fields == {"prev": "sar", "next": "s"}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -126,6 +132,16 @@ def test_listening_to_other_machines_is_meant(tmp_path: Path) -> None:
         ("n_caches = 1" + TEMPLATES + "[settings]\nsize = 1", "settings.size: expected one of"),
         ("n_caches = 1" + TEMPLATES + "[settings]\ncache_size = 0", "settings.cache_size: "),
         ("n_caches = 1" + TEMPLATES + "[settings]\nmix_lambda = 'a'", "settings.mix_lambda: "),
+        (
+            "n_caches = 1" + TEMPLATES + "[settings]\nfields = { prev = 's', next = 'x' }",
+            'settings.fields: fields["next"]: expected letters',
+        ),
+        (
+            "n_caches = 1"
+            + TEMPLATES
+            + "[settings]\ncache_flags = [1]\nfields = { prev = 's', next = 's' }",
+            "settings.fields: expected nothing beside cache_flags",
+        ),
         ("n_caches = 1\nrep_endpoint = 'x'" + TEMPLATES, "rep_endpoint: expected"),
         ("n_caches = 1\npub_endpoint = 3" + TEMPLATES, "pub_endpoint: expected"),
         ("n_caches = 1\nkey = 3" + TEMPLATES, "key: expected a path"),

@@ -15,7 +15,9 @@ from cogrs.replay.batch import (
     NStepBatch,
     NStepIdBatch,
     NStepSample,
+    NStepWeightedSample,
     Sample,
+    WeightedSample,
 )
 from cogrs.replay.recorder import Recorder
 
@@ -58,6 +60,7 @@ __all__ = [
     "NStepBatch",
     "NStepIdBatch",
     "NStepSample",
+    "NStepWeightedSample",
     "Recorder",
     "ReplayMemory",
     "ReplayMemoryClient",
@@ -69,6 +72,7 @@ __all__ = [
     "ServerStats",
     "SourceStats",
     "Tally",
+    "WeightedSample",
     "importance_weights",
     "start_server",
 ]

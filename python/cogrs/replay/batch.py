@@ -210,6 +210,55 @@ class NStepSample(NamedTuple):
     nstep_discount: npt.NDArray[np.float32]
 
 
+class WeightedSample(NamedTuple):
+    """A `Sample` with importance weights: what `sample(beta=...)` returns.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led.
+        weight: Sampling weight of prev, float32 (B,).
+        id: The id of prev's entry, uint64 (B,).
+        probability: weight / weight_sum at the draw, float64 (B,).
+        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
+        importance_weight: (count * probability) ** -beta, divided by the largest, float32 (B,): the
+            loss of each row is multiplied by it (Schaul et al. 2016, section 3.4).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    importance_weight: npt.NDArray[np.float32]
+
+
+class NStepWeightedSample(NamedTuple):
+    """An `NStepSample` with importance weights: `sample(nstep_return=True, beta=...)`.
+
+    Fields:
+        prev: Where the action was taken.
+        next: Where it led, as of `NStepSample`.
+        weight: Sampling weight of prev, float32 (B,).
+        id: The id of prev's entry, uint64 (B,).
+        probability: weight / weight_sum at the draw, float64 (B,).
+        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
+        nstep_return: As of `NStepSample`, float32 (B, *reward).
+        nstep_discount: As of `NStepSample`, float32 (B, *reward).
+        importance_weight: As of `WeightedSample`, float32 (B,).
+    """
+
+    prev: Entry
+    next: Entry
+    weight: npt.NDArray[np.float32]
+    id: npt.NDArray[np.uint64]
+    probability: npt.NDArray[np.float64]
+    next_terminated: npt.NDArray[np.bool_]
+    nstep_return: npt.NDArray[np.float32]
+    nstep_discount: npt.NDArray[np.float32]
+    importance_weight: npt.NDArray[np.float32]
+
+
 class Episode(NamedTuple):
     """A closed episode of T entries, read back.
 

@@ -67,7 +67,11 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
 def _started(given: dict[str, Any], folder: Path) -> ReplayMemoryServer:
     _check_names("", given, (*_TOP, "templates", "settings"))
     settings = _table(given, "settings")
-    _check_names("settings.", settings, SETTINGS)
+    _check_names("settings.", settings, (*SETTINGS, "fields"))
+    if {"fields", "cache_flags"} <= settings.keys():
+        raise ValueError(
+            "settings.fields: expected nothing beside cache_flags, which says the same"
+        )
     templates = _table(given, "templates")
     _check_names("templates.", templates, FIELDS)
     state, action, reward, prob, value, qvest, info = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from cogrs.casting import array_of, refuse_loss, shown
 from cogrs.dtypes import carrier_of, converts, dtype_of, dtype_text, kind_of
 from cogrs.limits import ENTRY_BYTES
+from cogrs.parts import fill, is_container, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,14 +39,19 @@ def convert(
 ) -> npt.NDArray[Any]:
     """Make a C-contiguous array of `dtype` and `shape` from `value`.
 
-    Dtypes are converted by NumPy's 'same_kind' rule. Python integers may go into any integer dtype
-    that holds them, and what has neither values nor a dtype, as `[]`, into any. Nothing is
-    broadcast.
+    Records are also made of mappings by names, and those that stand for tuples of tuples, whose
+    parts are arrays. Dtypes are converted by NumPy's 'same_kind' rule. Python integers may go into
+    any integer dtype that holds them, and what has neither values nor a dtype, as `[]`, into any.
+    Nothing is broadcast.
 
     Raises:
         ValueError: Another shape, or a number that `dtype` does not hold.
         TypeError: A dtype that cannot be converted, or masked values.
     """
+    if isinstance(value, Mapping) or (dtype.names and isinstance(value, (tuple, list))):
+        made = np.zeros(shape, dtype)
+        if fill(name, made, value, convert):
+            return made
     given = as_array(name, value, dtype, shape)
     if given.shape != shape:
         raise ValueError(_mismatch(name, dtype, shape, given))
@@ -138,6 +145,12 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
     Raises:
         TypeError: It has no memory that NumPy can see, or only a copy of it.
     """
+    if type(value) in (dict, tuple):
+        record = record_of(value) if is_container(value) else None
+        if record is None:
+            expected = "a dict or tuple of arrays as this call returns it"
+            raise TypeError(f"{name}: expected {expected}, got another {type(value).__name__}")
+        return record
     expected = f"{name}: expected an array, or CPU memory that NumPy sees without a copy"
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise TypeError(f"{expected}, got {type(value).__name__}")

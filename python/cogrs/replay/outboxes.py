@@ -88,7 +88,7 @@ class Outboxes:
         """Peers whose connections were ended here, until they are gone."""
         self._warned = False
         self._doubtful: set[Peer | None] | None = None
-        """Peers of the subscriptions since the last other message; None if there was no such message."""
+        """Peers of the subscriptions since the last other message; None without such a message."""
         self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
         self.busy: dict[bytes, Outbox] = {}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cogrs.casting import shown
+from cogrs.parts import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ class Recorder:
 
         Args:
             obs: The observations that were acted on, (N, *state); a mapping of arrays where states
-                are records.
-            action: The actions, (N, *action).
+                are records, a tuple of arrays where they stand for tuples.
+            action: The actions, (N, *action), likewise.
             reward: What they paid, (N, *reward).
             terminated: Whether that ended the episode, (N,) of truth values.
             truncated: Whether the episode was cut short there, (N,) of truth values.
@@ -130,9 +131,10 @@ class Recorder:
                 observations, whatever `next_obs` is.
             bootstrap_value: Values of last observations where an episode was truncated: an array
                 (N, *reward), or a callable that gets the last observations of K truncated episodes,
-                (K, *state), and returns their values, (K, *reward). None is 0: the return of a
-                truncated episode then lacks what would have come. What learners bootstrap from
-                `next` by themselves is right all the same, since `next_terminated` is False.
+                (K, *state) as samples have them, and returns their values, (K, *reward). None is 0:
+                the return of a truncated episode then lacks what would have come. What learners
+                bootstrap from `next` by themselves is right all the same, since `next_terminated`
+                is False.
             init_w: Initial weights, (N,) or one for all.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
@@ -232,13 +234,18 @@ class Recorder:
         if not has_final:
             expected = "the last observations where an episode ended, or infos with 'final_obs'"
             raise ValueError(f"next_obs: expected {expected}, got None")
-        shape = self._memory.state_buf.shape
+        template = self._memory.state_buf
         if len(infos["final_obs"]) != self.num_envs:
             expected = f"observations of {self.num_envs} environments"
             got = len(infos["final_obs"])
             raise ValueError(f"infos['final_obs']: expected {expected}, got {got}")
         return {
-            env: self._state(f"infos['final_obs'][{env}]", infos["final_obs"][env], shape)
+            env: convert(
+                f"infos['final_obs'][{env}]",
+                infos["final_obs"][env],
+                template.dtype,
+                template.shape,
+            )
             for env in over
         }
 
@@ -256,7 +263,7 @@ class Recorder:
         return dict(zip(cut, values, strict=True))
 
     def _called(self, bootstrap: Bootstrap, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return self._rewards("bootstrap_value", bootstrap(states), len(states))
+        return self._rewards("bootstrap_value", bootstrap(apart(states)), len(states))
 
     def _rewards(self, name: str, given: Any, count: int) -> npt.NDArray[Any]:
         template = self._memory.reward_buf
@@ -298,13 +305,8 @@ class Recorder:
         return convert(name, value, template.dtype, (self.num_envs, *template.shape))
 
     def _states(self, name: str, value: Any) -> npt.NDArray[Any]:
-        return self._state(name, value, (self.num_envs, *self._memory.state_buf.shape))
-
-    def _state(self, name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """States as an array; a mapping fills the fields of records by their names."""
-        made: npt.NDArray[Any] = np.zeros(shape, self._memory.state_buf.dtype)
-        _fill(name, made, value)
-        return made
+        template = self._memory.state_buf
+        return convert(name, value, template.dtype, (self.num_envs, *template.shape))
 
     def _flags(self, name: str, value: Any) -> npt.NDArray[np.bool_]:
         given = np.asarray(value)
@@ -345,15 +347,3 @@ def _flag(name: str, value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise TypeError(f"{name}: expected True or False, got {value!r}")
-
-
-def _fill(name: str, target: npt.NDArray[Any], value: Any) -> None:
-    if not isinstance(value, Mapping):
-        target[...] = convert(name, value, target.dtype, target.shape)
-        return
-    names = target.dtype.names or ()
-    if set(value) != set(names):
-        expected = ", ".join(names) or "an array"
-        raise ValueError(f"{name}: expected {expected}, got {', '.join(map(str, value))}")
-    for field in names:
-        _fill(f"{name}[{field!r}]", target[field], value[field])

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::error::Error;
 use crate::python::exit::python_code;
+use crate::python::layout::Normalize;
 
 /// An integer of at least `least`; a bool is none.
 ///
@@ -102,9 +103,18 @@ pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The argument of this name, for the same reason.
 ///
 /// # Errors
-/// `TypeError` when it is no text.
-pub fn normalize<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
-    value.extract().map_err(|_| mistyped("normalize", "'batch' or 'all'", value))
+/// `TypeError` when it is not text, `ValueError` for another text.
+pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
+    const EXPECTED: &str = "'batch' or 'all'";
+    let text: &str = value.extract().map_err(|_| mistyped("normalize", EXPECTED, value))?;
+    match text {
+        "batch" => Ok(Normalize::Batch),
+        "all" | "memory" => Ok(Normalize::All),
+        _ => {
+            let text = format!("normalize: expected {EXPECTED}, got {text:?}");
+            Err(PyValueError::new_err(text))
+        }
+    }
 }
 
 /// The argument of this name: text, bytes or what has a path of its own.

@@ -1,7 +1,10 @@
 //! Batches: one block of memory, cut into the arrays of a named tuple.
 #![allow(unsafe_code)]
 
-use numpy::{PyArrayDescr, PyArrayMethods, dtype};
+use numpy::{
+    PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods, dtype,
+};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyTuple};
@@ -10,10 +13,12 @@ use crate::error::{Error, Result};
 use crate::python::args::{integer, mistyped};
 use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
-use crate::python::layout::{Carried, Column, Kind, Layout, Plan};
+use crate::python::exit::python_code;
+use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Normalize, Plan};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::ready::Ready;
 use crate::replay::column::check_allocatable;
+use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
 use crate::replay::transition::Draws;
 use crate::spec::{FIELDS, Field};
@@ -57,6 +62,10 @@ pub(super) fn fill(
     memory.gather_all(&draws, fields);
     let mut columns = columns.iter_mut();
     for column in plan.kind.columns() {
+        // It was filled with the column before.
+        if column == Column::NStepDiscount {
+            continue;
+        }
         let Some(part) = columns.next() else { break };
         match column {
             Column::Weight => put(part, draws.weights.iter().copied()),
@@ -70,10 +79,25 @@ pub(super) fn fill(
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
+            Column::ImportanceWeight => {
+                if let Kind::Sample { weighted: Some(correction), .. } = plan.kind {
+                    put(part, importance(memory, &draws, correction)?.into_iter());
+                }
+            }
             Column::NStepDiscount | Column::Sender => {}
         }
     }
     Ok(Some(draws))
+}
+
+fn importance(memory: &Memory, draws: &Draws, correction: Correction) -> Result<Vec<f32>> {
+    let largest = match correction.normalize {
+        Normalize::Batch => Largest::OfBatch,
+        Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
+    };
+    let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
+    let count = memory.num_sampleable() as u64;
+    importance_weights(&weights, correction.beta, draws.total, count, largest)
 }
 
 pub(super) fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
@@ -157,7 +181,7 @@ pub fn episode<'py>(
     let dtypes = [&dtypes[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
     let mut arrays = arrays(py, block, &layout, &dtypes)?;
     let rest = arrays.split_off(FIELDS);
-    let mut items = vec![ENTRY.of(py, arrays)?];
+    let mut items = vec![entry(py, arrays)?];
     items.extend(rest);
     for flag in [truncated, final_state] {
         items.push(PyBool::new(py, flag).to_owned().into_any());
@@ -175,6 +199,8 @@ static ENTRY: Named = Named::new("Entry");
 static BATCH: Named = Named::new("Batch");
 static SAMPLE: Named = Named::new("Sample");
 static NSTEP_SAMPLE: Named = Named::new("NStepSample");
+static WEIGHTED_SAMPLE: Named = Named::new("WeightedSample");
+static NSTEP_WEIGHTED_SAMPLE: Named = Named::new("NStepWeightedSample");
 static ID_BATCH: Named = Named::new("IdBatch");
 static NSTEP_BATCH: Named = Named::new("NStepBatch");
 static NSTEP_ID_BATCH: Named = Named::new("NStepIdBatch");
@@ -198,6 +224,17 @@ impl Named {
     }
 }
 
+/// The seven fields. Records that stand for a Dict or a Tuple become that.
+fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    for field in &mut fields {
+        if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
+            let parts = py.import(intern!(py, "cogrs.parts"))?;
+            *field = python_code(py, || parts.call_method1(intern!(py, "apart"), (&*field,)))?;
+        }
+    }
+    ENTRY.of(py, fields)
+}
+
 /// `(prev, next, *columns)` from the arrays of a draw.
 pub(super) fn transitions<'py>(
     py: Python<'py>,
@@ -205,8 +242,8 @@ pub(super) fn transitions<'py>(
     mut arrays: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let columns = arrays.split_off(2 * FIELDS);
-    let next = ENTRY.of(py, arrays.split_off(FIELDS))?;
-    let mut items = vec![ENTRY.of(py, arrays)?, next];
+    let next = entry(py, arrays.split_off(FIELDS))?;
+    let mut items = vec![entry(py, arrays)?, next];
     items.extend(columns);
     let class = match kind {
         Kind::Cache(_) => return Err(Error::State("a cache is not a batch".into()).into()),
@@ -214,8 +251,10 @@ pub(super) fn transitions<'py>(
         Kind::Batch(Carried { ids: true, nstep: false }) => &ID_BATCH,
         Kind::Batch(Carried { ids: false, nstep: true }) => &NSTEP_BATCH,
         Kind::Batch(Carried { ids: true, nstep: true }) => &NSTEP_ID_BATCH,
-        Kind::Sample { nstep: false } => &SAMPLE,
-        Kind::Sample { nstep: true } => &NSTEP_SAMPLE,
+        Kind::Sample { nstep: false, weighted: None } => &SAMPLE,
+        Kind::Sample { nstep: true, weighted: None } => &NSTEP_SAMPLE,
+        Kind::Sample { nstep: false, weighted: Some(_) } => &WEIGHTED_SAMPLE,
+        Kind::Sample { nstep: true, weighted: Some(_) } => &NSTEP_WEIGHTED_SAMPLE,
     };
     class.of(py, items)
 }

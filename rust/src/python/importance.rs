@@ -1,7 +1,6 @@
 //! `cogrs.importance_weights`.
 
 use numpy::PyArrayMethods;
-use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -9,6 +8,7 @@ use pyo3::types::PyTuple;
 use crate::error::Error;
 use crate::python::args::{integer, normalize, number};
 use crate::python::exit::python_code;
+use crate::python::layout::Normalize;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
@@ -19,14 +19,15 @@ use crate::replay::importance::{self, Largest};
 /// # Errors
 /// `ValueError` or `TypeError` that name the argument.
 #[pyfunction]
-#[pyo3(signature = (weight, *, exponent, total, count, normalize="batch", min_weight=None))]
+#[pyo3(signature = (weight, *, exponent, total, count, normalize=Normalize::Batch, min_weight=None),
+       text_signature = "(weight, *, exponent, total, count, normalize='batch', min_weight=None)")]
 pub fn importance_weights<'py>(
     py: Python<'py>,
     weight: &Bound<'py, PyAny>,
     exponent: &Bound<'py, PyAny>,
     total: &Bound<'py, PyAny>,
     count: &Bound<'py, PyAny>,
-    #[pyo3(from_py_with = normalize)] normalize: &str,
+    #[pyo3(from_py_with = normalize)] normalize: Normalize,
     min_weight: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
@@ -38,18 +39,14 @@ pub fn importance_weights<'py>(
     let values = given.to_vec()?;
     let count = integer("count", count, 1)?;
     let largest = match (normalize, min_weight) {
-        ("batch", _) => Largest::OfBatch,
-        ("all", Some(smallest)) => Largest::OfAll(number("min_weight", smallest)?),
-        ("all", None) if count == values.len() as u64 => Largest::OfBatch,
-        ("all", None) => {
+        (Normalize::Batch, _) => Largest::OfBatch,
+        (Normalize::All, Some(smallest)) => Largest::OfAll(number("min_weight", smallest)?),
+        (Normalize::All, None) if count == values.len() as u64 => Largest::OfBatch,
+        (Normalize::All, None) => {
             let got = format!("{} of count={count} weights and no min_weight", values.len());
             return Err(
                 Error::value("min_weight", "memory.min_weight for normalize='all'", got).into()
             );
-        }
-        _ => {
-            let text = format!("normalize: expected 'batch' or 'all', got {normalize:?}");
-            return Err(PyValueError::new_err(text));
         }
     };
     let (exponent, total) = (number("exponent", exponent)?, number("total", total)?);

@@ -105,6 +105,8 @@ pub enum Column {
     NStepReturn,
     /// Discount of the value of next.
     NStepDiscount,
+    /// What the loss of a row is multiplied by.
+    ImportanceWeight,
 }
 
 /// Name and dtype of a column.
@@ -131,6 +133,7 @@ impl Column {
             Self::NextTerminated => ColumnType::of::<bool>("next_terminated"),
             Self::NStepReturn => ColumnType::of::<f32>("nstep_return"),
             Self::NStepDiscount => ColumnType::of::<f32>("nstep_discount"),
+            Self::ImportanceWeight => ColumnType::of::<f32>("importance_weight"),
         }
     }
 
@@ -152,17 +155,37 @@ impl Column {
 pub type Columns = SmallVec<[Column; 8]>;
 
 /// What a draw gives: prev, next, and columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// What `sample` of a memory returns.
     Sample {
         /// With n-step returns.
         nstep: bool,
+        /// With importance weights.
+        weighted: Option<Correction>,
     },
     /// What a cache holds.
     Cache(Carried),
     /// What `get_batch` returns: with ids, senders too.
     Batch(Carried),
+}
+
+/// Which importance weights a sample has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Correction {
+    /// Their exponent.
+    pub beta: f64,
+    /// What they are divided by.
+    pub normalize: Normalize,
+}
+
+/// Whose largest importance weight is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Normalize {
+    /// That of the batch.
+    Batch,
+    /// That of all entries.
+    All,
 }
 
 /// What caches and batches of servers hold beside weights.
@@ -180,7 +203,7 @@ impl Kind {
         let mut columns = Columns::new();
         columns.push(Column::Weight);
         let nstep = match self {
-            Self::Sample { nstep } => {
+            Self::Sample { nstep, .. } => {
                 columns.extend([Column::Id, Column::Probability, Column::NextTerminated]);
                 nstep
             }
@@ -193,6 +216,9 @@ impl Kind {
         };
         if nstep {
             columns.extend([Column::NStepReturn, Column::NStepDiscount]);
+        }
+        if matches!(self, Self::Sample { weighted: Some(_), .. }) {
+            columns.push(Column::ImportanceWeight);
         }
         columns
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rand::TryRng;
 use rand::rngs::SysRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,17 +14,21 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::args::{
-    absolute, allow_overcommit, integer, mistyped, nstep_return, path, shown, size,
+    absolute, allow_overcommit, integer, mistyped, normalize, nstep_return, number, path, shown,
+    size,
 };
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Kind};
+use crate::python::layout::{Carried, Correction, Kind, Normalize};
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::settings;
 use crate::python::writer::ReplayWriter;
 use crate::replay::amend::{Priority, UPDATE};
 use crate::replay::checkpoint::{self, Saved};
+use crate::replay::finite::finite_from_zero;
 use crate::replay::memory::Memory;
+use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// A ring of whole episodes with prioritized sampling.
@@ -131,7 +136,9 @@ pub(super) fn random() -> PyResult<u64> {
 impl ReplayMemory {
     #[new]
     #[pyo3(signature = (state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf,
-                        max_step, *, uuid=None, seed=None, allow_overcommit=false))]
+                        max_step, *, uuid=None, seed=None, allow_overcommit=false, **settings),
+           text_signature = "(state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf, \
+                             max_step, *, uuid=None, seed=None, allow_overcommit=False, **settings)")]
     fn new(
         py: Python<'_>,
         state_buf: &Bound<'_, PyAny>,
@@ -145,6 +152,7 @@ impl ReplayMemory {
         uuid: Option<&Bound<'_, PyAny>>,
         seed: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
+        settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
         let mut templates = Vec::with_capacity(FIELDS);
@@ -163,7 +171,9 @@ impl ReplayMemory {
         };
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
+        let settings = settings::from_keywords(Settings::new(spec.reward_dims()), settings)?;
+        let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
+        memory.set_settings(settings);
         Ok(Self::assemble(memory, templates, uuid))
     }
 
@@ -359,15 +369,24 @@ impl ReplayMemory {
     }
 
     /// Draw as `get_batch` does, with more about each row.
-    #[pyo3(signature = (batch_size, *, nstep_return=false, out=None))]
+    #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, out=None),
+           text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
+                             out=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: &Bound<'py, PyAny>,
         #[pyo3(from_py_with = nstep_return)] nstep_return: bool,
+        beta: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = normalize)] normalize: Normalize,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = Kind::Sample { nstep: nstep_return };
+        let beta = beta.map(|beta| number("beta", beta)).transpose()?;
+        if let Some(beta) = beta {
+            finite_from_zero("beta", beta)?;
+        }
+        let weighted = beta.map(|beta| Correction { beta, normalize });
+        let kind = Kind::Sample { nstep: nstep_return, weighted };
         batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 

@@ -25,6 +25,7 @@ mod ready;
 pub mod request_batcher;
 pub mod scalar;
 mod settings;
+mod spaces;
 pub mod tensor;
 pub mod wait;
 pub mod writer;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use numpy::PyArrayDescrMethods;
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyTuple};
@@ -39,6 +41,38 @@ pub struct CloseArgs<'a, 'py> {
     pub final_state: Option<&'a Bound<'py, PyAny>>,
     /// Its info.
     pub final_info: Option<&'a Bound<'py, PyAny>>,
+    /// Whether it terminated: instead of a value.
+    pub terminated: Option<&'a Bound<'py, PyAny>>,
+    /// Whether it was cut short: instead of a value.
+    pub truncated: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl CloseArgs<'_, '_> {
+    /// How the episode ended, when flags say so: whether it was only truncated.
+    fn only_truncated(&self) -> PyResult<Option<bool>> {
+        let read = |name, value: Option<&Bound<'_, PyAny>>| {
+            value.map(|value| flag(name, value)).transpose()
+        };
+        let (terminated, truncated) =
+            (read("terminated", self.terminated)?, read("truncated", self.truncated)?);
+        if (terminated, truncated) == (None, None) {
+            return Ok(None);
+        }
+        if self.bootstrap_value.is_some() {
+            return Err(PyTypeError::new_err(
+                "bootstrap_value: expected nothing beside terminated or truncated: a value says truncated, \
+                 None says terminated",
+            ));
+        }
+        match (terminated == Some(true), truncated == Some(true)) {
+            (true, _) => Ok(Some(false)),
+            (false, true) => Ok(Some(true)),
+            (false, false) => {
+                let expected = "True for one of them where an episode is closed";
+                Err(Error::value("terminated, truncated", expected, "neither").into())
+            }
+        }
+    }
 }
 
 /// The argument `episodic_weight_multiplier`.
@@ -158,7 +192,7 @@ impl Pen {
         init_w: &Bound<'py, PyAny>,
     ) -> PyResult<(Vec<Given<'py>>, Vec<f64>)> {
         self.shared.check_process()?;
-        let count = leading(fields)?;
+        let count = self.leading(fields)?;
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
             let template = self.shared.template(field);
@@ -204,6 +238,33 @@ impl Pen {
         Ok(first)
     }
 
+    /// The leading dimension that all fields share.
+    fn leading(&self, fields: Fields<'_, '_>) -> PyResult<usize> {
+        let mut lengths = [0; WRITTEN.len()];
+        for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
+            let py = value.py();
+            let dtype = self.shared.template(field).dtype().bind(py);
+            let counted = if dtype.kind() == b'V' {
+                let parts = py.import(intern!(py, "cogrs.parts"))?;
+                let given = (dtype, value);
+                let count = || parts.call_method1(intern!(py, "length"), given)?.extract();
+                python_code(py, count)
+            } else {
+                value.len()
+            };
+            let unsized_value =
+                |_| mistyped(field.name(), "an array with a leading dimension", value);
+            *length = counted.map_err(unsized_value)?;
+        }
+        if lengths.iter().all(|&length| length == lengths[0]) {
+            return Ok(lengths[0]);
+        }
+        let texts =
+            WRITTEN.iter().zip(lengths).map(|(field, len)| format!("{} {len}", field.name()));
+        let got = texts.collect::<Vec<_>>().join(", ");
+        Err(Error::value("leading dimensions", "the same for all fields", got).into())
+    }
+
     fn ends<'py>(&self, args: &CloseArgs<'_, 'py>) -> PyResult<Ends<'py>> {
         self.shared.check_process()?;
         if args.final_info.is_some() && args.final_state.is_none() {
@@ -211,6 +272,7 @@ impl Pen {
                 Error::value("final_info", "final_state beside it", "no final_state").into()
             );
         }
+        let only_truncated = args.only_truncated()?;
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
             value.map(|value| self.shared.template(field).value(name, value)).transpose()
         };
@@ -221,9 +283,14 @@ impl Pen {
             let refuse = intern!(py, "refuse_flags");
             python_code(py, || convert.call_method1(refuse, ("bootstrap_value", value)))?;
         }
-        let bootstrap = convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?;
+        let bootstrap = match only_truncated {
+            None => convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?
+                .map(|given| given.floats().into_iter().map(f64::from).collect()),
+            Some(false) => None,
+            Some(true) => Some(vec![0.0; self.shared.spec().reward_dims()]),
+        };
         Ok(Ends {
-            bootstrap: bootstrap.map(|given| given.floats().into_iter().map(f64::from).collect()),
+            bootstrap,
             state: convert(Field::State, "final_state", args.final_state)?,
             info: convert(Field::Info, "final_info", args.final_info)?,
         })
@@ -283,21 +350,6 @@ fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
     let name = intern!(py, "warn_zero_weights");
     python_code(py, || convert.call_method1(name, (zero, drawable)))?;
     Ok(())
-}
-
-/// The leading dimension that all fields share.
-fn leading(fields: Fields<'_, '_>) -> PyResult<usize> {
-    let mut lengths = [0; WRITTEN.len()];
-    for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
-        let unsized_value = |_| mistyped(field.name(), "an array with a leading dimension", value);
-        *length = value.len().map_err(unsized_value)?;
-    }
-    if lengths.iter().all(|&length| length == lengths[0]) {
-        return Ok(lengths[0]);
-    }
-    let texts = WRITTEN.iter().zip(lengths).map(|(field, len)| format!("{} {len}", field.name()));
-    let got = texts.collect::<Vec<_>>().join(", ");
-    Err(Error::value("leading dimensions", "the same for all fields", got).into())
 }
 
 /// Rewards and values are read more than once, so what is checked must be what is stored.

@@ -2,20 +2,178 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyList, PyString};
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
-use crate::error::Error;
-use crate::python::args::{flag, mistyped, number, size};
+use crate::error::{Error, Result};
+use crate::python::args::{flag, mistyped, number, shown, size};
 use crate::python::array::{Numbers, numbers};
 use crate::python::memory::ReplayMemory;
 use crate::replay::settings::{FLAGS, FramePadding, Leading, NewPriority, Settings};
+use crate::spec::{FIELDS, Field};
+
+/// What a value that was given does to the settings.
+pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
 impl ReplayMemory {
     fn settings(&self) -> PyResult<Arc<Settings>> {
         self.shared().check_process()?;
         Ok(self.shared().settings())
     }
+
+    fn set(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.shared().check_process()?;
+        let change = change(name, value)?;
+        self.shared().change(py, change)
+    }
+}
+
+/// The settings that keyword arguments make of the defaults: all of them, or none.
+///
+/// # Errors
+/// `TypeError` or `ValueError` that name the argument.
+pub(super) fn from_keywords(
+    defaults: Settings,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Settings> {
+    let mut settings = defaults;
+    let Some(given) = given else { return Ok(settings) };
+    if given.contains("cache_flags")? && given.contains("fields")? {
+        return Err(PyTypeError::new_err(
+            "fields: expected nothing beside cache_flags, which says the same",
+        ));
+    }
+    for (name, value) in given {
+        change(&name.extract::<String>()?, &value)?(&mut settings)?;
+    }
+    Ok(settings)
+}
+
+/// The change that a setting's value makes.
+///
+/// # Errors
+/// `TypeError` for a name that is not a setting's, and for a value of the wrong type; `ValueError`.
+fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
+    Ok(match name {
+        "priority_exponent" => {
+            let value = number(name, value)?;
+            Box::new(move |settings| settings.set_priority_exponent(value))
+        }
+        "new_priority" => {
+            let value = new_priority(value)?;
+            Box::new(move |settings| settings.set_new_priority(value))
+        }
+        "priority_epsilon" => {
+            let value = number(name, value)?;
+            Box::new(move |settings| settings.set_priority_epsilon(value))
+        }
+        "frame_padding" => {
+            let value = frame_padding(value)?;
+            infallible(move |settings| settings.frame_padding = value)
+        }
+        "mix_lambda" => {
+            let value = number(name, value)?;
+            Box::new(move |settings| settings.set_mix_lambda(value))
+        }
+        "frame_stack" => {
+            let value = size(name, value, 1)?;
+            infallible(move |settings| settings.frame_stack = value)
+        }
+        "multi_step" => {
+            let value = size(name, value, 1)?;
+            infallible(move |settings| settings.multi_step = value)
+        }
+        "cache_size" => {
+            let value = size(name, value, 1)?;
+            infallible(move |settings| settings.cache_size = value)
+        }
+        "max_episode" => {
+            let value = size(name, value, 0)?;
+            infallible(move |settings| settings.max_episode = value)
+        }
+        "reuse_cache" => {
+            let value = flag(name, value)?;
+            infallible(move |settings| settings.reuse_cache = value)
+        }
+        "discount_factor" => {
+            let values = leading(name, value)?;
+            Box::new(move |settings| settings.set_discount_factor(&values))
+        }
+        "reward_coeff" => {
+            let values = leading(name, value)?;
+            Box::new(move |settings| settings.set_reward_coeff(&values))
+        }
+        "cache_flags" => {
+            let flags = cache_flags(value)?;
+            Box::new(move |settings| settings.set_cache_flags(&flags))
+        }
+        "fields" => {
+            let flags = flags_of_fields(value)?;
+            Box::new(move |settings| settings.set_cache_flags(&flags))
+        }
+        _ => {
+            let text =
+                format!("{name}: expected a setting of ReplayMemory, which has none so named");
+            return Err(PyTypeError::new_err(text));
+        }
+    })
+}
+
+fn infallible(change: impl FnOnce(&mut Settings) + Send + 'static) -> Change {
+    Box::new(move |settings| {
+        change(settings);
+        Ok(())
+    })
+}
+
+fn frame_padding(value: &Bound<'_, PyAny>) -> PyResult<FramePadding> {
+    const EXPECTED: &str = "'none', 'repeat' or 'zero'";
+    let text = text("frame_padding", EXPECTED, value)?;
+    let named = |padding: &FramePadding| padding.to_string() == text;
+    let found = FramePadding::ALL.into_iter().find(named);
+    found.ok_or_else(|| Error::value("frame_padding", EXPECTED, format!("{text:?}")).into())
+}
+
+fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    let items = value.try_iter().map_err(|_| mistyped("cache_flags", "a list", value))?;
+    items.take(FLAGS + 1).map(|item| flag("cache_flags", &item?)).collect()
+}
+
+/// The ends of a transition, as keys of `fields`.
+const ENDS: [&str; 2] = ["prev", "next"];
+
+/// The flags that `fields` says by names: letters in a text, or a list of letters and long names.
+fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    const EXPECTED: &str = "a dict as {'prev': 'sarp', 'next': 's'}";
+    let given = value.cast::<PyDict>().map_err(|_| mistyped("fields", EXPECTED, value))?;
+    let mut flags = vec![false; FLAGS];
+    for (at, end) in ENDS.into_iter().enumerate() {
+        let Some(names) = given.get_item(end)? else {
+            return Err(Error::value("fields", EXPECTED, format!("no {end:?}")).into());
+        };
+        let name = format!("fields[{end:?}]");
+        let expected = "letters of s, a, r, p, v, q, i, or a list of them or of state, action, ...";
+        let items = names.try_iter().map_err(|_| mistyped(&name, expected, &names))?;
+        // No more than there are, for an iterator may never end.
+        for item in items.take(FIELDS + 1) {
+            let item = text(&name, expected, &item?)?;
+            let is_meant = |field: &Field| field.name() == item || field.letter() == item;
+            let Some(field) = Field::ALL.into_iter().find(is_meant) else {
+                return Err(Error::value(&name, expected, format!("{item:?}")).into());
+            };
+            let flag = &mut flags[at * FIELDS + field.index()];
+            if std::mem::replace(flag, true) {
+                return Err(
+                    Error::value(&name, "each field once", format!("{item:?} twice")).into()
+                );
+            }
+        }
+    }
+    if given.len() > ENDS.len() {
+        return Err(Error::value("fields", EXPECTED, shown(value)).into());
+    }
+    Ok(flags)
 }
 
 fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
@@ -57,8 +215,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_priority_exponent(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = number("priority_exponent", value)?;
-        self.shared().change(py, |settings| settings.set_priority_exponent(value))
+        self.set(py, "priority_exponent", value)
     }
 
     /// What the weight of a new entry is made of. Default "returns".
@@ -72,8 +229,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_new_priority(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = new_priority(value)?;
-        self.shared().change(py, |settings| settings.set_new_priority(value))
+        self.set(py, "new_priority", value)
     }
 
     /// Number added to each error before the exponent, at a close and in `update_priority`.
@@ -84,8 +240,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_priority_epsilon(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = number("priority_epsilon", value)?;
-        self.shared().change(py, |settings| settings.set_priority_epsilon(value))
+        self.set(py, "priority_epsilon", value)
     }
 
     /// What stands for frames before the first of an episode in a stack. Default "none".
@@ -96,16 +251,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_frame_padding(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        const EXPECTED: &str = "'none', 'repeat' or 'zero'";
-        let text = text("frame_padding", EXPECTED, value)?;
-        let named = |padding: &FramePadding| padding.to_string() == text;
-        let Some(padding) = FramePadding::ALL.into_iter().find(named) else {
-            return Err(Error::value("frame_padding", EXPECTED, format!("{text:?}")).into());
-        };
-        self.shared().change(py, |settings| {
-            settings.frame_padding = padding;
-            Ok(())
-        })
+        self.set(py, "frame_padding", value)
     }
 
     /// Lambda of the multi-step return, in [0, 1]. Default 1.
@@ -116,8 +262,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_mix_lambda(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = number("mix_lambda", value)?;
-        self.shared().change(py, |settings| settings.set_mix_lambda(value))
+        self.set(py, "mix_lambda", value)
     }
 
     /// States stacked in a sample, >= 1. Default 1.
@@ -128,11 +273,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_frame_stack(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = size("frame_stack", value, 1)?;
-        self.shared().change(py, |settings| {
-            settings.frame_stack = value;
-            Ok(())
-        })
+        self.set(py, "frame_stack", value)
     }
 
     /// Steps between prev and next, >= 1. Default 1.
@@ -143,11 +284,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_multi_step(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = size("multi_step", value, 1)?;
-        self.shared().change(py, |settings| {
-            settings.multi_step = value;
-            Ok(())
-        })
+        self.set(py, "multi_step", value)
     }
 
     /// Samples in a cache, >= 1. Default 32.
@@ -158,11 +295,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_cache_size(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = size("cache_size", value, 1)?;
-        self.shared().change(py, |settings| {
-            settings.cache_size = value;
-            Ok(())
-        })
+        self.set(py, "cache_size", value)
     }
 
     /// Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
@@ -173,11 +306,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_max_episode(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = size("max_episode", value, 0)?;
-        self.shared().change(py, |settings| {
-            settings.max_episode = value;
-            Ok(())
-        })
+        self.set(py, "max_episode", value)
     }
 
     /// Whether a server gives the samples of a cache more than once. Default False.
@@ -188,11 +317,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_reuse_cache(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = flag("reuse_cache", value)?;
-        self.shared().change(py, |settings| {
-            settings.reuse_cache = value;
-            Ok(())
-        })
+        self.set(py, "reuse_cache", value)
     }
 
     /// Gamma of each reward dimension, >= 0. Default all 1.
@@ -203,8 +328,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_discount_factor(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let values = leading("discount_factor", value)?;
-        self.shared().change(py, |settings| settings.set_discount_factor(&values))
+        self.set(py, "discount_factor", value)
     }
 
     /// Coefficient of each reward dimension in the priority. Default all 1.
@@ -215,8 +339,7 @@ impl ReplayMemory {
 
     #[setter]
     fn set_reward_coeff(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let values = leading("reward_coeff", value)?;
-        self.shared().change(py, |settings| settings.set_reward_coeff(&values))
+        self.set(py, "reward_coeff", value)
     }
 
     /// Which fields samples carry: 14 flags, prev s,a,r,p,v,q,i and then next. Default all True.
@@ -227,11 +350,23 @@ impl ReplayMemory {
 
     #[setter]
     fn set_cache_flags(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let items = value.try_iter().map_err(|_| mistyped("cache_flags", "a list", value))?;
-        let flags: Vec<bool> = items
-            .take(FLAGS + 1)
-            .map(|item| flag("cache_flags", &item?))
-            .collect::<PyResult<_>>()?;
-        self.shared().change(py, |settings| settings.set_cache_flags(&flags))
+        self.set(py, "cache_flags", value)
+    }
+
+    /// `cache_flags` by names: a dict of the letters of the fields of prev and of next.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let flags = self.settings()?.cache_flags;
+        let made = PyDict::new(py);
+        for (end, flags) in ENDS.into_iter().zip(flags.chunks(FIELDS)) {
+            let carried = Field::ALL.into_iter().zip(flags).filter(|(_, flag)| **flag);
+            made.set_item(end, carried.map(|(field, _)| field.letter()).collect::<String>())?;
+        }
+        Ok(made)
+    }
+
+    #[setter]
+    fn set_fields(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set(py, "fields", value)
     }
 }

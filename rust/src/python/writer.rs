@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::python::memory_handle::MemoryHandle;
-use crate::python::pen::{CloseArgs, Pen, do_update_value, do_update_weight, multiplier};
+use crate::python::pen::{CloseArgs, Fields, Pen, do_update_value, do_update_weight, multiplier};
+use crate::replay::memory::WRITTEN;
 
 /// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
 ///
@@ -25,6 +26,51 @@ impl ReplayWriter {
     }
 }
 
+type Maybe<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// The fields of an entry, each by its letter or by its long name.
+#[inline]
+#[allow(clippy::many_single_char_names)]
+fn fields<'a, 'py>(
+    short: [Maybe<'a, 'py>; WRITTEN.len()],
+    long: [Maybe<'a, 'py>; WRITTEN.len()],
+) -> PyResult<Fields<'a, 'py>> {
+    match (short, long) {
+        // The usual case, without a loop.
+        (
+            [Some(s), Some(a), Some(r), Some(p), Some(v), Some(i)],
+            [None, None, None, None, None, None],
+        ) => Ok([s, a, r, p, v, i]),
+        _ => named(short, long),
+    }
+}
+
+#[cold]
+fn named<'a, 'py>(
+    short: [Maybe<'a, 'py>; WRITTEN.len()],
+    long: [Maybe<'a, 'py>; WRITTEN.len()],
+) -> PyResult<Fields<'a, 'py>> {
+    let mut fields = Vec::with_capacity(WRITTEN.len());
+    for ((short, long), field) in short.into_iter().zip(long).zip(WRITTEN) {
+        if short.is_some() && long.is_some() {
+            let (name, letter) = (field.name(), field.letter());
+            let text = format!("{name}: expected nothing beside {letter}, whose name it is too");
+            return Err(PyTypeError::new_err(text));
+        }
+        fields.push(given(field.name(), short.or(long))?);
+    }
+    let wrong = |_| PyTypeError::new_err("an entry has six fields to give");
+    fields.try_into().map_err(wrong)
+}
+
+/// An argument that has to be there.
+fn given<'a, 'py>(name: &str, value: Maybe<'a, 'py>) -> PyResult<&'a Bound<'py, PyAny>> {
+    let expected = if name == "init_w" { "a number" } else { "a value" };
+    value.ok_or_else(|| {
+        PyTypeError::new_err(format!("{name}: expected {expected}, got nothing or None"))
+    })
+}
+
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
 #[pymethods]
@@ -40,19 +86,27 @@ impl ReplayWriter {
     }
 
     /// Add one entry to the open episode, by value.
-    #[pyo3(signature = (s, a, r, p, v, i, init_w=None, *, weight=None))]
+    #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, weight=None,
+                        state=None, action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entry(
         &self,
         py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
+        s: Option<&Bound<'_, PyAny>>,
+        a: Option<&Bound<'_, PyAny>>,
+        r: Option<&Bound<'_, PyAny>>,
+        p: Option<&Bound<'_, PyAny>>,
+        v: Option<&Bound<'_, PyAny>>,
+        i: Option<&Bound<'_, PyAny>>,
         init_w: Option<&Bound<'_, PyAny>>,
         weight: Option<&Bound<'_, PyAny>>,
+        state: Option<&Bound<'_, PyAny>>,
+        action: Option<&Bound<'_, PyAny>>,
+        reward: Option<&Bound<'_, PyAny>>,
+        prob: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
         let init_w = match (init_w, weight) {
             (Some(given), None) | (None, Some(given)) => given,
             (None, None) => {
@@ -64,27 +118,40 @@ impl ReplayWriter {
                 ));
             }
         };
-        self.pen.add_entry(py, [s, a, r, p, v, i], init_w)
+        self.pen.add_entry(py, fields, init_w)
     }
 
     /// Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+    #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, state=None,
+                        action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entries(
         &self,
         py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
+        s: Option<&Bound<'_, PyAny>>,
+        a: Option<&Bound<'_, PyAny>>,
+        r: Option<&Bound<'_, PyAny>>,
+        p: Option<&Bound<'_, PyAny>>,
+        v: Option<&Bound<'_, PyAny>>,
+        i: Option<&Bound<'_, PyAny>>,
+        init_w: Option<&Bound<'_, PyAny>>,
+        state: Option<&Bound<'_, PyAny>>,
+        action: Option<&Bound<'_, PyAny>>,
+        reward: Option<&Bound<'_, PyAny>>,
+        prob: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        self.pen.add_entries(py, [s, a, r, p, v, i], init_w)
+        self.pen.add_entries(
+            py,
+            fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?,
+            given("init_w", init_w)?,
+        )
     }
 
     /// Close the open episode: compute returns and weights, make it one that can be sampled.
     #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
-                        bootstrap_value=None, final_state=None, final_info=None))]
+                        bootstrap_value=None, final_state=None, final_info=None, terminated=None,
+                        truncated=None))]
     fn close_episode(
         &self,
         py: Python<'_>,
@@ -94,6 +161,8 @@ impl ReplayWriter {
         bootstrap_value: Option<&Bound<'_, PyAny>>,
         final_state: Option<&Bound<'_, PyAny>>,
         final_info: Option<&Bound<'_, PyAny>>,
+        terminated: Option<&Bound<'_, PyAny>>,
+        truncated: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let args = CloseArgs {
             multiplier: episodic_weight_multiplier,
@@ -102,6 +171,8 @@ impl ReplayWriter {
             bootstrap_value,
             final_state,
             final_info,
+            terminated,
+            truncated,
         };
         self.pen.close_episode(py, &args)
     }
@@ -112,25 +183,35 @@ impl ReplayWriter {
     }
 
     /// Add a whole closed episode, whatever is open beside it: all of it, or nothing.
-    #[pyo3(signature = (s, a, r, p, v, i, init_w, episodic_weight_multiplier=1.0, do_update_value=true,
-                        do_update_weight=true, *, bootstrap_value=None, final_state=None,
-                        final_info=None))]
+    #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None,
+                        episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
+                        bootstrap_value=None, final_state=None, final_info=None, terminated=None,
+                        truncated=None, state=None, action=None, reward=None, prob=None, value=None,
+                        info=None))]
     fn add_episode(
         &self,
         py: Python<'_>,
-        s: &Bound<'_, PyAny>,
-        a: &Bound<'_, PyAny>,
-        r: &Bound<'_, PyAny>,
-        p: &Bound<'_, PyAny>,
-        v: &Bound<'_, PyAny>,
-        i: &Bound<'_, PyAny>,
-        init_w: &Bound<'_, PyAny>,
+        s: Option<&Bound<'_, PyAny>>,
+        a: Option<&Bound<'_, PyAny>>,
+        r: Option<&Bound<'_, PyAny>>,
+        p: Option<&Bound<'_, PyAny>>,
+        v: Option<&Bound<'_, PyAny>>,
+        i: Option<&Bound<'_, PyAny>>,
+        init_w: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
         #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
         #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
         final_state: Option<&Bound<'_, PyAny>>,
         final_info: Option<&Bound<'_, PyAny>>,
+        terminated: Option<&Bound<'_, PyAny>>,
+        truncated: Option<&Bound<'_, PyAny>>,
+        state: Option<&Bound<'_, PyAny>>,
+        action: Option<&Bound<'_, PyAny>>,
+        reward: Option<&Bound<'_, PyAny>>,
+        prob: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let args = CloseArgs {
             multiplier: episodic_weight_multiplier,
@@ -139,8 +220,15 @@ impl ReplayWriter {
             bootstrap_value,
             final_state,
             final_info,
+            terminated,
+            truncated,
         };
-        self.pen.add_episode(py, [s, a, r, p, v, i], init_w, &args)
+        self.pen.add_episode(
+            py,
+            fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?,
+            given("init_w", init_w)?,
+            &args,
+        )
     }
 
     fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {

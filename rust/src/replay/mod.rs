@@ -31,7 +31,7 @@ pub mod control_group;
 pub mod drawable;
 pub mod episode;
 mod eviction;
-mod finite;
+pub(crate) mod finite;
 pub mod footprint;
 pub mod importance;
 mod keyed_hash;

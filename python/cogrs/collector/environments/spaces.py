@@ -13,6 +13,7 @@ from cogrs.action_mask import ACTION_MASK, MaskLayout
 from cogrs.collector import description
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
+from cogrs.spaces import array_of, parts_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -113,20 +114,12 @@ def spaces_of(env: Any) -> Spaces:
 
 
 def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
-    spaces = gymnasium_module().spaces
-    if isinstance(space, spaces.Dict):
-        return [leaf for key in space for leaf in _leaves(space[key], (*path, key))]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for at in range(len(space)) for leaf in _leaves(space[at], (*path, at))]
-    if not isinstance(
-        space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
-    ):
-        raise TypeError(
-            "observation_space: expected Box, Discrete, MultiBinary, MultiDiscrete, or a Dict or "
-            f"Tuple of them, got {space}"
-        )
-    key = ".".join(map(str, path)) or "s"
-    return [Leaf(key, path, dtype_text(np.dtype(space.dtype)), tuple(space.shape))]
+    parts = parts_of(space)
+    if parts is not None:
+        named = parts.items() if isinstance(parts, dict) else enumerate(parts)
+        return [leaf for key, part in named for leaf in _leaves(part, (*path, key))]
+    dtype, shape = array_of(space, f"observation_space{_described(path)}")
+    return [Leaf(".".join(map(str, path)) or "s", path, dtype_text(dtype), shape)]
 
 
 def _refuse_collisions(leaves: list[Leaf]) -> None:

@@ -1,0 +1,121 @@
+"""Memories for the spaces of Gymnasium environments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cogrs._core import ReplayMemory
+from cogrs.parts import joined
+from cogrs.spaces import array_of, parts_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Part = tuple[np.dtype[Any], tuple[int, ...]]
+
+_NAMES = {
+    "gamma": "discount_factor",
+    "n_step": "multi_step",
+    "alpha": "priority_exponent",
+}
+"""The field's names of settings, and those of the memory."""
+_ARGUMENTS = {
+    "max_step": "capacity",
+    "state_buf": "observation_space",
+    "action_buf": "action_space",
+}
+"""Arguments of the constructor, and those of `from_spaces` that they are made of."""
+_DEFAULTS: dict[str, Any] = {
+    "discount_factor": 0.99,
+    "multi_step": 1,
+    "priority_exponent": 0.6,
+    "priority_epsilon": 1e-3,
+    "new_priority": "max",
+    "frame_padding": "repeat",
+}
+
+
+def from_spaces(
+    observation_space: Any, action_space: Any, capacity: int, **settings: Any
+) -> ReplayMemory:
+    """See `ReplayMemory.from_spaces`."""
+    state = template(observation_space, "observation_space")
+    action = template(action_space, "action_space")
+    scalar, empty = np.float32(0), np.zeros(0, np.float32)
+    given = {}
+    for name, value in settings.items():
+        own = _NAMES.get(name, name)
+        if own in given:
+            raise TypeError(f"{name}: expected nothing beside {own}, which is the same setting")
+        given[own] = value
+    try:
+        return ReplayMemory(
+            *(state, action, scalar, scalar, scalar, scalar, empty), capacity, **_DEFAULTS | given
+        )
+    except (TypeError, ValueError, MemoryError) as error:
+        kinds = TypeError, ValueError, MemoryError
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(_in_words_of(settings, str(error))) from error
+
+
+def from_env(env: Any, capacity: int, **settings: Any) -> ReplayMemory:
+    """See `ReplayMemory.from_env`."""
+    # Vector environments have spaces of the batch, too.
+    prefix = "single_" if hasattr(env, "single_observation_space") else ""
+    names = f"{prefix}observation_space", f"{prefix}action_space"
+    for name in names:
+        if not hasattr(env, name):
+            got = type(env).__name__
+            raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
+    observation_space, action_space = (getattr(env, name) for name in names)
+    return from_spaces(observation_space, action_space, capacity, **settings)
+
+
+def template(space: Any, name: str) -> npt.NDArray[Any]:
+    """Return a template for the values of a space: records where it is a Dict or a Tuple.
+
+    Raises:
+        TypeError, ValueError: As `ReplayMemory.from_spaces`.
+    """
+    dtype, shape = _part(space, name)
+    return np.zeros(shape, dtype)
+
+
+def _part(space: Any, name: str) -> Part:
+    parts = parts_of(space)
+    if parts is None:
+        dtype, shape = array_of(space, name)
+        return _narrowed(space, dtype), shape
+    if not parts:
+        raise ValueError(f"{name}: expected at least one part, got {space}")
+    of_tuple = isinstance(parts, tuple)
+    made = {}
+    for key, part in enumerate(parts) if isinstance(parts, tuple) else parts.items():
+        if not of_tuple and (not isinstance(key, str) or not key):
+            raise TypeError(f"{name}: expected keys that are text and not empty, got {key!r}")
+        made[str(key)] = _part(part, f"{name}[{key!r}]")
+    try:
+        return joined(made, of_tuple=of_tuple), ()
+    except ValueError as error:
+        raise ValueError(f"{name}: expected keys that NumPy has for fields: {error}") from error
+
+
+def _narrowed(space: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return int32 for choices by number where it holds all: JAX has no int64 unless told so."""
+    start = getattr(space, "start", None)
+    if start is None or dtype != np.int64:
+        return dtype
+    first = np.asarray(start, object)
+    last = first + np.asarray(space.nvec if hasattr(space, "nvec") else space.n, object) - 1
+    bounds = np.iinfo(np.int32)
+    fits = np.all(first >= bounds.min) and np.all(last <= bounds.max)
+    return np.dtype(np.int32) if fits else dtype
+
+
+def _in_words_of(settings: dict[str, Any], text: str) -> str:
+    """Return the text of an error with the names of arguments that the caller used."""
+    named = _ARGUMENTS | {own: name for name, own in _NAMES.items() if name in settings}
+    name, colon, rest = text.partition(":")
+    return named.get(name, name) + colon + rest

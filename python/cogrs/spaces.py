@@ -1,0 +1,37 @@
+"""Spaces of Gymnasium as arrays: which parts they have, and what array each is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cogrs.optional import imported
+
+
+def parts_of(space: Any) -> dict[Any, Any] | tuple[Any, ...] | None:
+    """Return the parts of a Dict as a dict, those of a Tuple as a tuple; None for other spaces."""
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    if isinstance(space, spaces.Dict):
+        return dict(space.items())
+    return tuple(space) if isinstance(space, spaces.Tuple) else None
+
+
+def array_of(space: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return dtype and shape of the values of a space that has no parts.
+
+    Args:
+        space: The space.
+        name: What errors call it.
+
+    Raises:
+        TypeError: Its values are not arrays of one shape, as those of Text, Sequence and Graph.
+    """
+    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    kinds = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
+    if not isinstance(space, kinds):
+        raise TypeError(
+            f"{name}: expected Box, Discrete, MultiBinary, MultiDiscrete, or a Dict or "
+            f"Tuple of them, got {space}"
+        )
+    return np.dtype(space.dtype), tuple(space.shape)
