@@ -280,7 +280,8 @@ class Transport:
         with self._connections_lock:
             if self._connections is None:
                 self._connections = Connections(self)
-        self._intakes[socket] = watched.intake
+        if watched.endpoint.startswith("tcp:"):  # of others nobody tells what has come
+            self._intakes[socket] = watched.intake
         self._connections.watch(socket, watched)
 
     def receive(self, socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
@@ -289,16 +290,7 @@ class Transport:
         Raises:
             zmq.Again: There is none.
         """
-        intake = self._intakes.get(socket)
-        try:
-            frames = receive(socket)
-        except zmq.Again:
-            if intake is not None:
-                intake.times_empty += 1
-            raise
-        if intake is not None:
-            intake.took(frames)
-        return frames
+        return _take(socket, self._intakes.get(socket))
 
     def trust(self, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
         """Let more wait of the connection that a message has come from."""
@@ -325,9 +317,10 @@ class Transport:
 
     def messages(self, socket: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame] | None]:
         """Yield what comes in, and None now and then, until this transport is closed."""
+        intake = self._intakes.get(socket)
         while not self.closed:
             try:
-                yield self.receive(socket)
+                yield _take(socket, intake)
             except zmq.Again:
                 if not socket.poll(_IDLE_MS):
                     yield None
@@ -410,6 +403,18 @@ def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
         frames.append(socket.recv(copy=False))
         if len(frames) > _MOST_FRAMES:
             del frames[-2]
+    return frames
+
+
+def _take(socket: zmq.Socket[bytes], intake: Intake | None) -> list[zmq.Frame]:
+    if intake is None:
+        return receive(socket)
+    try:
+        frames = receive(socket)
+    except zmq.Again:
+        intake.times_empty += 1
+        raise
+    intake.took(frames)
     return frames
 
 

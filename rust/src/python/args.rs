@@ -9,7 +9,15 @@ use pyo3::types::PyBool;
 
 use crate::error::Error;
 use crate::python::exit::python_code;
-use crate::python::layout::Normalize;
+
+/// Whose largest importance weight is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Normalize {
+    /// That of the batch.
+    Batch,
+    /// That of all entries.
+    All,
+}
 
 /// An integer of at least `least`; a bool is none.
 ///

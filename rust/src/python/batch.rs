@@ -10,11 +10,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use crate::error::{Error, Result};
-use crate::python::args::{integer, mistyped};
+use crate::python::args::{Normalize, integer, mistyped};
 use crate::python::array::{is_viewable, over};
 use crate::python::block::BatchMemory;
 use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Normalize, Plan};
+use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Plan};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::ready::Ready;
 use crate::replay::column::check_allocatable;

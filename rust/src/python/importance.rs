@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
+use crate::python::args::Normalize;
 use crate::python::args::{integer, normalize, number};
 use crate::python::exit::python_code;
-use crate::python::layout::Normalize;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::python::args::Normalize;
 use crate::python::block::ALIGN;
 use crate::python::memory_handle::MemoryHandle;
 use crate::replay::column::available_memory;
@@ -177,15 +178,6 @@ pub struct Correction {
     pub beta: f64,
     /// What they are divided by.
     pub normalize: Normalize,
-}
-
-/// Whose largest importance weight is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Normalize {
-    /// That of the batch.
-    Batch,
-    /// That of all entries.
-    All,
 }
 
 /// What caches and batches of servers hold beside weights.

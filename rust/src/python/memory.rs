@@ -14,15 +14,15 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::args::{
-    absolute, allow_overcommit, integer, mistyped, normalize, nstep_return, number, path, shown,
-    size,
+    Normalize, absolute, allow_overcommit, integer, mistyped, normalize, nstep_return, number,
+    path, shown, size,
 };
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
 use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Correction, Kind, Normalize};
+use crate::python::layout::{Carried, Correction, Kind};
 use crate::python::memory_handle::{LONG, MemoryHandle};
-use crate::python::settings;
+use crate::python::setting_value;
 use crate::python::writer::ReplayWriter;
 use crate::replay::amend::{Priority, UPDATE};
 use crate::replay::checkpoint::{self, Saved};
@@ -171,7 +171,7 @@ impl ReplayMemory {
         };
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let settings = settings::from_keywords(Settings::new(spec.reward_dims()), settings)?;
+        let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
         memory.set_settings(settings);
         Ok(Self::assemble(memory, templates, uuid))

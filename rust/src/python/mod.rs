@@ -24,6 +24,7 @@ pub mod pen;
 mod ready;
 pub mod request_batcher;
 pub mod scalar;
+mod setting_value;
 mod settings;
 mod spaces;
 pub mod tensor;
