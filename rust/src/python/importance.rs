@@ -6,8 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
-use crate::python::args::Normalize;
-use crate::python::args::{integer, normalize, number};
+use crate::python::args::{Normalize, integer, normalize, number};
 use crate::python::exit::python_code;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
