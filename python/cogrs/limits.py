@@ -122,6 +122,12 @@ MOST_SUBSCRIPTIONS_EACH: Final = 8_192
 MOST_STRIKES: Final = 16
 """Messages to a publisher that no subscriber sends; one more ends the connection."""
 
+MOST_UNDELIVERED: Final = 2 << 30
+"""Bytes of published messages that wait for subscribers, each message counted once."""
+
+MOST_IN_ZEROMQ: Final = 256 * MIB
+"""Bytes of large messages that ZeroMQ holds for one subscriber, or a single larger one."""
+
 MOST_TOPICS: Final = 2_000
 """Topics that a client subscribes to; each is up to four subscriptions."""
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cogrs import ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
+from cogrs.replay import outboxes
 from cogrs.replay.backlog import Backlog
 from cogrs.replay.priorities import received, topic_of
 from cogrs.replay.wire import MESSAGES, Key, digest_of_topic, encode
@@ -292,6 +293,35 @@ with ReplayMemoryClient(sys.argv[1], "", "", sub_hwm=500) as client:
     assert found[-5:] == [95, 96, 97, 98, 99]
     assert dropped == 99 - len(found)
     assert fast == list(range(100))
+
+
+@pytest.mark.parametrize("pub_hwm", [1, 1_000])
+def test_messages_that_nobody_reads_are_bounded_by_size(
+    pub_hwm: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, most_in_zeromq = 16 << 20, 4 << 20
+    monkeypatch.setattr(outboxes, "MOST_UNDELIVERED", most)
+    monkeypatch.setattr(outboxes, "MOST_IN_ZEROMQ", most_in_zeromq)
+    topics = [b"a", b"b", b"c"]
+    with started(1, pub_hwm=pub_hwm) as server, network.raw(zmq.SUB, server.pub_endpoint) as deaf:
+        held = server._publisher._outboxes
+        for topic in topics:
+            deaf.subscribe(Key(MESSAGES, digest_of_topic(topic)).frame())
+            server.wait_subscribers(topic, timeout=SLACK)
+        for number in range(60):
+            for topic in topics:
+                server.pub_bytes(topic, b"%s%04d" % (topic, number) + bytes(2 << 20))
+                assert held._bodies.size <= max(most, len(topics) * (2 << 20) + 15)
+        assert pub_hwm == 1 or held._bodies.size > most // 2
+        in_zeromq = [size for sent in held._sent.values() for done, size in sent if not done.done]
+        assert sum(in_zeromq) <= most_in_zeromq
+        newest: dict[bytes, bytes] = {}
+        deaf.rcvtimeo = int(SLACK * 1000)
+        while set(newest.values()) != {b"%s%04d" % (topic, number) for topic in topics}:
+            body = deaf.recv_multipart()[2]
+            newest[body[:1]] = body[:5]
+        eventually(lambda: held._bodies.size == 0)
+        assert not held._bodies._counts
 
 
 def test_a_stranger_that_sends_messages_does_not_take_subscriptions_of_others() -> None:

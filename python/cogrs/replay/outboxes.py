@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.limits import MOST_STRIKES, MOST_SUBSCRIPTIONS, MOST_SUBSCRIPTIONS_EACH
+from cogrs.limits import (
+    MOST_IN_ZEROMQ,
+    MOST_STRIKES,
+    MOST_SUBSCRIPTIONS,
+    MOST_SUBSCRIPTIONS_EACH,
+    MOST_UNDELIVERED,
+)
 from cogrs.replay.connections import Peer
 from cogrs.replay.wire import LAST, MESSAGES, Key, WireError, new_nonce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _logger = logging.getLogger("cogrs.replay")
+
+_LARGE = 1 << 20
+"""Bytes from which on messages in libzmq are counted by size: it bounds their number alone."""
 
 _ROOM = 2
 """Subscriptions of a connection that libzmq takes before it has to be asked; with 1 it stalls."""
@@ -29,16 +38,43 @@ class Outbox:
     """What waits for one subscription of one peer, the newest messages.
 
     Attributes:
+        peer: The subscriber.
         key: What it has subscribed to, and nobody else has.
         since: Stream and number of the topic's last message at that time.
         waiting: Header and contents of messages, oldest first.
     """
 
-    def __init__(self, key: Key, since: tuple[int, int], hwm: int) -> None:
+    def __init__(self, peer: Peer, key: Key, since: tuple[int, int], hwm: int) -> None:
         """Hold nothing, and at most `hwm` messages."""
+        self.peer = peer
         self.key = key
         self.since = since
         self.waiting: deque[tuple[bytes, bytes]] = deque(maxlen=hwm)
+
+
+class Bodies:
+    """Contents of messages that wait, each counted once in however many outboxes it is."""
+
+    def __init__(self) -> None:
+        """Create an empty collection."""
+        self.size = 0
+        """Bytes of all."""
+        self._counts: dict[int, int] = {}
+
+    def add(self, body: bytes) -> None:
+        """Count a body in one more outbox."""
+        count = self._counts.get(id(body), 0)
+        self._counts[id(body)] = count + 1
+        if not count:
+            self.size += len(body)
+
+    def remove(self, body: bytes) -> None:
+        """Count a body in one outbox less."""
+        count = self._counts.pop(id(body)) - 1
+        if count:
+            self._counts[id(body)] = count
+        else:
+            self.size -= len(body)
 
 
 class Outboxes:
@@ -89,23 +125,42 @@ class Outboxes:
         self._warned = False
         self._doubtful: set[Peer | None] | None = None
         """Peers of the subscriptions since the last other message; None without such a message."""
+        self._bodies = Bodies()
+        self._sent: dict[Peer, list[tuple[zmq.MessageTracker, int]]] = {}
+        """Large messages that libzmq may still hold, with their sizes."""
         self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
         self.busy: dict[bytes, Outbox] = {}
 
     def put(self, outbox: Outbox, header: bytes, body: bytes) -> None:
-        """Add a message; the oldest makes room."""
+        """Add a message; the oldest makes room, for its number and for its size."""
+        frame = outbox.key.frame()
+        if (before := self.busy.get(frame, outbox)) is not outbox:
+            self._clear(before)
+        if len(outbox.waiting) == outbox.waiting.maxlen:
+            self._bodies.remove(outbox.waiting.popleft()[1])
+        self._bodies.add(body)
         outbox.waiting.append((header, body))
-        self.busy[outbox.key.frame()] = outbox
+        self.busy[frame] = outbox
+        if self._bodies.size > MOST_UNDELIVERED:
+            others = self.by_topic.get(outbox.key.digest, {}).values()
+            self._make_room([outbox, *others, *self.busy.values()])
 
     def send(self, outbox: Outbox) -> bool:
         """Send the oldest message of a busy outbox; tell whether there was room."""
         frame = outbox.key.frame()
         header, body = outbox.waiting[0]
+        large = len(body) >= _LARGE
+        if large and not self._may_send(outbox.peer, len(body)):
+            return False
         try:
-            self._socket.send_multipart((frame, header, body), zmq.NOBLOCK, copy=False)
+            sent = self._socket.send_multipart(
+                (frame, header, body), zmq.NOBLOCK, copy=False, track=large
+            )
         except zmq.Again:
             return False
-        outbox.waiting.popleft()
+        if sent is not None:
+            self._sent.setdefault(outbox.peer, []).append((sent, len(body)))
+        self._bodies.remove(outbox.waiting.popleft()[1])
         del self.busy[frame]
         if outbox.waiting:
             self.busy[frame] = outbox
@@ -156,13 +211,13 @@ class Outboxes:
     def drop(self, digest: bytes) -> None:
         """Drop what waits of a topic."""
         for outbox in self.by_topic.get(digest, {}).values():
-            outbox.waiting.clear()
+            self._clear(outbox)
             self.busy.pop(outbox.key.frame(), None)
 
     def answer(self, peer: Peer, key: Key, header: bytes, body: bytes) -> None:
         """Send a peer the last message that it has asked for, as soon as there is room."""
         if key.frame() in self._keys.get(peer, ()):
-            self.put(Outbox(key, (0, 0), 1), header, body)
+            self.put(Outbox(peer, key, (0, 0), 1), header, body)
 
     def sweep(self) -> None:
         """Forget what peers that have left had subscribed to."""
@@ -170,7 +225,27 @@ class Outboxes:
             for key in list(self._keys[peer].values()):
                 self._forget(peer, key)
         self._ended = {each for each in self._ended if each.stays()}
+        self._sent = {each: sent for each, sent in self._sent.items() if each.stays()}
         self._strikes = {each: count for each, count in self._strikes.items() if each.stays()}
+
+    def _clear(self, outbox: Outbox) -> None:
+        while outbox.waiting:
+            self._bodies.remove(outbox.waiting.popleft()[1])
+
+    def _make_room(self, outboxes: Iterable[Outbox]) -> None:
+        """Drop all but the newest message of outboxes until the rest is small enough."""
+        for outbox in outboxes:
+            while len(outbox.waiting) > 1:
+                if self._bodies.size <= MOST_UNDELIVERED:
+                    return
+                self._bodies.remove(outbox.waiting.popleft()[1])
+
+    def _may_send(self, peer: Peer, size: int) -> bool:
+        """Tell whether libzmq holds so little for a peer that it may be given a large message."""
+        held = [(sent, length) for sent, length in self._sent.pop(peer, ()) if not sent.done]
+        if held:
+            self._sent[peer] = held
+        return not held or sum(length for _, length in held) + size <= MOST_IN_ZEROMQ
 
     def _doubt(self, peer: Peer | None) -> None:
         """Ask peers to subscribe again whose subscriptions may have been mixed up with others.
@@ -205,7 +280,7 @@ class Outboxes:
         self._subscriptions += own.frame() not in keys
         keys[own.frame()] = own
         if key.kind == MESSAGES:
-            outbox = Outbox(own, self._newest(key.digest), self._hwm)
+            outbox = Outbox(peer, own, self._newest(key.digest), self._hwm)
             self.by_topic.setdefault(key.digest, {})[peer] = outbox
         return key.kind == LAST
 
@@ -254,7 +329,8 @@ class Outboxes:
 
     def _forget(self, peer: Peer, own: Key) -> None:
         frame = own.frame()
-        self.busy.pop(frame, None)
+        if (waits := self.busy.pop(frame, None)) is not None:
+            self._clear(waits)
         keys = self._keys.get(peer, {})
         self._subscriptions -= keys.pop(frame, None) is not None
         if not keys:
