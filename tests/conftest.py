@@ -1,6 +1,8 @@
+import logging
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON = {
@@ -18,3 +20,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 # signal in this process expect KeyboardInterrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def root_logging():
+    """Leave the log of this process as it was: a command that is called here sets it up."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import queue
 import re
 import signal
@@ -24,16 +23,6 @@ trial_params:
   actors: [{name: alice, actor_class: player, endpoint: client}]
 """
 TOKEN = "a-token-of-23-characters"
-
-
-@pytest.fixture(autouse=True)
-def root_logging():
-    """Leave the log of this process as it was: a command that is called here sets it up."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
 
 
 @pytest.fixture
