@@ -1177,7 +1177,7 @@ class CollectorContext:
             RuntimeError: This query is under way, or the run is over.
         """
     def stay(self, game: int) -> None:
-        """Have a game show its state again, instead of the step for which it waits for a reply.
+        """Show the state of a game again, instead of the step for which it waits for a reply.
 
         Only for a caller that holds the game's batch and has not answered it.
 
@@ -1185,7 +1185,7 @@ class CollectorContext:
             ValueError: There is no such game.
         """
     def begin(self, game: int, seed: int | None = None) -> None:
-        """Have a game begin an episode instead of that step, or when it starts.
+        """Begin an episode of a game instead of that step, or when it starts.
 
         Args:
             game: Its number.

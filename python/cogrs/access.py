@@ -27,7 +27,7 @@ class Access:
         few: Iterable[str] = (),
         few_may: Callable[[str], bool] = lambda _method: False,
     ) -> None:
-        """Know the tokens.
+        """Take the tokens.
 
         Args:
             tokens: Whoever shows one of these may call everything; empty: everybody may.

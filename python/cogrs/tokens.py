@@ -155,7 +155,7 @@ def _lines(name: str, path: str | Path, root: Path) -> list[str]:
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
         # A file that was emptied by mistake would let in everybody.
-        raise ValueError(f"{path}: expected tokens, one a line, got none")
+        raise ValueError(f"{path}: expected tokens, one per line, got none")
     return found
 
 

@@ -366,14 +366,14 @@ class GameContext(OfOneProcess):
         self._running().put_back(self._delivery(infos))
 
     def stay(self, game: int) -> None:
-        """Have a game show its state again, once its batch is given back, instead of a step.
+        """Show the state of a game again, once its batch is given back, instead of a step.
 
         Raises as `begin` does.
         """
         self._running().stay(game)
 
     def begin(self, game: int, seed: int | None = None) -> None:
-        """Have a game begin an episode, once its batch is given back, instead of a step.
+        """Begin an episode of a game, once its batch is given back, instead of a step.
 
         States of the episode before that its listeners have not got are dropped.
 

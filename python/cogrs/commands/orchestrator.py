@@ -82,7 +82,7 @@ def _fill(parser: Parser) -> None:
         "--tokens",
         type=Path,
         metavar="FILE",
-        help="tokens of controllers, one a line, of which each call is to show one",
+        help="tokens of controllers, one per line; each call has to show one",
     )
     add(
         "--client-tokens",
@@ -100,7 +100,7 @@ def _fill(parser: Parser) -> None:
         "--link-tokens",
         type=Path,
         metavar="FILE",
-        help="tokens shown to components, one a line: HOST:PORT TOKEN, or HOST TOKEN",
+        help="tokens shown to components, one per line: HOST:PORT TOKEN, or HOST TOKEN",
     )
     add("--link-tls", action="store_true", help="connect to components with TLS")
     add("--link-ca", type=Path, metavar="FILE", help="the same, trusting these")

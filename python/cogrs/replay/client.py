@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
-from cogrs.limits import (
-    LONGEST_LINE,
-)
+from cogrs.limits import LONGEST_LINE
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
 from cogrs.replay.keys import Curve
@@ -22,12 +20,7 @@ from cogrs.replay.requests import Requests
 from cogrs.replay.subscriber import Subscriber
 from cogrs.replay.synced import SyncedMemory
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import (
-    SMALL_CACHE,
-    WireError,
-    encode,
-    topic_bytes,
-)
+from cogrs.replay.wire import SMALL_CACHE, WireError, encode, topic_bytes
 
 if TYPE_CHECKING:
     import os

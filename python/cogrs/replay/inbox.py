@@ -32,15 +32,7 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.reporter import Reporter
 from cogrs.replay.senders import Senders
 from cogrs.replay.stats import ServerStats, Tally
-from cogrs.replay.wire import (
-    REASONS,
-    WireError,
-    decode,
-    digest_of,
-    encode,
-    row_bytes,
-    sizes_of,
-)
+from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row_bytes, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

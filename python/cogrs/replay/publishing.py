@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.limits import (
-    LARGEST_PUBLICATION,
-)
-from cogrs.replay.wire import (
-    digest_of_topic,
-    message_bytes,
-    topic_bytes,
-)
+from cogrs.limits import LARGEST_PUBLICATION
+from cogrs.replay.wire import digest_of_topic, message_bytes, topic_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from cogrs.limits import (
-    SMALL_FRAME,
-)
+from cogrs.limits import SMALL_FRAME
 from cogrs.replay.channel import Channel
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn

@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING
 import zmq
 
 from cogrs.escape import escaped
-from cogrs.limits import (
-    LARGEST_REPLY,
-    MOST_WAITING_OF_ANSWERS,
-)
+from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
 from cogrs.replay.channel import Channel
 from cogrs.replay.connections import Intake
 from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.wire import (
-    REQUEST_HWM,
-    WireError,
-    decode,
-    encode,
-)
+from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode
 
 if TYPE_CHECKING:
     from cogrs.api import replay_pb2 as pb

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 import zmq
 
 from cogrs._core import SampleMixer, cache_layout
-from cogrs.limits import (
-    LARGEST_REPLY,
-    MOST_SAMPLES,
-)
+from cogrs.limits import LARGEST_REPLY, MOST_SAMPLES
 from cogrs.replay.batch import BatchT
 from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
@@ -24,11 +21,7 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.publishing import Publishing, message_for
 from cogrs.replay.source import PAUSE, Look, Source, SourceStats
 from cogrs.replay.transport import Transport
-from cogrs.replay.wire import (
-    digest_of,
-    encode,
-    row_bytes,
-)
+from cogrs.replay.wire import digest_of, encode, row_bytes
 
 if TYPE_CHECKING:
     import os

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 import zmq
 
 from cogrs._core import ReplayMemory, publish_through
-from cogrs.limits import (
-    LARGEST_REPLY,
-    MOST_WAITING_OF_ANSWERS,
-)
+from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
 from cogrs.replay.batch import BatchT
 from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode

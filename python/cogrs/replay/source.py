@@ -11,21 +11,10 @@ import zmq
 
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
-from cogrs.limits import (
-    LARGEST_REPLY,
-    MOST_WAITING_OF_ANSWERS,
-    PUBLICATION_PART,
-    SMALL_FRAME,
-)
+from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS, PUBLICATION_PART, SMALL_FRAME
 from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.wire import (
-    REQUEST_HWM,
-    WireError,
-    decode,
-    encode,
-    memory_like,
-)
+from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

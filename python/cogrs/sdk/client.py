@@ -30,13 +30,7 @@ from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
 from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
-from cogrs.sdk.wire import (
-    actors_of,
-    messages_of,
-    received_final,
-    received_observation,
-    rewards_of,
-)
+from cogrs.sdk.wire import actors_of, messages_of, received_final, received_observation, rewards_of
 from cogrs.tokens import cannot_be_pickled
 from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 

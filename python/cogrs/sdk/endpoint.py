@@ -27,12 +27,7 @@ from cogrs.sdk.environment_host import EnvironmentHost
 from cogrs.sdk.environment_session import EnvironmentSession, SessionEnvironment
 from cogrs.sdk.hook import HookHost
 from cogrs.sdk.payload import CodecBook
-from cogrs.sdk.servicer import (
-    AgentServicer,
-    DatalogServicer,
-    EnvironmentServicer,
-    HookServicer,
-)
+from cogrs.sdk.servicer import AgentServicer, DatalogServicer, EnvironmentServicer, HookServicer
 from cogrs.tls import ServerTls, listen
 from cogrs.tokens import check_tokens
 from cogrs.unfinished import stopping

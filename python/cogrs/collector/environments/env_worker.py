@@ -104,7 +104,7 @@ class EnvWorker:
         return True
 
     def halt(self) -> None:
-        """Begin no more moves."""
+        """Stop beginning moves."""
         self._halted = True
         self._stepper.halt()
         self._turn.set()

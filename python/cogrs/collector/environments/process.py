@@ -121,7 +121,7 @@ class RemoteStepper:
         self._tell(self._setup)
 
     def describe(self) -> Spaces:
-        """Have the worker make its first environment, and return the spaces of that.
+        """Make the worker's first environment, and return its spaces.
 
         Raises:
             RuntimeError: The environment cannot be made; the text has the worker's traceback.

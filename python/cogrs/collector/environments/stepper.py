@@ -47,7 +47,7 @@ class Stepper(Protocol):
         """Make the moves in the first rows of the step buffer, and write their outcomes there."""
 
     def halt(self) -> None:
-        """Begin no more moves, as far as another thread can prevent them."""
+        """Stop beginning moves, as far as another thread can prevent them."""
 
     def check(self) -> None:
         """Raise an error that happened while there was nothing to do."""
@@ -180,7 +180,7 @@ class LocalStepper:
             self._give_up(self._games[ended])
 
     def halt(self) -> None:
-        """Begin no more moves."""
+        """Stop beginning moves."""
         self._halted = True
 
     def _reset(self, row: int, game: int, seed: int) -> None:

@@ -33,7 +33,7 @@ class SlotLock:
     """Binds a slot to the secret of the client that joined; open until there is one."""
 
     def __init__(self, who: str) -> None:
-        """Be open.
+        """Create a lock that is open.
 
         Args:
             who: The actor, for errors.

@@ -7,12 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.api.orchestrator_pb2 import (
-    TrialInfo,
-    TrialJoinReply,
-    TrialStartReply,
-    TrialState,
-)
+from cogrs.api.orchestrator_pb2 import TrialInfo, TrialJoinReply, TrialStartReply, TrialState
 from cogrs.limits import LARGE, MANY
 from cogrs.orchestrator.engine.caller import Caller
 from cogrs.orchestrator.engine.client import ClientActor
