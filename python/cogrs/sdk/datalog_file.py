@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
+from cogrs.casting import refuse_loss
 from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.files import check_regular
 from cogrs.limits import LOG_CONTAINERS, LOG_GROUP_BYTES, LOG_GROUP_VALUES, LOG_LINE_BYTES
@@ -438,7 +439,12 @@ def _bytes_of(kind: Any, values: Any) -> bytes:
         raise ValueError(f"expected a list of numbers, got {shown(values)}")
     dtype = dtype_of(kind, "kind")
     check_size(dtype.itemsize * len(values))
-    return np.array(values, dtype).tobytes()
+    # Integers of any length are kept as they are, unless they become floats anyhow.
+    given = np.array(values, np.float64 if kind_of(dtype) == "f" else None)
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = np.array(values, dtype)
+    refuse_loss("values", given, made)
+    return made.tobytes()
 
 
 def _schema() -> Any:
