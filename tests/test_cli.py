@@ -10,7 +10,7 @@ import pytest
 
 import cogrs
 from cogrs import KeyPair, cli, commands
-from cogrs.demo.interruption import Interruption
+from cogrs.stop_signal import StopSignal
 
 
 def refusal(capsys, *arguments):
@@ -138,12 +138,12 @@ def test_signals_are_heard_before_anything_is_imported():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption(capfd, number, code):
     before = signal.getsignal(number)
-    with Interruption() as interruption:
-        assert not interruption.is_set()
+    with StopSignal() as stop:
+        assert not stop.is_set()
         for each in (number, signal.SIGINT, signal.SIGTERM, number):
             signal.pthread_kill(threading.main_thread().ident, each)
-        assert interruption.is_set()
-        assert interruption.code == code
+        assert stop.is_set()
+        assert stop.code == code
     assert signal.getsignal(number) is before
     assert capfd.readouterr() == ("stopping\n", "")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cogrs
-from cogrs.casting import array_of, refuse_loss
+from cogrs.arrays import array_of, refuse_loss
 from cogrs.collector import RequestBatcher
 from cogrs.dtypes import EXTENDED, converts, dtype_of, dtype_text, kind_of, portable
 from cogrs.sdk import ArrayCodec

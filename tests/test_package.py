@@ -1,6 +1,7 @@
 """The package as a whole: what importing it costs, and which way its arrows run."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -120,6 +121,16 @@ def test_arrows_run_one_way(path):
     used = {part_of(module) for module in imports_of(path)} - {part, ""}
     parts = {name for name in used if (PACKAGE / name).is_dir() or name == "_core"}
     assert parts <= ALLOWED[part]
+
+
+def test_python_modules_that_rust_imports_exist():
+    files = sorted(RUST.rglob("*.rs"))
+    names = {
+        name for path in files for name in re.findall(r'"(cogrs(?:\.\w+)+)"', path.read_text())
+    }
+    assert len(names) > 3
+    for name in names:
+        assert importlib.util.find_spec(name), f"Rust imports {name}"
 
 
 def rust_imports_of(path: Path) -> set[str]:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.casting import array_of
+from cogrs.arrays import array_of
 from cogrs.dtypes import kind_of
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,4 +248,4 @@ def _numbers(mask: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _spaces() -> Any:
-    return imported("gymnasium.spaces", "action masks need Gymnasium", "gymnasium")
+    return import_optional("gymnasium.spaces", "action masks need Gymnasium", "gymnasium")

@@ -12,10 +12,10 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from cogrs import noise
-from cogrs.argument import check_seconds, check_timeout
+from cogrs.event_loop import handle_exception
 from cogrs.threads import DaemonExecutor
 from cogrs.unfinished import call_on, cancel_tasks
+from cogrs.validation import check_seconds, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -132,7 +132,7 @@ def _run(
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(noise.leave_out)
+        loop.set_exception_handler(handle_exception)
         # Python waits for the threads of its own executor before it ends.
         loop.set_default_executor(DaemonExecutor())
         try:

@@ -15,12 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: it did what it was to do; 1: it did not; 2: it could not start; 130: Ctrl-C; 143: SIGTERM.
     """
     # Signals first: one that comes before they are heard ends in a traceback of some import.
-    from cogrs.demo.interruption import Interruption
+    from cogrs.stop_signal import StopSignal
 
-    with Interruption() as interruption:
+    with StopSignal() as stop:
         from cogrs.commands import run
 
-        return run(arguments, interruption)
+        return run(arguments, stop)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cogrs.members import ADVICE, by_field, replace_arrays
+from cogrs.namedtuples import ADVICE, by_field, replace_arrays
 
 try:
     import jax

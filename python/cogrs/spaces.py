@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 
 
 def parts_of(space: Any) -> dict[Any, Any] | tuple[Any, ...] | None:
     """Return the parts of a Dict as a dict, those of a Tuple as a tuple; None for other spaces."""
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         return dict(space.items())
     return tuple(space) if isinstance(space, spaces.Tuple) else None
@@ -27,7 +27,7 @@ def array_of(space: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
     Raises:
         TypeError: Its values are not arrays of one shape, as those of Text, Sequence and Graph.
     """
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     kinds = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
     if not isinstance(space, kinds):
         raise TypeError(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cogrs.failure import as_exception
+from cogrs.user_errors import as_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from cogrs.argument import check_kind, check_port, check_text
 from cogrs.files import read_regular
 from cogrs.limits import TLS_BYTES
 from cogrs.secret_file import warn_if_readable
+from cogrs.validation import check_kind, check_port, check_text
 
 __all__ = ["ClientTls", "ServerTls"]
 

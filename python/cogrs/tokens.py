@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cogrs.argument import check_kind, check_text
 from cogrs.files import read_bounded
 from cogrs.limits import LONGEST_TOKEN, SHORTEST_TOKEN, TOKENS_BYTES
 from cogrs.secret_file import warn_if_readable
+from cogrs.validation import check_kind, check_text
 
 _HERE = Path()
 

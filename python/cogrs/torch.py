@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.casting import array_of_tensor, tensor_over
-from cogrs.members import ADVICE, by_field, replace_arrays
-from cogrs.parts import apart, record_of
+from cogrs.arrays import array_of_tensor, tensor_over
+from cogrs.namedtuples import ADVICE, by_field, replace_arrays
+from cogrs.nested import apart, record_of
 
 try:
     import torch

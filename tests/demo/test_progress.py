@@ -7,9 +7,9 @@ import json
 import pytest
 
 from cogrs.demo import progress as module
-from cogrs.demo.interruption import Interruption
 from cogrs.demo.options import Options
 from cogrs.demo.progress import Display, Progress
+from cogrs.stop_signal import StopSignal
 
 LEARNER = {"updates": 0, "caches": 0, "loss": None}
 
@@ -79,7 +79,7 @@ def test_phases_of_the_learner(progress):
 
 
 def test_lines_are_few_and_short(clock, progress, tmp_path, capsys):
-    with Display(progress, tmp_path, Interruption()) as display:
+    with Display(progress, tmp_path, StopSignal()) as display:
         for tenth in range(600):
             clock.now += 0.1
             if tenth == 20:

@@ -19,7 +19,7 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import Action, ActorParams, EnvironmentParams, TrialParams
 from cogrs.api.datalog_pb2 import LogExporterSampleReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
-from cogrs.noise import is_noise
+from cogrs.event_loop import is_harmless
 from cogrs.orchestrator import Config, Security, Settings, serve
 from cogrs.tls import listen
 from tests.orchestrator.world import observation_set, reward
@@ -43,7 +43,7 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         troubles: list[Any] = []
 
         def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            if not is_noise(context):
+            if not is_harmless(context):
                 troubles.append(context)
 
         async def main() -> None:

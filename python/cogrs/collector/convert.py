@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import array_of, refuse_loss, shown
+from cogrs.arrays import array_of, refuse_loss
 from cogrs.dtypes import converts, kind_of
+from cogrs.shown import shown
 
 
 def convert(

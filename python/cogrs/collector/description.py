@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from cogrs import _core
-from cogrs.casting import shown
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     Value = str | int

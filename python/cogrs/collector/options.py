@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from cogrs.casting import shown
+from cogrs.shown import shown
 
 POLICIES = ("raise", "restart", "drop")
 """What can become of a game that fails."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.casting import tensor_over
+from cogrs.arrays import tensor_over
 from cogrs.collector.batch import Batch
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from cogrs.escape import escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cogrs.demo.interruption import Interruption
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.server import ReplayMemoryServer
+    from cogrs.stop_signal import StopSignal
 
 _REACHED, _NOT_REACHED, _REFUSED = 0, 1, REFUSED
 _EXTRA = ("gymnasium", "jax", "matplotlib", "optax", "rich")
@@ -37,7 +37,7 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
+def run(arguments: Sequence[str] | None, stop: StopSignal) -> int:
     """Run a command; return its exit code."""
     parser = Parser(prog="cogrs", description="Replay, batches and trials for learning teams.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str] | None, interruption: Interruption) -> int:
     if given.command is None:
         parser.print_help(sys.stderr)
         return _REFUSED
-    return int(given.run(given, interruption))
+    return int(given.run(given, stop))
 
 
 def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -67,7 +67,7 @@ def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
     doctor.set_defaults(run=_doctor)
 
 
-def _doctor(_given: argparse.Namespace, _interruption: Interruption) -> int:
+def _doctor(_given: argparse.Namespace, _stop: StopSignal) -> int:
     from cogrs.doctor import examine, report
 
     return report(examine())
@@ -174,7 +174,7 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
+def _demo(given: argparse.Namespace, stop: StopSignal) -> int:
     for name in _EXTRA:
         if find_spec(name) is None:
             return _say(_REFUSED, f"{name} is not installed: pip install 'cogrs[demo]'")
@@ -193,19 +193,19 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
         goal=given.goal,
     )
     try:
-        progress, files = run(options, interruption)
+        progress, files = run(options, stop)
     except FailedError as error:
-        if interruption.is_set():  # who is told to end as we are may be sooner
+        if stop.is_set():  # who is told to end as we are may be sooner
             print("interrupted")
-            return interruption.code
+            return stop.code
         return _say(_REFUSED if isinstance(error, RefusedError) else _NOT_REACHED, str(error))
     if progress.curve:
         for name, text in progress.rows():
             print(f"{name:12} {text}")
     if progress.reached:
         code, end = _REACHED, "goal reached"
-    elif interruption.is_set():
-        code, end = interruption.code, "interrupted"
+    elif stop.is_set():
+        code, end = stop.code, "interrupted"
     else:
         code, end = _NOT_REACHED, "goal not reached"
     print(end)
@@ -214,7 +214,7 @@ def _demo(given: argparse.Namespace, interruption: Interruption) -> int:
     return code
 
 
-def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
+def _keys(given: argparse.Namespace, _stop: StopSignal) -> int:
     from cogrs.replay.key_pair import KeyPair
 
     try:
@@ -229,18 +229,18 @@ def _keys(given: argparse.Namespace, _interruption: Interruption) -> int:
     return _REACHED
 
 
-def _replay_server(given: argparse.Namespace, interruption: Interruption) -> int:
+def _replay_server(given: argparse.Namespace, stop: StopSignal) -> int:
     def start() -> ReplayMemoryServer:
         from cogrs.replay.config import start_server
 
         return start_server(given.config)
 
     return _until_ended(
-        "replay-server", start, interruption, ("pub_endpoint", "rep_endpoint", "pull_endpoint")
+        "replay-server", start, stop, ("pub_endpoint", "rep_endpoint", "pull_endpoint")
     )
 
 
-def _replay_proxy(given: argparse.Namespace, interruption: Interruption) -> int:
+def _replay_proxy(given: argparse.Namespace, stop: StopSignal) -> int:
     def start() -> ReplayProxy:
         from cogrs.replay.proxy import ReplayProxy
 
@@ -253,13 +253,13 @@ def _replay_proxy(given: argparse.Namespace, interruption: Interruption) -> int:
             insecure=given.insecure,
         )
 
-    return _until_ended("replay-proxy", start, interruption, _ENDS)
+    return _until_ended("replay-proxy", start, stop, _ENDS)
 
 
 def _until_ended(
     command: str,
     start: Callable[[], ReplayMemoryServer | ReplayProxy],
-    interruption: Interruption,
+    stop: StopSignal,
     endpoints: Sequence[str],
 ) -> int:
     """Run something until Ctrl-C or SIGTERM, and tell where it listens."""
@@ -267,7 +267,7 @@ def _until_ended(
         with start() as running:
             for name in endpoints:
                 print(f"{name:13} {getattr(running, name)}", flush=True)
-            while not interruption.is_set():
+            while not stop.is_set():
                 time.sleep(LOOK)
     except (MemoryError, OSError, RuntimeError, ValueError) as error:
         print(escaped(f"cogrs {command}: {error}"), file=sys.stderr)

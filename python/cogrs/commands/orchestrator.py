@@ -14,8 +14,8 @@ from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, seconds
 from cogrs.escape import escaped
 
 if TYPE_CHECKING:
-    from cogrs.demo.interruption import Interruption
     from cogrs.orchestrator import OrchestratorHandle, Security, Settings
+    from cogrs.stop_signal import StopSignal
 
 _VARIABLE = "COGRS_ORCHESTRATOR_"
 _LEVELS = ("debug", "info", "warning", "error")
@@ -160,7 +160,7 @@ def _read_variable(action: argparse.Action, text: str) -> Any:
     return action.type(text) if callable(action.type) else text
 
 
-def _run(given: argparse.Namespace, interruption: Interruption) -> int:
+def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     from cogrs.orchestrator import serve_orchestrator
     from cogrs.orchestrator.service.log_format import log_to_stderr
 
@@ -181,7 +181,7 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
             )
             stack.callback(running.stop, given.grace)
             _tell(running, given, stack)
-            while not interruption.is_set():
+            while not stop.is_set():
                 if running.wait(LOOK):
                     return _refuse("its event loop ended")
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs import noise
 from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
 from cogrs.escape import escaped
+from cogrs.event_loop import handle_exception
 from cogrs.files import read_bounded
 from cogrs.limits import MAX_MESSAGE
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from cogrs.demo.interruption import Interruption
     from cogrs.sdk import TrialController, TrialEnd, TrialState
+    from cogrs.stop_signal import StopSignal
 
 _DONE, _FAILED, _UNREAD = 0, 1, 141
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
@@ -85,7 +85,7 @@ def _add(
     return verb
 
 
-def _run(given: argparse.Namespace, interruption: Interruption) -> int:
+def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     import asyncio
 
     import grpc
@@ -94,7 +94,7 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
 
     prog = f"cogrs trial {given.verb}"
     try:
-        ended = asyncio.run(_work(given, interruption))
+        ended = asyncio.run(_work(given, stop))
     except grpc.aio.AioRpcError as error:
         details = " ".join((error.details() or "").split())
         reason = f"{given.endpoint}: {error.code().name}: {details}"
@@ -110,18 +110,18 @@ def _run(given: argparse.Namespace, interruption: Interruption) -> int:
         return _say(_FAILED, f"{prog}: {given.endpoint}: {reason}")
     except (OSError, ValueError) as error:
         return _say(REFUSED, f"{prog}: {error}")
-    return _DONE if ended else interruption.code
+    return _DONE if ended else stop.code
 
 
-async def _work(given: argparse.Namespace, interruption: Interruption) -> bool:
+async def _work(given: argparse.Namespace, stop: StopSignal) -> bool:
     """Do it, and return whether it came to its end before a signal."""
     import asyncio
 
-    asyncio.get_running_loop().set_exception_handler(noise.leave_out)
+    asyncio.get_running_loop().set_exception_handler(handle_exception)
     async with _controller(given) as controller:
         task = asyncio.ensure_future(given.work(given, controller))
         try:
-            while not task.done() and not interruption.is_set():
+            while not task.done() and not stop.is_set():
                 await asyncio.wait({task}, timeout=LOOK)
             if not task.done():
                 return False

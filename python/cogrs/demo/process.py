@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import AsyncIterator
 
-    from cogrs.demo.interruption import Interruption
     from cogrs.demo.options import Role
+    from cogrs.stop_signal import StopSignal
 
 _READY = 60.0
 """Seconds for a process to say that it is ready: it may import and compile first."""
@@ -54,14 +54,14 @@ class Process:
         )
         self._listener.start()
 
-    async def ready(self, interruption: Interruption) -> Any:
+    async def ready(self, stop: StopSignal) -> Any:
         """Return what the process says when it is ready; None if interrupted before.
 
         Raises:
             RefusedError: It ended instead, or took too long.
         """
         deadline = time.monotonic() + _READY
-        while not self._ready.done() and not interruption.is_set():
+        while not self._ready.done() and not stop.is_set():
             try:
                 self.check()
             except FailedError as error:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-    from cogrs.demo.interruption import Interruption
     from cogrs.demo.options import Options
+    from cogrs.stop_signal import StopSignal
 
 _EVERY = 1.0
 """Seconds between two lines of metrics."""
@@ -157,10 +157,10 @@ class Progress:
 class Display:
     """Shows progress: live on a terminal, else as a line now and then; and keeps the metrics."""
 
-    def __init__(self, progress: Progress, folder: Path, interruption: Interruption) -> None:
+    def __init__(self, progress: Progress, folder: Path, stop: StopSignal) -> None:
         """Begin to show."""
         self._progress = progress
-        self._interruption = interruption
+        self._stop = stop
         self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
         self._live: Live | None = None
         self._due = self._print_due = 0.0
@@ -187,7 +187,7 @@ class Display:
     def stop(self) -> None:
         """Give the terminal back, and tell that the end has begun."""
         self._leave()
-        self._interruption.tell()
+        self._stop.tell()
 
     def __exit__(self, *_exc: object) -> None:
         """Give the terminal back, and write the last metrics."""
@@ -199,7 +199,7 @@ class Display:
         if self._live is None:
             from rich.live import Live
 
-            self._interruption.quiet = True
+            self._stop.quiet = True
             self._live = Live(transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(_drawn(self._progress), refresh=True)
@@ -208,7 +208,7 @@ class Display:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._interruption.quiet = False
+        self._stop.quiet = False
 
     def _write(self) -> None:
         self._metrics.write(json.dumps(self._progress.figures()) + "\n")

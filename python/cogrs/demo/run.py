@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cogrs.demo.interruption import Interruption
+    from cogrs.stop_signal import StopSignal
 
 _GRACE = 1.0
 """Seconds for the trials that still run to end well."""
@@ -31,7 +31,7 @@ _FAILURES = 20
 """Trials in a row without a step that end the run, at least."""
 
 
-def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Path]]:
+def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
     """Run until the goal, or the time, is reached, or somebody interrupts.
 
     Returns:
@@ -42,10 +42,10 @@ def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Pa
         FailedError: A process ended by itself.
     """
     progress = Progress(options)
-    if interruption.is_set():
+    if stop.is_set():
         return progress, []
     role = describe(options)
-    if interruption.is_set():
+    if stop.is_set():
         return progress, []
     if options.resume is not None:
         before = read_run(options.resume, role)
@@ -57,9 +57,9 @@ def run(options: Options, interruption: Interruption) -> tuple[Progress, list[Pa
         f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
         flush=True,
     )
-    with Display(progress, folder, interruption) as display:
+    with Display(progress, folder, stop) as display:
         try:
-            asyncio.run(learn(role, display, progress, interruption))
+            asyncio.run(learn(role, display, progress, stop))
         finally:
             write_run(folder, role, progress.trials, progress.steps)
     files = [folder / "metrics.jsonl"]
@@ -125,9 +125,7 @@ def make_folder(out: Path) -> Path:
     raise AssertionError("there is always another number")
 
 
-async def learn(
-    role: Role, display: Display, progress: Progress, interruption: Interruption
-) -> None:
+async def learn(role: Role, display: Display, progress: Progress, stop: StopSignal) -> None:
     """Start everything, follow it, and end it."""
     options = progress.options
     processes: list[Process] = []
@@ -140,14 +138,14 @@ async def learn(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(ended(processes))
         learner, environment = start("learner", role), start("environment", role)
-        endpoints = await learner.ready(interruption)
-        if interruption.is_set():
+        endpoints = await learner.ready(stop)
+        if stop.is_set():
             return
         role = replace(role, endpoints=tuple(endpoints))
         actors = [start("actor", replace(role, worker=worker)) for worker in range(options.workers)]
-        acts = [await actor.ready(interruption) for actor in actors]
-        plays = await environment.ready(interruption)
-        if interruption.is_set():
+        acts = [await actor.ready(stop) for actor in actors]
+        plays = await environment.ready(stop)
+        if stop.is_set():
             return
         params = TrialParams(
             environment=EnvironmentParams(endpoint=plays),
@@ -162,7 +160,7 @@ async def learn(
         playing = asyncio.create_task(keep_playing(where, options.trials, failures))
         stack.push_async_callback(cancelled, playing)
         progress.started = time.monotonic()
-        while not (progress.reached or interruption.is_set() or progress.late):
+        while not (progress.reached or stop.is_set() or progress.late):
             follow(progress, figures)
             failures.check()
             display.show()

@@ -10,10 +10,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cogrs.escape import escaped
-from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
+from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing
 
 # isort: split
 from prometheus_client import CollectorRegistry, make_wsgi_app

@@ -6,13 +6,13 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from cogrs.casting import path_of
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
 from cogrs.replay.convert import described
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 from cogrs.shown import shown
+from cogrs.validation import path_of
 from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:

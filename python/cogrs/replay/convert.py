@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.casting import array_of, refuse_loss, shown
+from cogrs.arrays import array_of, refuse_loss
 from cogrs.dtypes import carrier_of, converts, dtype_of, dtype_text, kind_of
 from cogrs.limits import ENTRY_BYTES
-from cogrs.parts import fill, is_container, record_of
+from cogrs.nested import fill, is_container, record_of
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,7 +226,7 @@ def as_array(
 
     Raises:
         ValueError: A ragged sequence, or numbers beyond NumPy.
-        TypeError: Masked values, or a tensor as `cogrs.casting.array_of` refuses it.
+        TypeError: Masked values, or a tensor as `cogrs.arrays.array_of` refuses it.
     """
     try:
         return array_of(name, value)

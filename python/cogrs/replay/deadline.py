@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from cogrs.casting import shown
+from cogrs.shown import shown
 
 
 def deadline_after(name: str, timeout: float | None) -> float | None:

@@ -11,7 +11,7 @@ from typing import Final, Literal, SupportsIndex, cast
 
 import zmq
 
-from cogrs.casting import shown
+from cogrs.shown import shown
 
 Mode = Literal["Bind", "Conn"]
 

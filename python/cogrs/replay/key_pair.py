@@ -15,8 +15,8 @@ from typing import NoReturn, Self
 import zmq
 from zmq.utils import z85
 
-from cogrs.casting import path_of
 from cogrs.limits import LARGEST_KEY_FILE
+from cogrs.validation import path_of
 
 _logger = logging.getLogger("cogrs.replay")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cogrs.exposition import Exposition  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing
 
 # isort: split
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

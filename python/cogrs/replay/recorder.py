@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cogrs.casting import shown
-from cogrs.parts import apart
+from cogrs.nested import apart
 from cogrs.replay.convert import convert, numbers, refuse_flags
+from cogrs.shown import shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt

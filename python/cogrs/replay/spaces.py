@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs._core import ReplayMemory
-from cogrs.parts import joined
+from cogrs.nested import joined
 from cogrs.spaces import array_of, parts_of
 
 if TYPE_CHECKING:

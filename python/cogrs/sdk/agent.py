@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.argument import check_kind
 from cogrs.unfinished import qualified_name
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

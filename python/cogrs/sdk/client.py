@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import grpc.aio
 
-from cogrs import noise
 from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
-from cogrs.argument import (
-    check_header,
-    check_no_loop,
-    check_own_loop,
-    check_seconds,
-    check_text,
-    check_timeout,
-)
+from cogrs.event_loop import check_no_loop, check_own_loop, handle_exception
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
@@ -33,6 +25,7 @@ from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import actors_of, messages_of, received_final, received_observation, rewards_of
 from cogrs.tokens import cannot_be_pickled
 from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
+from cogrs.validation import check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -439,7 +432,7 @@ def play(
     client = ClientActor(endpoint, codec=codec, tls=tls, token=token)
 
     async def run() -> Final | None:
-        asyncio.get_running_loop().set_exception_handler(noise.leave_out)
+        asyncio.get_running_loop().set_exception_handler(handle_exception)
         async with client:
             return await client.play(player, trial_id, name=name, actor_class=actor_class)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import grpc
 import grpc.aio
 
-from cogrs.argument import check_header, check_kind
 from cogrs.listener import is_loopback
 from cogrs.sdk.endpoint import address_of
 from cogrs.tls import ClientTls
 from cogrs.tokens import bearer, cannot_be_pickled
+from cogrs.validation import check_header, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

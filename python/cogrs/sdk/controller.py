@@ -15,12 +15,12 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.json_message import fill_message
 from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
-from cogrs.argument import check_header, check_kind, check_text, check_timeout
 from cogrs.escape import escaped
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
 from cogrs.sdk.remote_call import RemoteCallError, calling
 from cogrs.sdk.wire import actors_of
+from cogrs.validation import check_header, check_kind, check_text, check_timeout
 from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:

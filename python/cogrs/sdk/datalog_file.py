@@ -20,11 +20,11 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
-from cogrs.casting import refuse_loss
+from cogrs.arrays import refuse_loss
 from cogrs.dtypes import dtype_of, holds_numbers, kind_of
 from cogrs.files import check_regular
 from cogrs.limits import LOG_CONTAINERS, LOG_GROUP_BYTES, LOG_GROUP_VALUES, LOG_LINE_BYTES
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.datalog_row import (
     Packed,
@@ -487,4 +487,4 @@ def _schema() -> Any:
 
 
 def _pyarrow(name: str) -> Any:
-    return imported(name, "Parquet files need pyarrow", "'cogrs[parquet]'")
+    return import_optional(name, "Parquet files need pyarrow", "'cogrs[parquet]'")

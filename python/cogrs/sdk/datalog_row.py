@@ -14,10 +14,10 @@ from cogrs.api.any import pack
 from cogrs.api.common_pb2 import Message as TrialMessage
 from cogrs.api.common_pb2 import RewardSource
 from cogrs.api.payload_pb2 import Array
-from cogrs.casting import array_of
+from cogrs.arrays import array_of
 from cogrs.dtypes import dtype_of, dtype_text, portable
 from cogrs.limits import LOG_SAMPLE_BYTES
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 from cogrs.sdk.datalog import Sample
 from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
@@ -143,7 +143,7 @@ def size_of(row: Row) -> int:
 
 def spread_size(array: Any) -> int:
     """Return how many bytes an array of Arrow has once each row has a copy of what rows share."""
-    pyarrow = imported("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
+    pyarrow = import_optional("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
     kind = array.type
     if pyarrow.types.is_struct(kind):
         return sum(map(spread_size, array.flatten()))
@@ -151,7 +151,9 @@ def spread_size(array: Any) -> int:
         items = array.flatten()
         return _ITEM * len(items) + spread_size(items)
     if pyarrow.types.is_dictionary(kind):
-        compute = imported("pyarrow.compute", "Parquet files need pyarrow", "'cogrs[parquet]'")
+        compute = import_optional(
+            "pyarrow.compute", "Parquet files need pyarrow", "'cogrs[parquet]'"
+        )
         lengths = compute.take(compute.binary_length(array.dictionary), array.indices)
         return int(compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0)
     return int(array.nbytes)

@@ -16,7 +16,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
-from cogrs.argument import check_kind, check_named, check_own_loop, check_seconds, check_text
+from cogrs.event_loop import check_own_loop
 from cogrs.listener import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
@@ -31,6 +31,7 @@ from cogrs.sdk.servicer import AgentServicer, DatalogServicer, EnvironmentServic
 from cogrs.tls import ServerTls, listen
 from cogrs.tokens import check_tokens
 from cogrs.unfinished import stopping
+from cogrs.validation import check_kind, check_named, check_seconds, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

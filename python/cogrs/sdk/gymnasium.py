@@ -8,11 +8,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from cogrs.action_mask import MaskLayout
-from cogrs.argument import check_kind
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.frames import Frames
 from cogrs.sdk.space import carried, carried_mask, check_names, fitting
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,9 @@ class GymnasiumEnvironment(Environment):
         own = {name: options.pop(name) for name in _OWN if name in options}
         inline = own.get("inline")
         if isinstance(env, str):
-            gymnasium = imported("gymnasium", "ids of environments need Gymnasium", "gymnasium")
+            gymnasium = import_optional(
+                "gymnasium", "ids of environments need Gymnasium", "gymnasium"
+            )
             make: Callable[[], Any] = partial(gymnasium.make, env, **options)
             quick = _is_quick(gymnasium.registry.get(env)) and not own.get("frames_to")
             if inline is None and quick and "render_mode" not in options:

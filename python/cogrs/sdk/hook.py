@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.failure import is_failure
 from cogrs.sdk.session import Session, choose, failure_of
 from cogrs.sdk.sessions import Sessions
+from cogrs.user_errors import is_failure
 
 _logger = logging.getLogger("cogrs.sdk")
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from cogrs.api import payload_pb2 as pb
 from cogrs.api.any import unpack
-from cogrs.casting import array_of
+from cogrs.arrays import array_of
 from cogrs.dtypes import dtype_of, dtype_text, holds_numbers, kind_of, portable
 from cogrs.shown import shown
 

@@ -8,9 +8,9 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cogrs.failure import as_exception
 from cogrs.sdk.agent import Action
 from cogrs.sdk.trial import Observation
+from cogrs.user_errors import as_exception
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 
 from cogrs.api import orchestrator_pb2 as pb
-from cogrs.failure import is_cancelled
+from cogrs.user_errors import is_cancelled
 
 _AHEAD = 64
 """Replies that are read before anybody asks for them."""

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from cogrs.failure import as_exception, is_failure
 from cogrs.unfinished import leave
+from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

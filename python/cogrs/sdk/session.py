@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from grpc import StatusCode
 
-from cogrs.failure import as_exception, is_failure
 from cogrs.sdk.agent import Agent
 from cogrs.sdk.call import CallError
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.environment import Environment
 from cogrs.unfinished import names_call, qualified_name
+from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

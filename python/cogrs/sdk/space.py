@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 from cogrs.sdk.payload import ArrayCodec, Decoded
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def check_names(space: gymnasium.Space[Any], what: str) -> None:
     Raises:
         ValueError: Two keys of a Dict are the same as text, such as 1 and "1".
     """
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         _refuse_equal_names(space, what)
         for name in space:
@@ -84,7 +84,7 @@ def placeholder(space: gymnasium.Space[Any]) -> Any:
 
     Of spaces that arrays do not carry it is an empty array.
     """
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         return carried({name: placeholder(space[name]) for name in space})
     if isinstance(space, spaces.Tuple):
@@ -133,7 +133,7 @@ def in_form(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
 
 
 def _has_form(space: gymnasium.Space[Any], value: Any) -> bool:
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         same = isinstance(value, Mapping) and set(value) == set(space)
         return same and all(_has_form(space[name], value[name]) for name in space)
@@ -146,7 +146,7 @@ def _has_form(space: gymnasium.Space[Any], value: Any) -> bool:
 
 
 def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
-    spaces = imported("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
+    spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     parts: Any = getattr(space, "spaces", None)
     if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
         if set(value) == set(parts):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
-from cogrs.argument import check_text
 from cogrs.sdk.payload import decoded
 from cogrs.sdk.trial import (
     NOW,
@@ -20,6 +19,7 @@ from cogrs.sdk.trial import (
     ReceivedReward,
     Reward,
 )
+from cogrs.validation import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

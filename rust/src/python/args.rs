@@ -42,7 +42,7 @@ pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64
 pub fn shown(value: &Bound<'_, PyAny>) -> String {
     let py = value.py();
     let shown =
-        || py.import(intern!(py, "cogrs.casting"))?.call_method1(intern!(py, "shown"), (value,));
+        || py.import(intern!(py, "cogrs.shown"))?.call_method1(intern!(py, "shown"), (value,));
     python_code(py, shown).map_or("?".into(), |text| text.to_string())
 }
 

@@ -228,7 +228,7 @@ impl Named {
 fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
-            let parts = py.import(intern!(py, "cogrs.parts"))?;
+            let parts = py.import(intern!(py, "cogrs.nested"))?;
             *field = python_code(py, || parts.call_method1(intern!(py, "apart"), (&*field,)))?;
         }
     }

@@ -245,7 +245,7 @@ impl Pen {
             let py = value.py();
             let dtype = self.shared.template(field).dtype().bind(py);
             let counted = if dtype.kind() == b'V' {
-                let parts = py.import(intern!(py, "cogrs.parts"))?;
+                let parts = py.import(intern!(py, "cogrs.nested"))?;
                 let given = (dtype, value);
                 let count = || parts.call_method1(intern!(py, "length"), given)?.extract();
                 python_code(py, count)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.suggest import misspelt
-from cogrs.optional import imported
+from cogrs.optional_dependency import import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,7 +126,7 @@ def gymnasium_module() -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    return imported("gymnasium", "games in Python need Gymnasium", "gymnasium")
+    return import_optional("gymnasium", "games in Python need Gymnasium", "gymnasium")
 
 
 def _imported(where: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cogrs.casting import shown
+from cogrs.shown import shown
 
 
 def outcome_of(reward: Any, terminated: Any, truncated: Any) -> tuple[float, int]:

@@ -13,11 +13,11 @@ from cogrs.api.agent_pb2 import (
     AgentRewardRequest,
 )
 from cogrs.api.common_pb2 import ActorPeriodData
-from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.remote import is_too_large
 from cogrs.orchestrator.links.tasks import describe
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from cogrs.api.agent_pb2 import AgentStartRequest

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cogrs.api.datalog_pb2 import LogExporterSampleRequest
-from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.backlog import OVERHEAD
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Outlet, describe
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,10 +11,10 @@ from cogrs.api.environment_pb2 import (
     EnvMessageRequest,
     EnvStartReply,
 )
-from cogrs.failure import is_failure
 from cogrs.orchestrator.links.link import Link
 from cogrs.orchestrator.links.remote import RemoteError, is_too_large
 from cogrs.orchestrator.links.tasks import checked, describe
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
 from cogrs.orchestrator.links.remote import RemoteError
 from cogrs.orchestrator.links.tasks import checked, describe
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from cogrs.orchestrator.links.component import HookComponent

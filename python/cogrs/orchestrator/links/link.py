@@ -6,10 +6,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from cogrs.failure import is_failure
 from cogrs.orchestrator.engine.backlog import Backlog, Sized
 from cogrs.orchestrator.engine.log import trial_logger
 from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

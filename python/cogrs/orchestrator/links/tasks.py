@@ -8,9 +8,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from cogrs.escape import escaped
-from cogrs.failure import is_failure
 from cogrs.orchestrator.links.turns import Gate, Turns
 from cogrs.unfinished import cancel_tasks, is_left
+from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

@@ -13,7 +13,6 @@ from typing import Any
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
-from cogrs.argument import check_kind, check_named, check_text
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
@@ -25,6 +24,7 @@ from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes
 from cogrs.shown import shown
+from cogrs.validation import check_kind, check_named, check_text
 from cogrs.yaml_document import check_document, parse_yaml
 
 _KNOWN = {

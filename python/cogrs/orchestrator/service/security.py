@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from cogrs.access import Access
-from cogrs.argument import check_kind
 from cogrs.listener import check_listener, is_loopback
 from cogrs.tls import ClientTls, ServerTls
 from cogrs.tokens import (
@@ -16,6 +15,7 @@ from cogrs.tokens import (
     check_tokens_by_target,
     looks_secret,
 )
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

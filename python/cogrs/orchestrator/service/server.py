@@ -15,14 +15,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_ClientActorServicer_to_server,
     add_TrialLifecycleServicer_to_server,
 )
-from cogrs.argument import (
-    check_kind,
-    check_named,
-    check_own_loop,
-    check_port,
-    check_seconds,
-    check_text,
-)
+from cogrs.event_loop import check_own_loop
 from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
@@ -41,6 +34,7 @@ from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.stats import take_stats
 from cogrs.tls import listen
 from cogrs.unfinished import stopping
+from cogrs.validation import check_kind, check_named, check_port, check_seconds, check_text
 
 if TYPE_CHECKING:
     import os

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.ma as ma
 import numpy.typing as npt
 
 from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
-from cogrs.shown import shown as shown
-
-if TYPE_CHECKING:
-    import os
 
 
 def refuse_mask(name: str, value: object) -> None:
@@ -140,15 +135,3 @@ def _not_held(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np
 def _plain(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same numbers as NumPy's own."""
     return given.astype(np.float64) if given.dtype.isbuiltin == 2 else given
-
-
-def path_of(name: str, value: str | os.PathLike[str]) -> Path:
-    """Return an argument as a path.
-
-    Raises:
-        TypeError: It is none; the text names `name`.
-    """
-    try:
-        return Path(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected a path, got {type(value).__name__}") from None

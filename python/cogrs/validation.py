@@ -1,14 +1,17 @@
-"""Arguments of public functions that reach gRPC: refused here by name, since gRPC takes them on."""
+"""Checks of arguments: a bad one is refused by name, before anything is done with it."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import operator
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cogrs.shown import shown
+
+if TYPE_CHECKING:
+    import os
 
 
 def check_kind(name: str, value: object, kind: Any, expected: str) -> None:
@@ -117,37 +120,16 @@ def check_timeout(name: str, value: object) -> float | None:
     return None if value is None else check_seconds(name, value)
 
 
-def check_no_loop(call: str, instead: str) -> None:
-    """Refuse a call that blocks where an event loop runs, which it would stop.
-
-    Args:
-        call: The call's name.
-        instead: What to write there.
+def path_of(name: str, value: str | os.PathLike[str]) -> Path:
+    """Return an argument as a path.
 
     Raises:
-        RuntimeError: An event loop runs on this thread.
+        TypeError: It is none; the text names `name`.
     """
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(f"{call} blocks, and an event loop runs here, as in a notebook: {instead}")
-
-
-def check_own_loop(what: str, loop: asyncio.AbstractEventLoop, instead: str) -> None:
-    """Refuse a call in another event loop than the one that something runs on.
-
-    Args:
-        what: What runs.
-        loop: Where it runs.
-        instead: What to write instead.
-
-    Raises:
-        RuntimeError: Another event loop runs here.
-    """
-    if asyncio.get_running_loop() is not loop:
-        state = "is closed" if loop.is_closed() else "is not the one that runs here"
-        raise RuntimeError(f"{what} belongs to an event loop that {state}: {instead}")
+        return Path(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a path, got {type(value).__name__}") from None
 
 
 def _kind(value: object) -> str:

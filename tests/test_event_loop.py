@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cogrs.noise import is_noise, leave_out
+from cogrs.event_loop import handle_exception, is_harmless
 
 THEIRS = "<Handle PollerCompletionQueue._handle_events(...)>"
 
@@ -28,9 +28,9 @@ def test_only_the_noise_of_grpc_is_left_out(
     context = {"message": "told", "exception": error, "handle": handle}
 
     async def complain() -> None:
-        leave_out(asyncio.get_running_loop(), context)
+        handle_exception(asyncio.get_running_loop(), context)
 
-    assert is_noise(context) is noise
+    assert is_harmless(context) is noise
     asyncio.run(complain())
     told = [record.getMessage().splitlines()[0] for record in caplog.records]
     assert told == ([] if noise else ["told"])
@@ -38,7 +38,7 @@ def test_only_the_noise_of_grpc_is_left_out(
 
 def test_whoever_tells_nothing_of_an_error_is_heard(caplog: pytest.LogCaptureFixture) -> None:
     async def complain() -> None:
-        leave_out(asyncio.get_running_loop(), {"message": "told"})
+        handle_exception(asyncio.get_running_loop(), {"message": "told"})
 
     asyncio.run(complain())
     assert [record.getMessage() for record in caplog.records] == ["told"]

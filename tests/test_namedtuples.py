@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from cogrs.members import replace_arrays
+from cogrs.namedtuples import replace_arrays
 from tests.replay import build
 from tests.replay.build import memory
 

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def imported(module: str, who: str, install: str) -> Any:
+def import_optional(module: str, who: str, install: str) -> Any:
     """Import a module that may not be installed.
 
     Args:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
-class Interruption:
+class StopSignal:
     """Whether somebody has asked for the end. A flag leaves nothing half done, in imports neither.
 
     Signals are heard while it is entered, for which the thread has to be the main thread.

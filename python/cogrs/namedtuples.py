@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.parts import is_container
+from cogrs.nested import is_container
 from cogrs.replay.batch import Entry
 
 if TYPE_CHECKING:
