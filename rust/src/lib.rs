@@ -3,6 +3,7 @@
 //! Everything but `python` is plain Rust that knows nothing of Python; building with
 //! `--no-default-features` leaves the bindings out and holds the rest to that.
 
+pub mod available_memory;
 pub mod collector;
 pub mod error;
 pub mod games;

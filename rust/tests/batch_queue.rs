@@ -4,13 +4,13 @@
 
 use std::collections::VecDeque;
 
-use cogrs::collector::batch_queue::{BatchQueue, Row, Rules};
+use cogrs::collector::batch_queue::{BatchQueue, QueueRules, Row};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 fn queue(batch_size: usize, buffers: usize, sorted: bool) -> BatchQueue<u32> {
     let order = sorted.then_some(u32::cmp as fn(&u32, &u32) -> std::cmp::Ordering);
-    BatchQueue::new(Rules { batch_size, buffers, timeout: None, order })
+    BatchQueue::new(QueueRules { batch_size, buffers, timeout: None, order })
 }
 
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cogrs::error::Error;
 use cogrs::replay::cache::{Cache, CacheShape, Labels};
 use cogrs::replay::cache_store::CacheStore;
-use cogrs::replay::ledger::Tally;
+use cogrs::replay::sender_counters::CacheCounts;
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, FieldSpec};
 use proptest::prelude::*;
@@ -217,7 +217,7 @@ fn a_snapshot_counts_what_came_went_and_is_there() {
     }
     take(&mut store, 4, false).unwrap();
     let now = store.snapshot(at(10));
-    let tally = |caches, samples| Tally { caches, samples, bytes: 12 * samples };
+    let tally = |caches, samples| CacheCounts { caches, samples, bytes: 12 * samples };
     assert_eq!((now.held, now.unused, now.weight_sum), (2, 1, 4.0));
     assert_eq!((now.given, now.discarded), (4, 3));
     assert_eq!(

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use calls::{Call, calls};
 use cogrs::error::{Error, Result};
-use cogrs::replay::checkpoint::{Saved, save};
+use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
 use cogrs::spec::Field;
 use fixtures::{LARGE, SMALL, read};
@@ -38,7 +38,7 @@ fn place() -> (TempDir, PathBuf) {
 }
 
 fn load(path: &Path) -> Result<Memory> {
-    Saved::open(path)?.load(false)
+    CheckpointFile::open(path)?.load(false)
 }
 
 /// What can be read of a memory, but for open episodes; weights by their bits.
@@ -75,7 +75,7 @@ fn comes_back(state_size: usize, capacity: usize, parts: Vec<Vec<Call>>) {
         }
         pair.replace(|memory| {
             save(memory, UUID, &path).unwrap();
-            assert_eq!(Saved::open(&path).unwrap().uuid(), UUID);
+            assert_eq!(CheckpointFile::open(&path).unwrap().uuid(), UUID);
             let loaded = load(&path).unwrap();
             assert_eq!(readings(&loaded), readings(memory));
             loaded

@@ -12,7 +12,7 @@ use cogrs::collector::description::{Collector, Input, Reply};
 use cogrs::error::Error;
 use cogrs::replay::cache::{Cache, CacheShape, Labels};
 use cogrs::replay::cache_store::CacheStore;
-use cogrs::replay::checkpoint::{Saved, save};
+use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
 use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
 use cogrs::spec::{EntrySpec, FIELDS, FieldSpec};
@@ -202,7 +202,7 @@ fn check_file(path: &Path) -> TestCaseResult {
     let refused = |error: &Error| {
         matches!(error, Error::Value { .. } | Error::Type { .. } | Error::Memory(_))
     };
-    let mut memory = match Saved::open(path).and_then(|saved| saved.load(false)) {
+    let mut memory = match CheckpointFile::open(path).and_then(|saved| saved.load(false)) {
         Ok(memory) => memory,
         Err(error) => {
             prop_assert!(refused(&error), "{}", error);
@@ -213,7 +213,7 @@ fn check_file(path: &Path) -> TestCaseResult {
     use_memory(&mut memory)?;
     let again = path.with_extension("again");
     save(&memory, 7, &again).unwrap();
-    prop_assert!(Saved::open(&again).is_ok_and(|saved| saved.load(true).is_ok()));
+    prop_assert!(CheckpointFile::open(&again).is_ok_and(|saved| saved.load(true).is_ok()));
     memory.set_settings(Settings::new(memory.spec().reward_dims()));
     use_memory(&mut memory)?;
     memory.clear();
@@ -328,7 +328,7 @@ fn checkpoint_of_serial_numbers_chosen_to_collide_loads_like_any() {
     let seconds = |serials: &[u64]| {
         std::fs::write(&path, file_of(serials)).unwrap();
         let begun = Instant::now();
-        let memory = Saved::open(&path).unwrap().load(true).unwrap();
+        let memory = CheckpointFile::open(&path).unwrap().load(true).unwrap();
         assert_eq!(memory.num_episode(), count);
         begun.elapsed().as_secs_f64()
     };

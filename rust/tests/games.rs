@@ -9,7 +9,7 @@ mod corridor;
 
 use board::Board;
 use cogrs::games::game_batch::GameItem;
-use cogrs::games::{Action, Builtin, Game, GameSpec, Kind, Outcome, catch};
+use cogrs::games::{Action, BuiltinGame, Game, GameFactory, GameSpec, Outcome, catch};
 use corridor::Corridor;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -87,8 +87,8 @@ proptest! {
     /// A seed and actions determine all, whatever the game did before; limits hold exactly.
     #[test]
     fn seeds_and_actions_determine_episodes(seed in 0..u64::MAX - 3, limit in 1..60_u64) {
-        for name in Builtin::names() {
-            let kind = Builtin::new(name, limit).unwrap();
+        for name in GameFactory::names() {
+            let kind = GameFactory::new(name, limit).unwrap();
             let (mut fresh, mut used) = (kind.game(), kind.game());
             check_spec(&kind.spec());
             episodes(&mut *used, &kind.spec(), seed / 2, limit);
@@ -100,8 +100,8 @@ proptest! {
 
     #[test]
     fn actions_that_are_none_change_nothing(seed: u64, wrong in prop_oneof![i64::MIN..0, 7..i64::MAX]) {
-        for name in Builtin::names() {
-            let kind = Builtin::new(name, 10).unwrap();
+        for name in GameFactory::names() {
+            let kind = GameFactory::new(name, 10).unwrap();
             let (mut game, spec) = (kind.game(), kind.spec());
             game.reset(seed);
             let before = seen(&*game, &spec);
@@ -127,7 +127,7 @@ proptest! {
             ("pendulum", &[1.0, 1.0, 8.0]),
         ];
         for (name, bounds) in bounds {
-            let kind = Builtin::new(name, 300).unwrap();
+            let kind = GameFactory::new(name, 300).unwrap();
             for (state, _) in episodes(&mut *kind.game(), &kind.spec(), seed, 300) {
                 let parts = state[0].as_chunks().0.iter().map(|part| f32::from_ne_bytes(*part));
                 for (part, &bound) in parts.zip(bounds) {
@@ -139,7 +139,7 @@ proptest! {
 
     #[test]
     fn a_ball_is_caught_by_the_paddle_below_it(seed: u64, actions in prop::collection::vec(0..3_i64, 9)) {
-        let kind = Builtin::new("catch", 9).unwrap();
+        let kind = GameFactory::new("catch", 9).unwrap();
         let mut game = kind.game();
         game.reset(seed);
         let board = |game: &dyn Game| seen(game, &kind.spec()).remove(0);
@@ -163,7 +163,7 @@ proptest! {
 
     #[test]
     fn four_in_a_line_win_as_on_a_plain_board(columns in prop::collection::vec(0..7_usize, 42 * 6)) {
-        let kind = Builtin::new("connect_four", 42).unwrap();
+        let kind = GameFactory::new("connect_four", 42).unwrap();
         let (mut game, mut board) = (kind.game(), Board::default());
         game.reset(0);
         for column in columns {
@@ -203,7 +203,7 @@ const DRAW: [i64; 42] = [
 
 #[test]
 fn a_full_board_is_a_draw() {
-    let kind = Builtin::new("connect_four", 42).unwrap();
+    let kind = GameFactory::new("connect_four", 42).unwrap();
     let mut game = kind.game();
     game.reset(0);
     for (at, column) in (1..).zip(DRAW) {
@@ -215,10 +215,10 @@ fn a_full_board_is_a_draw() {
 
 #[test]
 fn names_and_limits_that_are_none_are_refused() {
-    let error = Builtin::new("chess", 1).unwrap_err().to_string();
+    let error = GameFactory::new("chess", 1).unwrap_err().to_string();
     assert!(error.starts_with("game: expected one of [\"acrobot\", \"cartpole\""), "{error}");
     assert!(error.ends_with("got \"chess\""), "{error}");
-    let error = Builtin::new("catch", 0).unwrap_err().to_string();
+    let error = GameFactory::new("catch", 0).unwrap_err().to_string();
     assert_eq!(error, "max_episode_steps: expected an integer >= 1, got 0");
 }
 
@@ -247,8 +247,8 @@ fn the_game_of_the_documentation_is_one() {
 #[test]
 fn games_step_together_as_they_do_alone() {
     const COUNT: usize = 7;
-    for name in Builtin::names() {
-        let kind = Builtin::new(name, 30).unwrap();
+    for name in GameFactory::names() {
+        let kind = GameFactory::new(name, 30).unwrap();
         let (spec, mut game_batch) = (kind.spec(), kind.game_batch(COUNT));
         let mut alone: Vec<_> = (0..COUNT).map(|_| kind.game()).collect();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -286,7 +286,7 @@ fn games_step_together_as_they_do_alone() {
 
 #[test]
 fn of_games_that_step_together_those_before_a_wrong_action_have_stepped() {
-    let kind = Builtin::new("cartpole", 30).unwrap();
+    let kind = GameFactory::new("cartpole", 30).unwrap();
     let mut game_batch = kind.game_batch(4);
     (0..4).for_each(|at| game_batch.reset(at, 1));
     let places: Vec<_> = (0..4).map(|at| GameItem { at, item: at }).collect();

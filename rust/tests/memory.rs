@@ -13,8 +13,8 @@ mod pair;
 
 use calls::{Call, calls};
 use cogrs::error::{Error, short};
-use cogrs::replay::amend::Priority;
-use cogrs::replay::closing::{Closing, FinalEntry};
+use cogrs::replay::closing::{CloseOptions, FinalEntry};
+use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::memory::Memory;
 use cogrs::spec::Field;
 use fixtures::{
@@ -160,7 +160,7 @@ fn ids_go_on_after_a_clear() {
     let before = add_episode(&mut memory, 3);
     memory.clear();
     assert!(add_episode(&mut memory, 3) > before + 2);
-    assert_eq!(memory.update_priority(&[before], &[1.0], Priority::Error), Ok(1));
+    assert_eq!(memory.update_priority(&[before], &[1.0], PriorityKind::Error), Ok(1));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_final_state_lets_the_last_action_be_drawn() {
     for (bootstrap, terminated) in [(None, true), (Some(vec![8.0; DIMS]), false)] {
         let mut memory = new_memory(4);
         let last = Some(FinalEntry { state: &[7; SMALL], info: None });
-        let closing = Closing { bootstrap, final_entry: last, ..plain() };
+        let closing = CloseOptions { bootstrap, final_entry: last, ..plain() };
         let columns = Columns::new(&entries(1));
         memory.add_episode(columns.rows(), &[1.0], &closing).unwrap();
         let draws = memory.draw(1).unwrap();
@@ -260,7 +260,7 @@ fn without_values_returns_are_refused_and_initial_weights_serve() {
     let serial = memory.open();
     memory.add(serial, columns.rows(), &[2.0, 2.0]).unwrap();
     assert!(matches!(memory.close(serial, &plain()), Err(Error::State(_))));
-    let closing = Closing { values: false, ..plain() };
+    let closing = CloseOptions { values: false, ..plain() };
     memory.close(serial, &closing).unwrap();
     assert_eq!((memory.num_sampleable(), memory.weight_sum()), (1, 2.0));
 }
@@ -276,7 +276,7 @@ fn a_draw_from_nothing_says_why() {
     memory.close(serial, &plain()).unwrap();
     assert!(why(&mut memory).contains("at least 3 entries, the longest has 2"));
     let first = add_episode(&mut memory, 3);
-    memory.update_priority(&[first], &[0.0], Priority::Error).unwrap();
+    memory.update_priority(&[first], &[0.0], PriorityKind::Error).unwrap();
     assert!(why(&mut memory).contains("all weights are 0"));
 }
 

@@ -21,20 +21,20 @@ const ALIGN: usize = 64;
 
 /// Where the arrays of a batch lie; each has the same number of rows.
 #[derive(Debug, Clone, Default)]
-pub struct Layout {
-    parts: Vec<Part>,
+pub struct BatchLayout {
+    parts: Vec<ArrayLayout>,
     rows: usize,
     size: usize,
 }
 
 /// One array.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct ArrayLayout {
     offset: usize,
     row: usize,
 }
 
-impl Layout {
+impl BatchLayout {
     /// Arrays of `rows` rows, whose rows have these sizes.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Layout {
                 let count = layout.parts.len();
                 Error::Memory(format!("cannot describe more than {count} arrays: {error}"))
             })?;
-            layout.parts.push(Part { offset: layout.size, row });
+            layout.parts.push(ArrayLayout { offset: layout.size, row });
             layout.size = end.ok_or_else(|| {
                 Error::Memory(format!("a batch of {rows} rows exceeds the address space"))
             })?;
@@ -65,7 +65,7 @@ impl Layout {
 /// bytes of several rows' writing, but bytes.
 #[derive(Debug)]
 pub struct Batch {
-    layout: Arc<Layout>,
+    layout: Arc<BatchLayout>,
     memory: Arc<MmapRaw>,
     /// Where in the memory it begins.
     base: usize,
@@ -74,28 +74,12 @@ pub struct Batch {
 /// Batches of a kind at most.
 const MAX_BATCHES: usize = 1 << 24;
 
-/// Refuses more memory than is available, or than the allocator would give, before any is taken: a failed allocation
-/// of a vector ends the process. `kept` are the bytes of vectors, `needed` all of them.
-///
-/// # Errors
-/// [`Error::Memory`] for more than `available` bytes, or more than one allocation can be.
-pub fn check_memory(what: &str, needed: u128, kept: u128, available: u64) -> Result<()> {
-    if needed > u128::from(available) {
-        let text = format!("cannot allocate {needed} bytes for {what}: {available} are available");
-        return Err(Error::Memory(text));
-    }
-    let mut probe: Vec<u8> = Vec::new();
-    let reserved = probe.try_reserve_exact(usize::try_from(kept).unwrap_or(usize::MAX));
-    reserved
-        .map_err(|error| Error::Memory(format!("cannot allocate {kept} bytes for {what}: {error}")))
-}
-
 impl Batch {
     /// Reserves the memory of several batches, all zero.
     ///
     /// # Errors
     /// [`Error::Memory`] when the system refuses.
-    pub fn several(layout: Layout, count: usize) -> Result<Vec<Arc<Self>>> {
+    pub fn several(layout: BatchLayout, count: usize) -> Result<Vec<Arc<Self>>> {
         let size = layout.size.checked_mul(count).filter(|_| count <= MAX_BATCHES);
         let refused = |why: String| {
             let size = layout.size as u128 * count as u128;
@@ -122,7 +106,7 @@ impl Batch {
     /// # Errors
     /// [`Error::Value`] when the batch is larger than the file; [`Error::Memory`] when the system refuses.
     #[cfg(unix)]
-    pub fn in_file(layout: Layout, descriptor: i32) -> Result<Arc<Self>> {
+    pub fn in_file(layout: BatchLayout, descriptor: i32) -> Result<Arc<Self>> {
         let refused = |error| Error::Memory(format!("cannot map the file {descriptor}: {error}"));
         if descriptor < 0 {
             return Err(Error::value("file", "a descriptor", descriptor));
@@ -144,7 +128,7 @@ impl Batch {
     /// # Errors
     /// [`Error::State`]: this system has no descriptors.
     #[cfg(not(unix))]
-    pub fn in_file(_layout: Layout, _descriptor: i32) -> Result<Arc<Self>> {
+    pub fn in_file(_layout: BatchLayout, _descriptor: i32) -> Result<Arc<Self>> {
         Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
     }
 
@@ -157,7 +141,7 @@ impl Batch {
     /// dtype; the memory stays in place as long as `self` lives.
     pub fn start(&self, part: usize) -> *mut u8 {
         let offset = self.base + self.layout.parts[part].offset;
-        // SAFETY: `Layout::new` put the offset inside the batch, or at its end for an empty array, and
+        // SAFETY: `BatchLayout::new` put the offset inside the batch, or at its end for an empty array, and
         // `several` the batch inside the memory.
         unsafe { self.memory.as_mut_ptr().add(offset) }
     }
@@ -172,7 +156,7 @@ impl Batch {
         self.layout.size
     }
 
-    /// Rows of each array.
+    /// BatchRows of each array.
     pub fn rows(&self) -> usize {
         self.layout.rows
     }
@@ -184,8 +168,8 @@ impl Batch {
 
     /// An array, to copy many of its rows.
     #[inline]
-    pub fn rows_of(&self, part: usize) -> Rows<'_> {
-        Rows {
+    pub fn rows_of(&self, part: usize) -> BatchRows<'_> {
+        BatchRows {
             start: self.start(part),
             row: self.row_size(part),
             count: self.rows(),
@@ -225,14 +209,14 @@ impl Batch {
 
 /// The rows of one array of a batch.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct BatchRows<'a> {
     start: *mut u8,
     row: usize,
     count: usize,
     batch: PhantomData<&'a Batch>,
 }
 
-impl Rows<'_> {
+impl BatchRows<'_> {
     /// Where `len` bytes of a row lie, `skip` bytes from its start.
     #[inline]
     fn place(&self, row: usize, skip: usize, len: usize) -> *mut u8 {

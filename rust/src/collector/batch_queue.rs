@@ -19,7 +19,7 @@ pub struct Row {
 
 /// A batch in the hands of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenBatch {
     /// The collector.
     pub collector: usize,
     /// Which of its batches.
@@ -53,7 +53,7 @@ struct Buffer<O> {
 
 /// How a queue fills its batches.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules<O> {
+pub struct QueueRules<O> {
     /// Rows of a full batch.
     pub batch_size: usize,
     /// Batches that are filled in turn.
@@ -72,7 +72,7 @@ pub struct Rules<O> {
 /// [`answer`](Self::answer) and [`release`](Self::release).
 #[derive(Debug)]
 pub struct BatchQueue<O> {
-    rules: Rules<O>,
+    rules: QueueRules<O>,
     buffers: Vec<Buffer<O>>,
     free: VecDeque<usize>,
     open: Option<usize>,
@@ -88,7 +88,7 @@ pub struct BatchQueue<O> {
 
 impl<O> BatchQueue<O> {
     /// A queue whose batches are all free.
-    pub fn new(rules: Rules<O>) -> Self {
+    pub fn new(rules: QueueRules<O>) -> Self {
         let buffer =
             |_| Buffer { phase: BatchPhase::Free, owners: Vec::new(), written: 0, serial: 0 };
         Self {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-pub use crate::collector::batch_queue::Taken;
+pub use crate::collector::batch_queue::TakenBatch;
 pub use crate::collector::failure_policy::FailureCounts;
 pub use crate::collector::game_state::{Counts, Override};
 pub use crate::collector::options::Options;
@@ -13,11 +13,11 @@ pub use crate::collector::scheduler::Delivered;
 
 use crate::collector::batch::Batch;
 use crate::collector::batch_queue::BatchQueue;
+use crate::collector::context_plan::ContextPlan;
 use crate::collector::description::Collector;
 use crate::collector::failure_policy::Failures;
 use crate::collector::game_state::GameState;
 use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
-use crate::collector::plan::Plan;
 use crate::collector::run_state::RunState;
 use crate::collector::runtime::Runtime;
 use crate::collector::scheduler::Scheduler;
@@ -47,7 +47,7 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkItem {
     /// A batch.
-    Batch(Taken),
+    Batch(TakenBatch),
     /// So many moves, in the first rows of the step buffer.
     Moves(usize),
 }
@@ -117,7 +117,7 @@ impl Context {
         mut games: impl FnMut(Range<usize>) -> Games,
     ) -> Result<Self> {
         check_counts(options, !step_buffers.is_empty())?;
-        let plan = Plan::new(spec, collectors)?;
+        let plan = ContextPlan::new(spec, collectors)?;
         let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
         collectors().try_for_each(|each| check_fill(each, options))?;
         let rows = collectors().map(|each| each.batch_size).fold(0, usize::saturating_add);
@@ -193,7 +193,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] when the context is not running, or the error that a game failed with.
-    pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<Taken>> {
+    pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<TakenBatch>> {
         let item = self.next_item(only, until, |_| None)?;
         Ok(item.and_then(|item| if let WorkItem::Batch(taken) = item { Some(taken) } else { None }))
     }
@@ -252,7 +252,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn answer(&self, taken: Taken) -> Result<()> {
+    pub fn answer(&self, taken: TakenBatch) -> Result<()> {
         let runtime = &*self.runtime;
         let mut scheduler = lock(&runtime.scheduler);
         if matches!(scheduler.run_state, RunState::Stopped | RunState::Failed(_)) {
@@ -289,7 +289,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn put_back(&self, taken: Taken) -> Result<()> {
+    pub fn put_back(&self, taken: TakenBatch) -> Result<()> {
         let mut scheduler = lock(&self.runtime.scheduler);
         scheduler.put_back(taken)?;
         self.runtime.wake_consumers(&scheduler);
@@ -300,7 +300,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn check_out(&self, taken: Taken) -> Result<()> {
+    pub fn check_out(&self, taken: TakenBatch) -> Result<()> {
         let scheduler = lock(&self.runtime.scheduler);
         scheduler.queues[taken.collector].check_out(taken.buffer, taken.serial)
     }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::collector::column::{BuiltinColumn, Columns};
 use crate::collector::description::{Collector, Input, Reply};
+use crate::collector::record_columns::{BuiltinColumn, RecordColumns};
 use crate::error::{Error, Result};
 use crate::spec::FieldSpec;
 
@@ -73,7 +73,7 @@ impl CopyPlan {
     pub fn new(
         collector: Collector,
         later: &[u64],
-        columns: &Columns,
+        columns: &RecordColumns,
         histories: &mut Vec<HistorySpec>,
     ) -> Result<Self> {
         let frames = collector.inputs.iter().map(|each| each.stack).max().unwrap_or(0);
@@ -85,12 +85,12 @@ impl CopyPlan {
     }
 }
 
-fn column(columns: &Columns, key: &str, field: &FieldSpec) -> Result<usize> {
+fn column(columns: &RecordColumns, key: &str, field: &FieldSpec) -> Result<usize> {
     let at = columns.find(key).filter(|&at| columns.at(at).field.nbytes() == field.nbytes());
     at.ok_or_else(|| Error::value(key, "the size of its column", field.nbytes()))
 }
 
-fn gathers(collector: &Collector, columns: &Columns) -> Result<Vec<Gather>> {
+fn gathers(collector: &Collector, columns: &RecordColumns) -> Result<Vec<Gather>> {
     static NO_SEQ: [u8; 4] = (-1_i32).to_ne_bytes();
     let gather = |input: &Input| {
         let at = column(columns, &input.column, &input.field)?;
@@ -107,7 +107,7 @@ fn gathers(collector: &Collector, columns: &Columns) -> Result<Vec<Gather>> {
     collector.inputs.iter().map(gather).collect()
 }
 
-fn scatters(collector: &Collector, columns: &Columns, later: &[u64]) -> Result<Vec<Scatter>> {
+fn scatters(collector: &Collector, columns: &RecordColumns, later: &[u64]) -> Result<Vec<Scatter>> {
     let replies = collector.replies.iter().flatten().zip(later).enumerate();
     let scatter = |(at, (reply, &later)): (usize, (&Reply, &u64))| {
         let known = column(columns, &reply.key, &reply.field)?;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::collector::batch_queue::Taken;
+use crate::collector::batch_queue::TakenBatch;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::Result;
@@ -16,19 +16,19 @@ const ALONE: Duration = Duration::from_micros(100);
 
 impl Scheduler {
     /// Takes the batch that has been ready longest, of one collector or of any.
-    pub fn take(&mut self, only: Option<usize>) -> Option<Taken> {
+    pub fn take(&mut self, only: Option<usize>) -> Option<TakenBatch> {
         let wanted = |collector| only.is_none_or(|only| only == collector);
         let at = self.ready.iter().position(|&(collector, _)| wanted(collector))?;
         let (collector, buffer) = self.ready.remove(at)?;
         let (rows, serial) = self.queues[collector].take(buffer);
-        Some(Taken { collector, buffer, rows, serial })
+        Some(TakenBatch { collector, buffer, rows, serial })
     }
 
     /// Takes a batch back that is delivered again, before all others.
     ///
     /// # Errors
     /// [`Error::State`](crate::error::Error::State) when this delivery is over.
-    pub fn put_back(&mut self, taken: Taken) -> Result<()> {
+    pub fn put_back(&mut self, taken: TakenBatch) -> Result<()> {
         self.queues[taken.collector].put_back(taken.buffer, taken.serial)?;
         self.ready.push_front((taken.collector, taken.buffer));
         Ok(())
@@ -39,7 +39,7 @@ impl Scheduler {
     pub fn reply_immediately(
         &mut self,
         work: &mut WorkBatch,
-        taken: Taken,
+        taken: TakenBatch,
         owners: &[u32],
     ) -> bool {
         let cheap = !self.has_env_workers() && self.work.fit(owners.len(), ALONE);
@@ -58,7 +58,7 @@ impl Scheduler {
     }
 
     /// Lets the games of an answered batch go on, and assigns its rows to others.
-    pub fn release(&mut self, taken: Taken, owners: Vec<u32>) {
+    pub fn release(&mut self, taken: TakenBatch, owners: Vec<u32>) {
         if self.holds(taken.collector) {
             for &game in &owners {
                 self.end_wait(game);
@@ -68,7 +68,7 @@ impl Scheduler {
     }
 
     /// Assigns the rows of a batch to others.
-    pub(super) fn free(&mut self, taken: Taken, owners: Vec<u32>) {
+    pub(super) fn free(&mut self, taken: TakenBatch, owners: Vec<u32>) {
         let queue = &mut self.queues[taken.collector];
         let full = queue.batch_size();
         queue.release(taken.buffer, owners);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::collector::batch::Layout;
+use crate::collector::batch::BatchLayout;
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 use crate::spec::FieldSpec;
@@ -58,10 +58,10 @@ impl Collector {
     ///
     /// # Errors
     /// [`Error::Memory`] when they exceed the address space.
-    pub fn layout(&self) -> Result<Layout> {
+    pub fn layout(&self) -> Result<BatchLayout> {
         let steps = 0..self.steps;
         let inputs = steps.clone().flat_map(|_| self.input_sizes());
-        Layout::new(self.batch_size, inputs.chain(steps.flat_map(|_| self.reply_sizes())))
+        BatchLayout::new(self.batch_size, inputs.chain(steps.flat_map(|_| self.reply_sizes())))
     }
 
     fn input_sizes(&self) -> impl Iterator<Item = usize> {

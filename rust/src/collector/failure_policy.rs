@@ -141,11 +141,11 @@ impl Failures {
 }
 
 /// The items that failed, by position, and their error texts.
-pub type Failed = Vec<(usize, String)>;
+pub type FailedItems = Vec<(usize, String)>;
 
 /// Runs work that counts a position up as it goes. Where it fails or panics, it is run again from the next position
 /// on. Returns those positions and their error texts.
-pub fn skipping_failures(mut act: impl FnMut(&mut usize) -> Result<()>) -> Failed {
+pub fn skipping_failures(mut act: impl FnMut(&mut usize) -> Result<()>) -> FailedItems {
     let mut failed = Vec::new();
     let mut done = 0;
     loop {

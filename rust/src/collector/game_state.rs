@@ -1,6 +1,6 @@
 //! Where one game, or one query of a game, stands between its collectors.
 
-use crate::collector::plan::Plan;
+use crate::collector::context_plan::ContextPlan;
 use crate::games::Outcome;
 
 /// How far a game has got with its present state.
@@ -119,7 +119,7 @@ impl GameState {
 
     /// Requests replies to the present state.
     #[inline]
-    pub fn request_replies(&self, plan: &Plan) -> RowRequest {
+    pub fn request_replies(&self, plan: &ContextPlan) -> RowRequest {
         RowRequest::Replies(plan.repliers(self.player as usize))
     }
 

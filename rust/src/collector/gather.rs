@@ -1,11 +1,11 @@
-//! Rows of batches, filled from the histories of games.
+//! BatchRows of batches, filled from the histories of games.
 
 use std::ops::Range;
 
-use crate::collector::batch::{Batch, Rows};
-use crate::collector::column::BuiltinColumn;
+use crate::collector::batch::{Batch, BatchRows};
 use crate::collector::copy_plan::{CopyPlan, Gather};
 use crate::collector::history_buffer::HistoryBuffer;
+use crate::collector::record_columns::BuiltinColumn;
 
 /// The row of a game.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,13 @@ pub fn gather(
 }
 
 #[inline]
-fn write(gather: &Gather, records: &HistoryBuffer, pair: GameRow, from: usize, rows: Rows<'_>) {
+fn write(
+    gather: &Gather,
+    records: &HistoryBuffer,
+    pair: GameRow,
+    from: usize,
+    rows: BatchRows<'_>,
+) {
     match records.back(&gather.range, pair.game, from).or(gather.blank) {
         Some(bytes) => rows.write(pair.row, 0, bytes),
         None => rows.clear(pair.row, 0, gather.range.len()),
@@ -64,7 +70,7 @@ fn write_frames(
     records: &HistoryBuffer,
     pair: GameRow,
     back: usize,
-    rows: Rows<'_>,
+    rows: BatchRows<'_>,
 ) {
     let GameRow { row, game } = pair;
     let episode = |back: usize| records.back(&const { BuiltinColumn::Episode.range() }, game, back);

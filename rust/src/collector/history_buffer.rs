@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use crate::collector::column::BuiltinColumn;
-use crate::collector::plan::Plan;
+use crate::collector::context_plan::ContextPlan;
+use crate::collector::record_columns::BuiltinColumn;
 use crate::games::game_batch::GameItem;
 
 /// A ring of records for each of several games, stored column by column, so that bytes which are copied together lie
@@ -90,7 +90,7 @@ impl HistoryBuffer {
     #[inline]
     pub fn put<const N: usize>(
         &mut self,
-        plan: &Plan,
+        plan: &ContextPlan,
         column: BuiltinColumn,
         items: &[GameItem],
         value: impl Fn(usize) -> [u8; N],

@@ -3,8 +3,8 @@
 //! | question | file |
 //! |---|---|
 //! | what is collected, and how | [`description`], [`options`] |
-//! | what a record of a state holds | `column` |
-//! | which bytes go where | `copy_plan`, of all collectors [`plan`] |
+//! | what a record of a state holds | `record_columns` |
+//! | which bytes go where | `copy_plan`, of all collectors [`context_plan`] |
 //! | **who schedules** games | `scheduler`, with `work_queue` |
 //! | what happens when nothing else does | `starvation` |
 //! | **who assigns** rows and batches | [`batch_queue`] |
@@ -33,8 +33,8 @@
 
 pub mod batch;
 pub mod batch_queue;
-pub mod column;
 pub mod context;
+pub mod context_plan;
 mod copy_plan;
 mod delivery;
 pub mod description;
@@ -44,8 +44,8 @@ mod game_state;
 mod gather;
 mod history_buffer;
 pub mod options;
-pub mod plan;
 mod query;
+pub mod record_columns;
 pub mod request_batcher;
 mod run_state;
 mod runtime;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::collector::batch::{self, Batch};
-use crate::collector::batch_queue::Rules;
+use crate::available_memory;
+use crate::collector::batch::Batch;
+use crate::collector::batch_queue::QueueRules;
+use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::HistorySpec;
 use crate::collector::description::Collector;
 use crate::collector::failure_policy::OnError;
 use crate::collector::game_state::GameState;
-use crate::collector::plan::Plan;
 use crate::error::{Error, Result};
 
 /// How a context runs.
@@ -58,7 +59,7 @@ const GAME: usize = size_of::<GameState>() + 256;
 const BATCH: usize = 256;
 
 /// Compares the memory that the context will take with what is available.
-pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Result<()> {
+pub(super) fn check_memory(plan: &ContextPlan, options: Options, buffers: usize) -> Result<()> {
     let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
     let history =
         |spec: &HistorySpec| (spec.depth as u128).saturating_mul(plan.columns.size() as u128);
@@ -71,7 +72,7 @@ pub(super) fn check_memory(plan: &Plan, options: Options, buffers: usize) -> Res
     let batch = |each: &Collector| each.row_size().saturating_mul(each.batch_size as u128);
     let batches = collectors().map(batch).fold(0, u128::saturating_add);
     let needed = batches.saturating_mul(buffers as u128).saturating_add(kept);
-    batch::check_memory("games, histories and batches", needed, kept, options.memory)
+    available_memory::check_memory("games, histories and batches", needed, kept, options.memory)
 }
 
 /// Batches of a collector at most, unless more are asked for: a few are enough to answer in turn, and games
@@ -85,9 +86,9 @@ pub(super) fn buffers(options: Options, rows: usize) -> usize {
 }
 
 /// How a collector's batches are filled.
-pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> Rules<u32> {
+pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> QueueRules<u32> {
     let sorted = options.deterministic && collector.batch_size == options.games;
-    Rules {
+    QueueRules {
         batch_size: collector.batch_size,
         buffers,
         timeout: collector.timeout,

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::collector::batch::{self, Batch, Layout};
-use crate::collector::batch_queue::{BatchQueue, Row, Rules};
+use crate::available_memory::check_memory;
+use crate::collector::batch::{Batch, BatchLayout};
+use crate::collector::batch_queue::{BatchQueue, QueueRules, Row};
 use crate::collector::sync::{lock, wait};
 use crate::error::{Error, Result};
 
@@ -90,10 +91,10 @@ impl<O> RequestBatcher<O> {
         let row: u128 = inputs.iter().chain(replies).map(|&size| size as u128).sum();
         let kept = BATCH as u128 * buffers as u128;
         let needed = row.saturating_mul(batch_size as u128).saturating_mul(buffers as u128);
-        batch::check_memory("batches", needed.saturating_add(kept), kept, memory)?;
-        let layout = Layout::new(batch_size, inputs.iter().chain(replies).copied())?;
+        check_memory("batches", needed.saturating_add(kept), kept, memory)?;
+        let layout = BatchLayout::new(batch_size, inputs.iter().chain(replies).copied())?;
         let batches = Batch::several(layout, buffers)?;
-        let queue = BatchQueue::new(Rules { batch_size, buffers, timeout, order: None });
+        let queue = BatchQueue::new(QueueRules { batch_size, buffers, timeout, order: None });
         let (ready, overflow) = (VecDeque::new(), VecDeque::new());
         let pending = Pending {
             queue,
@@ -210,10 +211,10 @@ impl<O> RequestBatcher<O> {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn put_back(&self, asked: RequestBatch) -> Result<()> {
+    pub fn put_back(&self, batch: RequestBatch) -> Result<()> {
         let mut pending = lock(&self.pending);
-        pending.queue.put_back(asked.buffer, asked.serial)?;
-        pending.ready.push_front(asked.buffer);
+        pending.queue.put_back(batch.buffer, batch.serial)?;
+        pending.ready.push_front(batch.buffer);
         self.batch_ready.notify_one();
         Ok(())
     }
@@ -222,10 +223,10 @@ impl<O> RequestBatcher<O> {
     ///
     /// # Errors
     /// [`Error::State`] when this delivery is over.
-    pub fn release(&self, asked: RequestBatch) -> Result<Vec<O>> {
+    pub fn release(&self, batch: RequestBatch) -> Result<Vec<O>> {
         let mut pending = lock(&self.pending);
-        let owners = pending.queue.answer(asked.buffer, asked.serial)?;
-        pending.queue.release(asked.buffer, Vec::new());
+        let owners = pending.queue.answer(batch.buffer, batch.serial)?;
+        pending.queue.release(batch.buffer, Vec::new());
         let mut rows = Vec::new();
         pending.queue.assign_waiting(|_, row| rows.push(row));
         let waited: Vec<_> = pending.overflow.drain(..rows.len()).collect();

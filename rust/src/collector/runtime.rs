@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::collector::batch::Batch;
-use crate::collector::batch_queue::{Row, Taken};
+use crate::collector::batch_queue::{Row, TakenBatch};
+use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::CopyPlan;
 use crate::collector::failure_policy::panic_text;
-use crate::collector::plan::Plan;
 use crate::collector::run_state::RunState;
 use crate::collector::scheduler::Scheduler;
 use crate::collector::shard::{SHARD_SIZE, Shard};
@@ -25,7 +25,7 @@ const SECTION: usize = SHARD_SIZE;
 
 /// What the threads of a context share.
 pub struct Runtime {
-    pub plan: Plan,
+    pub plan: ContextPlan,
     /// Games, and behind them queries.
     pub shards: Vec<Mutex<Shard>>,
     /// How many each shard has, as a power of two.
@@ -119,7 +119,7 @@ impl Runtime {
     }
 
     /// Has games take their replies and go on to where they need rows.
-    fn go_on(&self, tasks: &[Task], work: &mut WorkBatch, taken: Option<Taken>) {
+    fn go_on(&self, tasks: &[Task], work: &mut WorkBatch, taken: Option<TakenBatch>) {
         let step_buffer = self.step_buffers.get(work.env_worker);
         for tasks in self.by_shard(tasks, Task::game) {
             work.game = tasks[0].game();
@@ -132,7 +132,7 @@ impl Runtime {
     }
 
     /// Has games take the replies in the rows of a batch, and not go on yet.
-    pub fn scatter(&self, taken: Taken, owners: &[u32]) {
+    pub fn scatter(&self, taken: TakenBatch, owners: &[u32]) {
         let mut tasks: Vec<_> =
             owners.iter().zip(0..).map(|(&game, row)| Task::Reply { game, row }).collect();
         tasks.sort_by_key(Task::game);
@@ -154,7 +154,7 @@ impl Runtime {
         }
     }
 
-    fn batch(&self, taken: Taken) -> &Batch {
+    fn batch(&self, taken: TakenBatch) -> &Batch {
         &self.batches[taken.collector][taken.buffer]
     }
 
@@ -271,7 +271,7 @@ impl Runtime {
     }
 
     /// Zeroes the replies of a batch.
-    pub fn clear_replies(&self, taken: Taken) {
+    pub fn clear_replies(&self, taken: TakenBatch) {
         let CopyPlan { collector, scatters, .. } = &self.plan.copy_plans[taken.collector];
         let first = collector.reply_part(0, 0);
         for part in first..first + collector.steps * scatters.len() {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::collector::batch_queue::{BatchQueue, Taken};
+use crate::collector::batch_queue::{BatchQueue, TakenBatch};
 use crate::collector::failure_policy::{Failures, OnError, Verdict};
 use crate::collector::game_state::RowRequest;
 use crate::collector::query::Queries;
@@ -115,7 +115,7 @@ impl Scheduler {
 
     /// Serves requests for rows; rows that are free become assignments of the work batch, and games without one wait.
     /// A batch that is `done` is freed first: all its replies were taken.
-    pub fn claim(&mut self, work: &mut WorkBatch, done: Option<(Taken, Vec<u32>)>) {
+    pub fn claim(&mut self, work: &mut WorkBatch, done: Option<(TakenBatch, Vec<u32>)>) {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
@@ -304,12 +304,12 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::batch_queue::{Row, Rules};
+    use crate::collector::batch_queue::{QueueRules, Row};
 
     /// Two replying collectors whose batches have a row for each of two games.
     fn scheduler(in_order: bool) -> Scheduler {
         let order: fn(&u32, &u32) -> std::cmp::Ordering = u32::cmp;
-        let rules = Rules { batch_size: 2, buffers: 2, timeout: None, order: Some(order) };
+        let rules = QueueRules { batch_size: 2, buffers: 2, timeout: None, order: Some(order) };
         let queues = vec![BatchQueue::new(rules), BatchQueue::new(rules)];
         let mut scheduler = Scheduler::new(queues, 0b11, 2, false);
         scheduler.in_order = in_order;

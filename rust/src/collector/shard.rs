@@ -5,14 +5,14 @@
 
 use std::ops::Range;
 
-use crate::collector::batch::{Batch, Rows};
-use crate::collector::column::BuiltinColumn;
+use crate::collector::batch::{Batch, BatchRows};
+use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::{HistorySpec, Scatter};
-use crate::collector::failure_policy::{Failed, skipping_failures};
+use crate::collector::failure_policy::{FailedItems, skipping_failures};
 use crate::collector::game_state::{Counts, GameState, Move, Override, RowRequest};
 use crate::collector::gather::gather;
 use crate::collector::history_buffer::HistoryBuffer;
-use crate::collector::plan::Plan;
+use crate::collector::record_columns::BuiltinColumn;
 use crate::collector::scheduler::bits;
 use crate::collector::step_buffer::StepBuffer;
 use crate::collector::work_batch::{Task, WorkBatch};
@@ -30,7 +30,7 @@ pub struct Shard {
     games: Games,
     /// Where each stands.
     states: Vec<GameState>,
-    /// The history of all states, and then those of single players, as in [`Plan::histories`].
+    /// The history of all states, and then those of single players, as in [`ContextPlan::histories`].
     histories: Vec<History>,
 }
 
@@ -78,7 +78,7 @@ enum Next {
 
 impl Shard {
     /// Games before their first states.
-    pub fn new(first: u32, games: Games, states: Vec<GameState>, plan: &Plan) -> Self {
+    pub fn new(first: u32, games: Games, states: Vec<GameState>, plan: &ContextPlan) -> Self {
         let history = |spec: &HistorySpec| {
             let mut records = HistoryBuffer::new(plan.columns.size(), spec.depth, states.len());
             // These never change.
@@ -96,7 +96,7 @@ impl Shard {
     }
 
     /// Copies the replies in rows of a batch to the records of their games.
-    pub fn scatter(&mut self, plan: &Plan, collector: usize, batch: &Batch, tasks: &[Task]) {
+    pub fn scatter(&mut self, plan: &ContextPlan, collector: usize, batch: &Batch, tasks: &[Task]) {
         let run = self.adjacent_replies(tasks);
         for scatter in &plan.copy_plans[collector].scatters {
             let part = batch.rows_of(scatter.part);
@@ -134,7 +134,7 @@ impl Shard {
         adjacent.then_some((row as usize, games))
     }
 
-    fn scatter_one(&mut self, scatter: &Scatter, at: usize, part: Rows<'_>, row: usize) {
+    fn scatter_one(&mut self, scatter: &Scatter, at: usize, part: BatchRows<'_>, row: usize) {
         // Where a later collector has replied the same key, its reply stays.
         if self.states[at].has_reply_of(scatter.later) {
             return;
@@ -150,7 +150,7 @@ impl Shard {
     /// work batch.
     pub fn go_on(
         &mut self,
-        plan: &Plan,
+        plan: &ContextPlan,
         step_buffer: Option<&StepBuffer>,
         tasks: &[Task],
         work: &mut WorkBatch,
@@ -186,7 +186,7 @@ impl Shard {
     }
 
     /// Takes games that failed out of those that enter a state.
-    fn drop_failed(&self, failed: Failed, entering: &mut Vec<usize>, work: &mut WorkBatch) {
+    fn drop_failed(&self, failed: FailedItems, entering: &mut Vec<usize>, work: &mut WorkBatch) {
         for (at, text) in failed {
             // A game that fails twice, such as in two of its keys, is reported once.
             if let Some(place) = entering.iter().position(|&other| other == at) {
@@ -198,7 +198,12 @@ impl Shard {
 
     /// Finds out what a task has its game do.
     #[inline]
-    fn start(&mut self, plan: &Plan, step_buffer: Option<&StepBuffer>, task: Task) -> Result<Next> {
+    fn start(
+        &mut self,
+        plan: &ContextPlan,
+        step_buffer: Option<&StepBuffer>,
+        task: Task,
+    ) -> Result<Next> {
         let at = self.at(task.game());
         Ok(match (task, step_buffer) {
             (Task::Advance(_) | Task::Reply { .. }, _) => self.next(plan, at),
@@ -211,7 +216,7 @@ impl Shard {
     }
 
     #[inline]
-    fn next(&mut self, plan: &Plan, at: usize) -> Next {
+    fn next(&mut self, plan: &ContextPlan, at: usize) -> Next {
         let state = &mut self.states[at];
         match state.take_override() {
             Some(Override::Stay) => {
@@ -242,7 +247,7 @@ impl Shard {
     }
 
     /// The listening collectors that are to get a row, as bits.
-    fn due(&self, plan: &Plan, at: usize) -> u64 {
+    fn due(&self, plan: &ContextPlan, at: usize) -> u64 {
         let is_due = |&collector: &usize| {
             let copy_plan = &plan.copy_plans[collector];
             let count = self.histories[copy_plan.history].records.count(at);
@@ -252,7 +257,7 @@ impl Shard {
     }
 
     /// Has games take steps. Those that fail are named by their positions here.
-    fn step(&mut self, plan: &Plan, items: &[GameItem]) -> Failed {
+    fn step(&mut self, plan: &ContextPlan, items: &[GameItem]) -> FailedItems {
         let Self { games, states, histories, .. } = self;
         let games = games.all_mut();
         let mut outcomes = vec![None; items.len()];
@@ -277,7 +282,7 @@ impl Shard {
     }
 
     /// Records the states that games are in. Those that fail are named by their positions here.
-    fn enter(&mut self, plan: &Plan, games: &[usize]) -> Failed {
+    fn enter(&mut self, plan: &ContextPlan, games: &[usize]) -> FailedItems {
         let failed = skipping_failures(|done| {
             for &at in &games[*done..] {
                 let player = if plan.has_turns { self.games.all().player(at) } else { 0 };
@@ -286,7 +291,7 @@ impl Shard {
             }
             Ok(())
         });
-        let mut failed: Failed =
+        let mut failed: FailedItems =
             failed.into_iter().map(|(place, text)| (games[place], text)).collect();
         for history in 0..self.histories.len() {
             failed.extend(self.record(plan, history, games));
@@ -295,7 +300,7 @@ impl Shard {
     }
 
     /// Records the states that belong to a history.
-    fn record(&mut self, plan: &Plan, history: usize, entering: &[usize]) -> Failed {
+    fn record(&mut self, plan: &ContextPlan, history: usize, entering: &[usize]) -> FailedItems {
         use BuiltinColumn::{Cut, Ended, Episode, LastReward, LastTerminal, LastTruncated, Seq};
         let Self { games, states, histories, .. } = self;
         let History { records, since } = &mut histories[history];
@@ -340,7 +345,7 @@ impl Shard {
     /// Writes adjacent rows of a batch, from this one on, that were assigned to games.
     pub fn gather(
         &self,
-        plan: &Plan,
+        plan: &ContextPlan,
         collector: usize,
         batch: &Batch,
         first: usize,
@@ -359,7 +364,12 @@ impl Shard {
     ///
     /// # Errors
     /// [`Error::State`] when that fails.
-    pub fn query(&mut self, plan: &Plan, query: u32, shown: Box<dyn Game>) -> Result<RowRequest> {
+    pub fn query(
+        &mut self,
+        plan: &ContextPlan,
+        query: u32,
+        shown: Box<dyn Game>,
+    ) -> Result<RowRequest> {
         let at = self.at(query);
         self.replace(at, shown);
         self.states[at].begin();
@@ -370,7 +380,7 @@ impl Shard {
     }
 
     /// The replies to the newest state, by key.
-    pub fn replies(&self, plan: &Plan, game: u32) -> Vec<(String, Vec<u8>)> {
+    pub fn replies(&self, plan: &ContextPlan, game: u32) -> Vec<(String, Vec<u8>)> {
         let at = self.at(game);
         let part = |(key, column): (&str, &_)| {
             (key.into(), self.histories[0].records.newest(column, at).into())
@@ -386,14 +396,14 @@ impl Shard {
     }
 
     /// The next move of a game, and the action for that.
-    pub fn next_move(&self, plan: &Plan, game: u32) -> (Move, &[u8]) {
+    pub fn next_move(&self, plan: &ContextPlan, game: u32) -> (Move, &[u8]) {
         let at = self.at(game);
         (self.states[at].next_move(), self.histories[0].records.newest(plan.columns.action(), at))
     }
 
     /// Abandons an episode because the game failed: no history spans the failure. Adds to `lost`, for each collector,
     /// the states of this game that it has not got and never will.
-    pub fn abandon_episode(&mut self, plan: &Plan, game: u32, lost: &mut [u64]) {
+    pub fn abandon_episode(&mut self, plan: &ContextPlan, game: u32, lost: &mut [u64]) {
         let at = self.at(game);
         for (copy_plan, lost) in plan.copy_plans.iter().zip(lost) {
             if !copy_plan.collector.replying() {

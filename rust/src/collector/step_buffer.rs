@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crate::collector::batch::{Batch, Layout};
+use crate::collector::batch::{Batch, BatchLayout};
 use crate::collector::game_state::Move;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ const MAX_ROWS: usize = 256;
 
 /// The first arrays of a step buffer; those of the game's keys follow.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum StepArray {
     /// int64: the game of the row.
     Game,
     /// int64: the seed of the episode to begin, or -1 for a step.
@@ -32,7 +32,7 @@ enum Part {
 }
 
 /// Arrays before those of the game's keys.
-const PARTS: usize = Part::End as usize + 1;
+const STEP_ARRAYS: usize = StepArray::End as usize + 1;
 
 /// The descriptor of a file that holds a step buffer, for other processes to map too. It must not shrink.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +83,7 @@ impl StepBuffer {
     pub fn new(spec: &GameSpec, games: usize, file: Option<SharedFile>) -> Result<Self> {
         let keys = spec.keys.iter().map(|(_, field)| field.nbytes());
         let sizes = [8, 8, spec.action.nbytes(), 8, 1].into_iter().chain(keys);
-        let layout = Layout::new(games.clamp(1, MAX_ROWS), sizes)?;
+        let layout = BatchLayout::new(games.clamp(1, MAX_ROWS), sizes)?;
         let memory = match file {
             None => Batch::several(layout, 1)?.remove(0),
             Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
@@ -100,16 +100,16 @@ impl StepBuffer {
 
     /// Writes a game's move into a row.
     pub(super) fn write(&self, row: usize, game: u32, order: Move, action: &[u8]) {
-        let put = |part: Part, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
-        put(Part::Game, &i64::from(game).to_ne_bytes());
+        let put = |part: StepArray, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
+        put(StepArray::Game, &i64::from(game).to_ne_bytes());
         // Seeds of environments have 32 bits: every generator takes those.
         let seed = match order {
             Move::Reset(seed) => (seed >> 32) as i64,
             Move::Step => -1,
         };
-        put(Part::Seed, &seed.to_ne_bytes());
+        put(StepArray::Seed, &seed.to_ne_bytes());
         if seed < 0 {
-            put(Part::Action, action);
+            put(StepArray::Action, action);
         }
     }
 
@@ -119,9 +119,9 @@ impl StepBuffer {
     /// [`Error::State`] for an end that does not exist: other processes can write here.
     pub(super) fn report(&self, row: usize) -> Result<Box<dyn Game>> {
         let mut reward = [0; 8];
-        self.memory.read(Part::Reward as usize, row, &mut reward);
+        self.memory.read(StepArray::Reward as usize, row, &mut reward);
         let mut end = [0];
-        self.memory.read(Part::End as usize, row, &mut end);
+        self.memory.read(StepArray::End as usize, row, &mut end);
         if end[0] > 2 {
             let text = format!("its env worker reported end {}, expected 0, 1 or 2", end[0]);
             return Err(Error::State(text));
@@ -157,7 +157,7 @@ impl Game for Reported {
     }
 
     fn write(&self, key: usize, out: &mut [u8]) {
-        self.memory.read(PARTS + key, self.row, out);
+        self.memory.read(STEP_ARRAYS + key, self.row, out);
     }
 }
 

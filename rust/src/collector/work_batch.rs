@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::collector::batch_queue::{Row, Taken};
+use crate::collector::batch_queue::{Row, TakenBatch};
 use crate::collector::game_state::RowRequest;
 
 /// Adjacent rows of a batch that games were given and are to write.
@@ -111,7 +111,7 @@ pub struct WorkBatch {
     /// The env worker whose step buffer [`Task::Report`] is about.
     pub env_worker: usize,
     /// The batch that [`Task::Reply`] is about, and the games of its rows. It is free once they are done.
-    pub answered: Option<(Taken, Vec<u32>)>,
+    pub answered: Option<(TakenBatch, Vec<u32>)>,
     /// Whether its games may go on before all of those replies are taken: there are rows for them elsewhere.
     pub in_sections: bool,
 }

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
-use crate::games::physics::{Physics, Step};
+use crate::games::physics::{Physics, PhysicsStep};
 use crate::games::{Action, GameSpec, float32};
 
 const GRAVITY: f64 = 9.8;
@@ -79,7 +79,7 @@ impl Physics<4> for Acrobot {
     }
 
     #[inline]
-    fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
+    fn step(state: [f64; 4], action: Action<'_>) -> Result<PhysicsStep<4>> {
         let choice = action.choice(ACTIONS, "0, 1 or 2 (a torque of -1, 0 or 1)")?;
         let [first, second, spin1, spin2] = integrate(state, choice as f64 - 1.0);
         let [most1, most2] = MOST_SPIN;
@@ -90,7 +90,7 @@ impl Physics<4> for Acrobot {
             spin2.clamp(-most2, most2),
         ];
         let terminated = -state[0].cos() - (state[1] + state[0]).cos() > 1.0;
-        Ok(Step { state, reward: if terminated { 0.0 } else { -1.0 }, terminated })
+        Ok(PhysicsStep { state, reward: if terminated { 0.0 } else { -1.0 }, terminated })
     }
 
     fn observe(state: [f64; 4]) -> impl IntoIterator<Item = f64> {

@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
 use crate::games::lanes::{LANES, Lanes, Number};
-use crate::games::physics::{Physics, Step};
+use crate::games::physics::{Physics, PhysicsStep};
 use crate::games::{Action, GameSpec, float32};
 
 const GRAVITY: f64 = 9.8;
@@ -43,7 +43,7 @@ impl Physics<4> for CartPole {
     }
 
     #[inline]
-    fn step(state: [f64; 4], action: Action<'_>) -> Result<Step<4>> {
+    fn step(state: [f64; 4], action: Action<'_>) -> Result<PhysicsStep<4>> {
         // Looked up, since a processor cannot guess which way a policy pushes.
         let force = FORCES[action.choice(FORCES.len(), "0 (left) or 1 (right)")?];
         let (sine, cosine) = sin_cos(state[2]);
@@ -54,7 +54,7 @@ impl Physics<4> for CartPole {
     fn step_together(
         states: [[f64; 4]; LANES],
         actions: [Action<'_>; LANES],
-    ) -> Option<[Step<4>; LANES]> {
+    ) -> Option<[PhysicsStep<4>; LANES]> {
         if actions.iter().any(|action| action.index() as u64 >= FORCES.len() as u64)
             || states.iter().any(|state| state[2].abs() > SMALL)
         {
@@ -90,9 +90,9 @@ fn push<N: Number>(
 }
 
 #[inline]
-fn arrive(state: [f64; 4]) -> Step<4> {
+fn arrive(state: [f64; 4]) -> PhysicsStep<4> {
     let terminated = state[0].abs() > TRACK || state[2].abs() > FALLEN;
-    Step { state, reward: 1.0, terminated }
+    PhysicsStep { state, reward: 1.0, terminated }
 }
 
 /// Sine and cosine of an angle.

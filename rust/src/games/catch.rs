@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
-use crate::games::{Action, Game, GameSpec, Kind, Outcome, uint8};
+use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome, uint8};
 
 /// Rows of the board; the paddle is in the last.
 pub const ROWS: usize = 10;
@@ -20,7 +20,7 @@ pub struct Catch {
     paddle: usize,
 }
 
-impl Kind for Catch {
+impl BuiltinGame for Catch {
     fn spec() -> GameSpec {
         GameSpec::numbered(uint8(&[ROWS, COLUMNS]), ACTIONS)
     }

@@ -1,7 +1,7 @@
 //! Two players drop discs into columns; four in a line win.
 
 use crate::error::{Error, Result};
-use crate::games::{Action, Game, GameSpec, Kind, Outcome, int32, uint8};
+use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome, int32, uint8};
 
 /// Rows of the board.
 pub const ROWS: usize = 6;
@@ -61,7 +61,7 @@ impl ConnectFour {
     }
 }
 
-impl Kind for ConnectFour {
+impl BuiltinGame for ConnectFour {
     fn spec() -> GameSpec {
         let mut spec = GameSpec::numbered(uint8(&[2, ROWS, COLUMNS]), COLUMNS);
         spec.keys.push(("action_mask".into(), uint8(&[COLUMNS])));

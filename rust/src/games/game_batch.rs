@@ -30,13 +30,13 @@ pub trait GameBatch: Send {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[GameItem],
+        items: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()>;
 
     /// Writes a key of `size` bytes for games.
-    fn write(&self, key: usize, size: usize, out: &mut [u8], places: &[GameItem], done: &mut usize);
+    fn write(&self, key: usize, size: usize, out: &mut [u8], items: &[GameItem], done: &mut usize);
 
     /// The player to move in a game.
     fn player(&self, at: usize) -> usize;
@@ -54,37 +54,30 @@ impl<G: Game> GameBatch for Vec<G> {
         &mut self,
         size: usize,
         actions: &[u8],
-        places: &[GameItem],
+        items: &[GameItem],
         outcomes: &mut [Option<Outcome>],
         done: &mut usize,
     ) -> Result<()> {
-        while *done < places.len() {
-            let together = places[*done..].first_chunk().and_then(|four: &[GameItem; LANES]| {
-                let games = self.get_disjoint_mut(four.map(|place| place.at)).ok()?;
-                G::step_together(games, four.map(|place| action(size, actions, place)))
+        while *done < items.len() {
+            let together = items[*done..].first_chunk().and_then(|four: &[GameItem; LANES]| {
+                let games = self.get_disjoint_mut(four.map(|item| item.at)).ok()?;
+                G::step_together(games, four.map(|item| action(size, actions, item)))
             });
             if let Some(ends) = together {
                 outcomes[*done..][..LANES].copy_from_slice(&ends.map(Some));
                 *done += LANES;
                 continue;
             }
-            for &place in places[*done..].iter().take(LANES) {
-                outcomes[*done] = Some(self[place.at].step(action(size, actions, place))?);
+            for &item in items[*done..].iter().take(LANES) {
+                outcomes[*done] = Some(self[item.at].step(action(size, actions, item))?);
                 *done += 1;
             }
         }
         Ok(())
     }
 
-    fn write(
-        &self,
-        key: usize,
-        size: usize,
-        out: &mut [u8],
-        places: &[GameItem],
-        done: &mut usize,
-    ) {
-        for &GameItem { at, item } in &places[*done..] {
+    fn write(&self, key: usize, size: usize, out: &mut [u8], items: &[GameItem], done: &mut usize) {
+        for &GameItem { at, item } in &items[*done..] {
             self[at].write(key, &mut out[item * size..][..size]);
             *done += 1;
         }
@@ -100,6 +93,6 @@ impl<G: Game> GameBatch for Vec<G> {
 }
 
 #[inline]
-fn action(size: usize, actions: &[u8], place: GameItem) -> Action<'_> {
-    Action(&actions[place.item * size..][..size])
+fn action(size: usize, actions: &[u8], item: GameItem) -> Action<'_> {
+    Action(&actions[item.item * size..][..size])
 }

@@ -1,6 +1,6 @@
 //! Games that run without Python.
 //!
-//! A new one is a file here that implements [`Game`] and [`Kind`], and a line in `KINDS`.
+//! A new one is a file here that implements [`Game`] and [`BuiltinGame`], and a line in `BUILTIN_GAMES`.
 
 pub mod acrobot;
 pub mod cartpole;
@@ -8,17 +8,17 @@ pub mod catch;
 pub mod connect_four;
 pub mod game_batch;
 pub mod lanes;
-pub mod limit;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
 pub mod physics;
+pub mod time_limit;
 
 use crate::error::{Error, Result};
 use crate::games::game_batch::GameBatch;
 use crate::games::lanes::LANES;
-use crate::games::limit::Limit;
-use crate::games::physics::Body;
+use crate::games::physics::PhysicsGame;
+use crate::games::time_limit::TimeLimit;
 use crate::spec::FieldSpec;
 
 /// Keys, action and players of a kind of game.
@@ -200,22 +200,22 @@ impl<G: Game + ?Sized> Game for Box<G> {
 }
 
 /// A kind of game that can be built in.
-pub trait Kind: Game + Default + 'static {
+pub trait BuiltinGame: Game + Default + 'static {
     /// Its keys, action and players.
     fn spec() -> GameSpec;
 }
 
 /// A kind of game, by its name.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct GameEntry {
     name: &'static str,
     spec: fn() -> GameSpec,
     game: fn(u64) -> Box<dyn Game>,
     game_batch: fn(u64, usize) -> Box<dyn GameBatch>,
 }
 
-const fn entry<K: Kind>(name: &'static str) -> Entry {
-    Entry {
+const fn entry<K: BuiltinGame>(name: &'static str) -> GameEntry {
+    GameEntry {
         name,
         spec: K::spec,
         game: |limit| Box::new(limited::<K>(limit)),
@@ -225,29 +225,31 @@ const fn entry<K: Kind>(name: &'static str) -> Entry {
     }
 }
 
-fn limited<K: Kind>(limit: u64) -> Limit<K> {
-    Limit::new(K::default(), limit)
+fn limited<K: BuiltinGame>(limit: u64) -> TimeLimit<K> {
+    TimeLimit::new(K::default(), limit)
 }
 
 /// All kinds, by the names of their modules here and in Python.
-const KINDS: [Entry; 7] = [
-    entry::<Body<acrobot::Acrobot, 4>>("acrobot"),
-    entry::<Body<cartpole::CartPole, 4>>("cartpole"),
+const BUILTIN_GAMES: [GameEntry; 7] = [
+    entry::<PhysicsGame<acrobot::Acrobot, 4>>("acrobot"),
+    entry::<PhysicsGame<cartpole::CartPole, 4>>("cartpole"),
     entry::<catch::Catch>("catch"),
     entry::<connect_four::ConnectFour>("connect_four"),
-    entry::<Body<mountain_car::MountainCar, 2>>("mountain_car"),
-    entry::<Body<mountain_car_continuous::MountainCarContinuous, 2>>("mountain_car_continuous"),
-    entry::<Body<pendulum::Pendulum, 2>>("pendulum"),
+    entry::<PhysicsGame<mountain_car::MountainCar, 2>>("mountain_car"),
+    entry::<PhysicsGame<mountain_car_continuous::MountainCarContinuous, 2>>(
+        "mountain_car_continuous",
+    ),
+    entry::<PhysicsGame<pendulum::Pendulum, 2>>("pendulum"),
 ];
 
 /// A kind of game that is built in, with its options.
 #[derive(Debug, Clone, Copy)]
-pub struct Builtin {
-    entry: Entry,
+pub struct GameFactory {
+    entry: GameEntry,
     limit: u64,
 }
 
-impl Builtin {
+impl GameFactory {
     /// The game of this name, whose episodes are cut short after `limit` steps.
     ///
     /// # Errors
@@ -256,16 +258,17 @@ impl Builtin {
         if limit == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
         }
-        let entry = KINDS.into_iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let names: Vec<_> = Self::names().collect();
-            Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
-        })?;
+        let entry =
+            BUILTIN_GAMES.into_iter().find(|entry| entry.name == name).ok_or_else(|| {
+                let names: Vec<_> = Self::names().collect();
+                Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
+            })?;
         Ok(Self { entry, limit })
     }
 
     /// The names of all games.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        KINDS.into_iter().map(|entry| entry.name)
+        BUILTIN_GAMES.into_iter().map(|entry| entry.name)
     }
 
     /// Its keys, action and players.

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
-use crate::games::physics::{Physics, Step};
+use crate::games::physics::{Physics, PhysicsStep};
 use crate::games::{Action, GameSpec, float32};
 
 const FORCE: f64 = 0.001;
@@ -32,7 +32,7 @@ impl Physics<2> for MountainCar {
     }
 
     #[inline]
-    fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
+    fn step(state: [f64; 2], action: Action<'_>) -> Result<PhysicsStep<2>> {
         let choice = action.choice(ACTIONS, "0 (left), 1 (neither) or 2 (right)")?;
         let [position, velocity] = state;
         let pull = (choice as f64 - 1.0) * FORCE - (3.0 * position).cos() * GRAVITY;
@@ -42,7 +42,7 @@ impl Physics<2> for MountainCar {
             velocity = 0.0;
         }
         let terminated = position >= GOAL && velocity >= 0.0;
-        Ok(Step { state: [position, velocity], reward: -1.0, terminated })
+        Ok(PhysicsStep { state: [position, velocity], reward: -1.0, terminated })
     }
 
     fn observe(state: [f64; 2]) -> impl IntoIterator<Item = f64> {

@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
 use crate::games::mountain_car;
-use crate::games::physics::{Physics, Step};
+use crate::games::physics::{Physics, PhysicsStep};
 use crate::games::{Action, GameSpec, float32};
 
 const POWER: f64 = 0.0015;
@@ -46,7 +46,7 @@ impl Physics<2> for MountainCarContinuous {
     }
 
     #[inline]
-    fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
+    fn step(state: [f64; 2], action: Action<'_>) -> Result<PhysicsStep<2>> {
         let action = action.number()?;
         let [position, velocity] = state.map(|part| part as f32);
         let mut velocity = (velocity + pull(action, position)).clamp(-MOST_SPEED, MOST_SPEED);
@@ -57,7 +57,7 @@ impl Physics<2> for MountainCarContinuous {
         let terminated = position >= GOAL && velocity >= 0.0;
         let paid = if terminated { GOAL_REWARD } else { 0.0 };
         let reward = paid - f64::from(action) * f64::from(action) * COST;
-        Ok(Step { state: [position, velocity].map(f64::from), reward, terminated })
+        Ok(PhysicsStep { state: [position, velocity].map(f64::from), reward, terminated })
     }
 
     fn observe(state: [f64; 2]) -> impl IntoIterator<Item = f64> {

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
-use crate::games::physics::{Physics, Step};
+use crate::games::physics::{Physics, PhysicsStep};
 use crate::games::{Action, GameSpec, float32};
 
 const GRAVITY: f64 = 10.0;
@@ -33,7 +33,7 @@ impl Physics<2> for Pendulum {
     }
 
     #[inline]
-    fn step(state: [f64; 2], action: Action<'_>) -> Result<Step<2>> {
+    fn step(state: [f64; 2], action: Action<'_>) -> Result<PhysicsStep<2>> {
         let torque = action.number()?.clamp(-MOST_TORQUE, MOST_TORQUE);
         let [angle, spin] = state;
         let upright = (angle + PI).rem_euclid(2.0 * PI) - PI;
@@ -42,7 +42,7 @@ impl Physics<2> for Pendulum {
         let cost = upright * upright + 0.1 * (spin * spin) + effort;
         let turn = 3.0 * GRAVITY / 2.0 * angle.sin() + f64::from(3.0 * torque);
         let spin = (spin + turn * TAU).clamp(-MOST_SPIN, MOST_SPIN);
-        Ok(Step { state: [angle + spin * TAU, spin], reward: -cost, terminated: false })
+        Ok(PhysicsStep { state: [angle + spin * TAU, spin], reward: -cost, terminated: false })
     }
 
     fn observe(state: [f64; 2]) -> impl IntoIterator<Item = f64> {

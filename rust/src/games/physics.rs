@@ -7,11 +7,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
-use crate::games::{Action, Game, GameSpec, Kind, Outcome};
+use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome};
 
 /// What a step of such a game leads to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step<const N: usize> {
+pub struct PhysicsStep<const N: usize> {
     /// The next state.
     pub state: [f64; N],
     /// What the action pays.
@@ -32,7 +32,7 @@ pub trait Physics<const N: usize>: Send + 'static {
     ///
     /// # Errors
     /// When there is no such action.
-    fn step(state: [f64; N], action: Action<'_>) -> Result<Step<N>>;
+    fn step(state: [f64; N], action: Action<'_>) -> Result<PhysicsStep<N>>;
 
     /// Several steps, which have the same results as [`Self::step`]. None where those are to be taken one by one, as
     /// when there is no such action, or nothing is won.
@@ -40,7 +40,7 @@ pub trait Physics<const N: usize>: Send + 'static {
     fn step_together(
         _states: [[f64; N]; LANES],
         _actions: [Action<'_>; LANES],
-    ) -> Option<[Step<N>; LANES]> {
+    ) -> Option<[PhysicsStep<N>; LANES]> {
         None
     }
 
@@ -50,32 +50,32 @@ pub trait Physics<const N: usize>: Send + 'static {
 
 /// The game that equations make: float64 inside, float32 in what it shows.
 #[derive(Debug)]
-pub struct Body<P, const N: usize> {
+pub struct PhysicsGame<P, const N: usize> {
     state: [f64; N],
     physics: PhantomData<P>,
 }
 
-impl<P, const N: usize> Default for Body<P, N> {
+impl<P, const N: usize> Default for PhysicsGame<P, N> {
     fn default() -> Self {
         Self { state: [0.0; N], physics: PhantomData }
     }
 }
 
-impl<P: Physics<N>, const N: usize> Body<P, N> {
+impl<P: Physics<N>, const N: usize> PhysicsGame<P, N> {
     #[inline]
-    fn arrive(&mut self, step: Step<N>) -> Outcome {
+    fn arrive(&mut self, step: PhysicsStep<N>) -> Outcome {
         self.state = step.state;
         Outcome { reward: step.reward as f32, terminated: step.terminated, truncated: false }
     }
 }
 
-impl<P: Physics<N>, const N: usize> Kind for Body<P, N> {
+impl<P: Physics<N>, const N: usize> BuiltinGame for PhysicsGame<P, N> {
     fn spec() -> GameSpec {
         P::spec()
     }
 }
 
-impl<P: Physics<N>, const N: usize> Game for Body<P, N> {
+impl<P: Physics<N>, const N: usize> Game for PhysicsGame<P, N> {
     fn reset(&mut self, seed: u64) {
         self.state = P::start(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
     }

@@ -13,12 +13,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyTuple};
 
+use crate::available_memory::check_allocatable;
 use crate::error::Error;
 use crate::python::args::{mistyped, number};
 use crate::python::exit::python_code;
 use crate::python::given::Given;
 use crate::python::scalar::Scalar;
-use crate::replay::column::check_allocatable;
 use crate::spec::{Field, FieldSpec};
 
 /// dtype and shape that the values of a field must have.

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
 use crate::python::args::{Normalize, integer, mistyped};
 use crate::python::array::{is_viewable, over};
@@ -17,7 +18,6 @@ use crate::python::exit::python_code;
 use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Plan};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::ready::Ready;
-use crate::replay::column::check_allocatable;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
 use crate::replay::transition::Draws;
@@ -54,7 +54,7 @@ pub(super) fn fill(
     parts: &mut [&mut [u8]],
 ) -> Result<Option<Draws>> {
     memory.check_drawable()?;
-    if !memory.settings().lays_out_as(&plan.settings) {
+    if !memory.settings().has_layout_of(&plan.settings) {
         return Ok(None);
     }
     let draws = memory.draw(plan.rows)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::replay::column::Column;
+use crate::replay::mapped_array::MappedArray;
 
 /// Unused blocks kept at most.
 const KEPT: usize = 8;
@@ -24,13 +24,13 @@ pub const ALIGN: usize = 64;
 enum Block {
     /// Memory somewhat larger than the block, which begins at its first multiple of `ALIGN`.
     Heap(Vec<u8>),
-    Pages(Column<u8>),
+    Pages(MappedArray<u8>),
 }
 
 impl Block {
     fn new(size: usize) -> Result<Self> {
         if size >= PAGED {
-            return Ok(Self::Pages(Column::new(size)?));
+            return Ok(Self::Pages(MappedArray::new(size)?));
         }
         Ok(Self::Heap(vec![0; size + ALIGN - 1]))
     }

@@ -17,8 +17,8 @@ use crate::python::memory::{ReplayMemory, random};
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::ready::Ready;
 use crate::replay::cache::{Cache, CacheShape};
-use crate::replay::cache_store::{CacheStore as Store, Taken};
-use crate::replay::ledger::Tally;
+use crate::replay::cache_store::{CacheStore as Store, TakenSamples};
+use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS};
 
@@ -94,7 +94,7 @@ fn shape(spec: &EntrySpec, settings: &Settings, carried: Carried) -> CacheShape 
 }
 
 /// Copies the columns of a batch, and who sent each of them where that is asked for.
-fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
+fn gather(taken: &TakenSamples<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     // Who sent a cache is known here alone; the other columns are those of caches.
     let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
@@ -109,7 +109,7 @@ fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
 /// Copies the columns of samples, `columns` first, to where their arrays lie: nothing for fields that are not
 /// carried.
 pub(super) fn gather_columns<'a>(
-    taken: &Taken<Frame>,
+    taken: &TakenSamples<Frame>,
     settings: &Settings,
     fields: &'a mut [&mut [u8]],
     columns: impl Iterator<Item = &'a mut [u8]>,
@@ -165,7 +165,7 @@ impl CacheStore {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.shared.check_process()?;
         let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
-        let tally = |tally: Tally| (tally.caches, tally.samples, tally.bytes);
+        let tally = |tally: CacheCounts| (tally.caches, tally.samples, tally.bytes);
         let clients = PyDict::new(py);
         for (client, sent) in now.clients {
             clients.set_item(client, tally(sent))?;

@@ -3,14 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
+use crate::available_memory::available_memory;
+use crate::collector::context::{Context, FailureCounts, Options, Override, TakenBatch};
 use crate::error::Error;
-use crate::games::Builtin;
+use crate::games::GameFactory;
 use crate::python::description::{GivenCollector, GivenGame, StepTensors, Tensors, policy};
 use crate::python::fork_guard::ForkGuard;
 use crate::python::tensor::{TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
-use crate::replay::column::available_memory;
 
 /// Games and their collectors. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]
@@ -32,7 +32,7 @@ pub struct CollectorContext {
 #[derive(Debug)]
 pub struct CollectorDelivery {
     owner: Py<CollectorContext>,
-    taken: Taken,
+    taken: TakenBatch,
 }
 
 #[pymethods]
@@ -54,7 +54,7 @@ impl CollectorDelivery {
 }
 
 impl CollectorDelivery {
-    pub(super) fn new(owner: &Bound<'_, CollectorContext>, taken: Taken) -> Self {
+    pub(super) fn new(owner: &Bound<'_, CollectorContext>, taken: TakenBatch) -> Self {
         Self { owner: owner.clone().unbind(), taken }
     }
 }
@@ -133,7 +133,7 @@ impl CollectorContext {
             queries,
         };
         let (made, step_tensors) = if let Ok(name) = game.extract::<String>() {
-            let game = Builtin::new(&name, max_episode_steps)?;
+            let game = GameFactory::new(&name, max_episode_steps)?;
             let make = || {
                 Context::of_game_batches(&game.spec(), collectors, options, |games| {
                     game.game_batch(games.len())

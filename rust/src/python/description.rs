@@ -5,9 +5,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::collector::column::builtin_columns as columns;
 use crate::collector::description::{Collector, Input, Reply};
 use crate::collector::failure_policy::OnError;
+use crate::collector::record_columns::builtin_columns as columns;
 use crate::collector::step_buffer::SharedFile;
 use crate::error::{Error, short};
 use crate::games::GameSpec;

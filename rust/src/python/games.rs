@@ -9,8 +9,8 @@ use crate::games::cartpole::CartPole;
 use crate::games::mountain_car::MountainCar;
 use crate::games::mountain_car_continuous::MountainCarContinuous;
 use crate::games::pendulum::Pendulum;
-use crate::games::physics::{Physics, Step};
-use crate::games::{self, Action, Builtin};
+use crate::games::physics::{Physics, PhysicsStep};
+use crate::games::{self, Action, GameFactory};
 use crate::spec::FieldSpec;
 
 fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyTuple>> {
@@ -25,7 +25,7 @@ fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyT
 /// `ValueError` when there is no such game.
 #[pyfunction]
 pub fn game_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
-    let spec = Builtin::new(name, 1)?.spec();
+    let spec = GameFactory::new(name, 1)?.spec();
     let keys = PyDict::new(py);
     for (key, field) in &spec.keys {
         keys.set_item(key, described(py, field)?)?;
@@ -50,7 +50,7 @@ fn step_of<P: Physics<N>, const N: usize>(
     } else {
         P::step(state, Action(&action.extract::<f32>()?.to_ne_bytes()))
     };
-    let Step { state, reward, terminated } = step?;
+    let PhysicsStep { state, reward, terminated } = step?;
     Ok((state.into(), reward, terminated))
 }
 

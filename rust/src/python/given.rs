@@ -5,8 +5,8 @@ use numpy::npyffi;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
+use crate::available_memory::check_allocatable;
 use crate::error::Error;
-use crate::replay::column::check_allocatable;
 
 /// Bytes of a field's value or values, C-contiguous, in native order.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::available_memory::check_allocatable;
 use crate::error::Error;
 use crate::python::args::{Normalize, integer, normalize, number};
 use crate::python::exit::python_code;
-use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
 /// Importance-sampling weights of a prioritized batch.

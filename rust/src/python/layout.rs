@@ -6,13 +6,13 @@ use numpy::{Element, PyArrayDescr, dtype};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
+use crate::available_memory::available_memory;
 use crate::error::{Error, Result};
 use crate::python::args::Normalize;
 use crate::python::block::ALIGN;
 use crate::python::memory_handle::MemoryHandle;
-use crate::replay::column::available_memory;
 use crate::replay::settings::Settings;
-use crate::replay::transition::DRAW;
+use crate::replay::transition::DRAW_BYTES_PER_ROW;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// From this size on the machine is asked whether it has so much.
@@ -275,7 +275,7 @@ impl Plan {
 
     /// What a draw copies, about.
     pub fn bytes(&self) -> usize {
-        self.rows.saturating_mul(DRAW).saturating_add(self.layout.size)
+        self.rows.saturating_mul(DRAW_BYTES_PER_ROW).saturating_add(self.layout.size)
     }
 
     /// The name of an array, as a caller would reach it.

@@ -24,9 +24,9 @@ use crate::python::layout::{Carried, Correction, Kind};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::setting_value;
 use crate::python::writer::ReplayWriter;
-use crate::replay::amend::{Priority, UPDATE};
-use crate::replay::checkpoint::{self, Saved};
-use crate::replay::finite::finite_from_zero;
+use crate::replay::checkpoint::{self, CheckpointFile};
+use crate::replay::corrections::{PriorityKind, UPDATE_BYTES_PER_ID};
+use crate::replay::finite::check_non_negative;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -337,11 +337,12 @@ impl ReplayMemory {
         priority: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = absolute)] absolute: bool,
     ) -> PyResult<usize> {
-        let kind = if absolute { Priority::Weight } else { Priority::Error };
+        let kind = if absolute { PriorityKind::Weight } else { PriorityKind::Error };
         let ids = batch::ids(id)?;
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
-        self.shared()
-            .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities, kind))
+        self.shared().call(py, ids.len() * UPDATE_BYTES_PER_ID, |memory| {
+            memory.update_priority(&ids, &priorities, kind)
+        })
     }
 
     /// Add to a stored reward, in an open or a closed episode.
@@ -383,7 +384,7 @@ impl ReplayMemory {
     ) -> PyResult<Bound<'py, PyAny>> {
         let beta = beta.map(|beta| number("beta", beta)).transpose()?;
         if let Some(beta) = beta {
-            finite_from_zero("beta", beta)?;
+            check_non_negative("beta", beta)?;
         }
         let weighted = beta.map(|beta| Correction { beta, normalize });
         let kind = Kind::Sample { nstep: nstep_return, weighted };
@@ -421,7 +422,7 @@ impl ReplayMemory {
         #[pyo3(from_py_with = path)] path: PathBuf,
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
     ) -> PyResult<Py<Self>> {
-        let saved = py.detach(|| Saved::open(&path))?;
+        let saved = py.detach(|| CheckpointFile::open(&path))?;
         let mut templates = Vec::with_capacity(FIELDS);
         for (field, spec) in Field::ALL.into_iter().zip(saved.fields()) {
             templates.push(Template::saved(py, field, spec)?);

@@ -16,7 +16,7 @@ use crate::python::memory::{ReplayMemory, random};
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::ready::Ready;
 use crate::replay::cache::{Cache, CacheShape, Labels};
-use crate::replay::cache_store::Taken;
+use crate::replay::cache_store::TakenSamples;
 use crate::replay::mixer::Mixer;
 use crate::spec::FIELDS;
 
@@ -44,7 +44,7 @@ impl SampleMixer {
     }
 }
 
-fn gather(py: Python<'_>, taken: &Taken<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
+fn gather(py: Python<'_>, taken: &TakenSamples<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
     py.detach(|| {
         let (fields, columns) = parts.split_at_mut(2 * FIELDS);
         gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));

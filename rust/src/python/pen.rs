@@ -15,9 +15,9 @@ use crate::python::array::numbers;
 use crate::python::exit::python_code;
 use crate::python::given::Given;
 use crate::python::memory_handle::{LONG, MemoryHandle};
-use crate::replay::closing::{Closing, FinalEntry};
+use crate::replay::closing::{CloseOptions, FinalEntry};
 use crate::replay::drawable::ZeroWeights;
-use crate::replay::memory::{Rows, WRITTEN};
+use crate::replay::memory::{EntryRows, WRITTEN};
 use crate::spec::Field;
 
 /// No episode: serial numbers do not get this far.
@@ -211,7 +211,7 @@ impl Pen {
         let closing = self.closing(&ends, args)?;
         let zero = self.shared.call(py, LONG, |memory| {
             memory.close(self.serial(), &closing)?;
-            Ok(memory.take_zero_weights())
+            Ok(memory.zero_weights_to_report())
         })?;
         warn(py, zero)
     }
@@ -232,7 +232,7 @@ impl Pen {
         let closing = self.closing(&ends, args)?;
         let (rows, bytes) = self.rows(&given, init_w.len())?;
         let (first, zero) = self.shared.call(py, bytes, |memory| {
-            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.take_zero_weights()))
+            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.zero_weights_to_report()))
         })?;
         warn(py, zero)?;
         Ok(first)
@@ -299,8 +299,8 @@ impl Pen {
 
 impl Pen {
     /// The bytes of `count` values of all fields, and how many those are.
-    fn rows<'a>(&self, given: &'a [Given<'_>], count: usize) -> PyResult<(Rows<'a>, usize)> {
-        let mut rows: Rows<'a> = [&[]; WRITTEN.len()];
+    fn rows<'a>(&self, given: &'a [Given<'_>], count: usize) -> PyResult<(EntryRows<'a>, usize)> {
+        let mut rows: EntryRows<'a> = [&[]; WRITTEN.len()];
         for ((row, given), field) in rows.iter_mut().zip(given).zip(WRITTEN) {
             let size = self.shared.template(field).spec().nbytes();
             *row = given.exactly(field.name(), size * count)?;
@@ -308,7 +308,11 @@ impl Pen {
         Ok((rows, rows.iter().map(|row| row.len()).sum()))
     }
 
-    fn closing<'a>(&self, ends: &'a Ends<'_>, args: &CloseArgs<'_, '_>) -> PyResult<Closing<'a>> {
+    fn closing<'a>(
+        &self,
+        ends: &'a Ends<'_>,
+        args: &CloseArgs<'_, '_>,
+    ) -> PyResult<CloseOptions<'a>> {
         let size = |field| self.shared.template(field).spec().nbytes();
         let mut final_entry = None;
         if let Some(state) = &ends.state {
@@ -317,7 +321,7 @@ impl Pen {
             let info = info.map(|info| info.exactly("final_info", size(Field::Info)));
             final_entry = Some(FinalEntry { state, info: info.transpose()? });
         }
-        Ok(Closing {
+        Ok(CloseOptions {
             multiplier: args.multiplier,
             values: args.values,
             weights: args.weights,

@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use crate::available_memory::available_memory;
 use crate::collector::request_batcher::{self as core, RequestBatch};
 use crate::error::Error;
 use crate::python::args::{integer, size};
@@ -16,7 +17,6 @@ use crate::python::fork_guard::ForkGuard;
 use crate::python::given::Given;
 use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
-use crate::replay::column::available_memory;
 
 /// Rows of many callers, answered together. See the stub for its contract.
 #[pyclass(frozen, module = "cogrs._core")]

@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyDict, PyString};
 use crate::error::{Error, Result};
 use crate::python::args::{flag, mistyped, number, shown, size};
 use crate::python::array::{Numbers, numbers};
-use crate::replay::settings::{FLAGS, FramePadding, Leading, NewPriority, Settings};
+use crate::replay::settings::{DimensionValues, FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
 /// What a value that was given does to the settings.
@@ -160,10 +160,10 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
     Ok(flags)
 }
 
-fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
+fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<DimensionValues> {
     Ok(match numbers(name, value)? {
-        Numbers::One(value) => Leading::All(value),
-        Numbers::Many(values) => Leading::Some(values),
+        Numbers::One(value) => DimensionValues::All(value),
+        Numbers::Many(values) => DimensionValues::Some(values),
     })
 }
 

@@ -56,12 +56,12 @@ pub struct Cache<B> {
     rows: usize,
     weight_sum: f64,
     frames: Vec<B>,
-    columns: Vec<Column>,
+    columns: Vec<CacheColumn>,
 }
 
 /// Where the rows of a column lie.
 #[derive(Debug, Clone, Copy)]
-struct Column {
+struct CacheColumn {
     frame: usize,
     start: usize,
     row: usize,
@@ -98,9 +98,9 @@ impl<B: AsRef<[u8]>> Cache<B> {
             let start = end;
             end += row * rows;
             if packed {
-                Column { frame: 0, start, row }
+                CacheColumn { frame: 0, start, row }
             } else {
-                Column { frame: at, start: 0, row }
+                CacheColumn { frame: at, start: 0, row }
             }
         };
         let columns = shape.sizes.iter().enumerate().map(column).collect();

@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::{Error, Result};
 use crate::replay::cache::{Cache, CacheShape};
-use crate::replay::ledger::{Ledger, Tally};
-use crate::replay::transition::unit;
+use crate::replay::sender_counters::{CacheCounts, SenderCounters};
+use crate::replay::transition::uniform;
 
 /// The newest `capacity` caches, first in, first out.
 ///
@@ -22,9 +22,9 @@ use crate::replay::transition::unit;
 pub struct CacheStore<B> {
     capacity: usize,
     shape: CacheShape,
-    held: VecDeque<Held<B>>,
+    held: VecDeque<StoredCache<B>>,
     rng: Xoshiro256PlusPlus,
-    ledger: Ledger,
+    counters: SenderCounters,
     given: u64,
     discarded: u64,
 }
@@ -50,25 +50,25 @@ pub struct Snapshot {
     /// How long ago the newest cache held arrived.
     pub newest: Option<Duration>,
     /// What has arrived.
-    pub received: Tally,
+    pub received: CacheCounts,
     /// What has arrived from clients that are not told apart any more.
-    pub others: Tally,
+    pub others: CacheCounts,
     /// What has arrived from each client; whoever sent last comes last.
-    pub clients: Vec<(u32, Tally)>,
+    pub clients: Vec<(u32, CacheCounts)>,
 }
 
 #[derive(Debug)]
-struct Held<B> {
+struct StoredCache<B> {
     cache: Arc<Cache<B>>,
     sender: u32,
     /// The row to be given next.
     next: usize,
-    /// Rows that have been given at least once.
+    /// EntryRows that have been given at least once.
     seen: usize,
     arrived: Instant,
 }
 
-impl<B: AsRef<[u8]>> Held<B> {
+impl<B: AsRef<[u8]>> StoredCache<B> {
     fn left(&self) -> usize {
         self.cache.rows() - self.next
     }
@@ -88,8 +88,8 @@ impl<B: AsRef<[u8]>> Held<B> {
 impl<B: AsRef<[u8]>> CacheStore<B> {
     /// An empty store for caches of one shape.
     pub fn new(capacity: usize, shape: CacheShape, rng: Xoshiro256PlusPlus) -> Self {
-        let ledger = Ledger::new(MOST_CLIENTS);
-        Self { capacity, shape, held: VecDeque::new(), rng, ledger, given: 0, discarded: 0 }
+        let counters = SenderCounters::new(MOST_CLIENTS);
+        Self { capacity, shape, held: VecDeque::new(), rng, counters, given: 0, discarded: 0 }
     }
 
     /// What caches look like.
@@ -109,7 +109,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
 
     /// Samples that have not been given yet.
     pub fn unused(&self) -> usize {
-        self.held.iter().map(Held::left).sum()
+        self.held.iter().map(StoredCache::left).sum()
     }
 
     /// Sum of the caches' sums of weights.
@@ -130,7 +130,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
             return Vec::new();
         }
         self.shape = shape;
-        self.discarded += self.held.iter().map(Held::unseen).sum::<u64>();
+        self.discarded += self.held.iter().map(StoredCache::unseen).sum::<u64>();
         self.held.drain(..).map(|held| held.cache).collect()
     }
 
@@ -143,11 +143,17 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         arrived: Instant,
     ) -> Option<Arc<Cache<B>>> {
         let (samples, bytes) = (cache.rows() as u64, cache.nbytes() as u64);
-        self.ledger.add(sender, Tally { caches: 1, samples, bytes });
+        self.counters.add(sender, CacheCounts { caches: 1, samples, bytes });
         let full = self.held.len() >= self.capacity;
         let oldest = if full { self.held.pop_front() } else { None };
-        self.discarded += oldest.as_ref().map_or(0, Held::unseen);
-        self.held.push_back(Held { cache: Arc::new(cache), sender, next: 0, seen: 0, arrived });
+        self.discarded += oldest.as_ref().map_or(0, StoredCache::unseen);
+        self.held.push_back(StoredCache {
+            cache: Arc::new(cache),
+            sender,
+            next: 0,
+            seen: 0,
+            arrived,
+        });
         oldest.map(|held| held.cache)
     }
 
@@ -156,7 +162,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
     /// # Complexity
     /// O(caches + clients).
     pub fn snapshot(&self, now: Instant) -> Snapshot {
-        let age = |held: &Held<B>| now.saturating_duration_since(held.arrived);
+        let age = |held: &StoredCache<B>| now.saturating_duration_since(held.arrived);
         Snapshot {
             held: self.len(),
             unused: self.unused(),
@@ -165,9 +171,9 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
             discarded: self.discarded,
             oldest: self.held.front().map(age),
             newest: self.held.back().map(age),
-            received: self.ledger.total(),
-            others: self.ledger.others(),
-            clients: self.ledger.senders(),
+            received: self.counters.total(),
+            others: self.counters.others(),
+            clients: self.counters.senders(),
         }
     }
 
@@ -178,9 +184,9 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
     ///
     /// # Complexity
     /// O(rows log caches), and O(caches) for each cache that is used up.
-    pub fn take(&mut self, rows: usize, reuse: bool) -> Result<Taken<B>> {
+    pub fn take(&mut self, rows: usize, reuse: bool) -> Result<TakenSamples<B>> {
         self.check(rows, reuse)?;
-        let mut choice = Choice::new(
+        let mut choice = WeightedChoice::new(
             self.held
                 .iter()
                 .map(|held| if reuse || held.left() > 0 { held.cache.weight_sum() } else { 0.0 }),
@@ -188,7 +194,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         let mut picks = Vec::new();
         picks.try_reserve_exact(rows).map_err(|_| too_large(rows))?;
         for _ in 0..rows {
-            let at = choice.find(unit(&mut self.rng));
+            let at = choice.find(uniform(&mut self.rng));
             let held = &mut self.held[at];
             picks.push((at as u32, held.take(reuse)));
             if !reuse && held.left() == 0 {
@@ -198,7 +204,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         self.given += rows as u64;
         let caches = self.held.iter().map(|held| Arc::clone(&held.cache)).collect();
         let senders = self.held.iter().map(|held| held.sender).collect();
-        Ok(Taken { caches, senders, picks })
+        Ok(TakenSamples { caches, senders, picks })
     }
 
     /// Whether so many samples can be taken.
@@ -228,7 +234,7 @@ pub(super) fn too_large(rows: usize) -> Error {
 
 /// Samples taken for one batch. They stay as they are, whatever happens to the store.
 #[derive(Debug)]
-pub struct Taken<B> {
+pub struct TakenSamples<B> {
     pub(super) caches: Vec<Arc<Cache<B>>>,
     /// Who sent each cache.
     pub(super) senders: Vec<u32>,
@@ -236,7 +242,7 @@ pub struct Taken<B> {
     pub(super) picks: Vec<(u32, u32)>,
 }
 
-impl<B: AsRef<[u8]>> Taken<B> {
+impl<B: AsRef<[u8]>> TakenSamples<B> {
     /// Copies all columns of the samples into `out`, a slice for each, row after row.
     ///
     /// A sample at a time: what leads to a cache's bytes is looked up once for all of its columns.
@@ -266,13 +272,13 @@ fn copy(from: &[u8], to: &mut [u8]) {
 }
 
 /// Draws in proportion to a few weights that seldom change.
-pub(super) struct Choice {
+pub(super) struct WeightedChoice {
     weights: Vec<f64>,
     /// Sums of the weights up to each.
     ends: Vec<f64>,
 }
 
-impl Choice {
+impl WeightedChoice {
     pub(super) fn new(weights: impl Iterator<Item = f64>) -> Self {
         let mut choice = Self { weights: weights.collect(), ends: Vec::new() };
         choice.sum();
@@ -294,8 +300,8 @@ impl Choice {
     }
 
     /// The index for a number in [0, 1): never one of weight 0.
-    pub(super) fn find(&self, unit: f64) -> usize {
-        let target = unit * self.ends.last().copied().unwrap_or(0.0);
+    pub(super) fn find(&self, uniform: f64) -> usize {
+        let target = uniform * self.ends.last().copied().unwrap_or(0.0);
         let at = self.ends.partition_point(|&end| end <= target);
         // Rounding can put the target at the very end.
         let last = || self.weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0);

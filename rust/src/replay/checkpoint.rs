@@ -22,17 +22,17 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::{Bootstrap, Ending, Totals};
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
-use crate::replay::priority::Worth;
 use crate::replay::settings::{FLAGS, Settings};
 use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
 const VERSION: u32 = 4;
 /// The version before, whose files are still read: fewer settings, and no weights outside of borders.
-const BEFORE: u32 = 3;
+const PREVIOUS_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
 /// No real header comes near: it takes a dozen bytes an episode.
@@ -51,12 +51,12 @@ struct Header<S = Settings> {
     rng: Xoshiro256PlusPlus,
     /// The settings in force first, then those that episodes were closed with.
     settings: Vec<S>,
-    episodes: Vec<Record>,
+    episodes: Vec<EpisodeRecord>,
 }
 
 /// The settings of the version before.
 #[derive(Debug, Deserialize)]
-struct SettingsBefore {
+struct SettingsV3 {
     priority_exponent: f64,
     mix_lambda: f64,
     frame_stack: usize,
@@ -69,8 +69,8 @@ struct SettingsBefore {
     cache_flags: [bool; FLAGS],
 }
 
-impl From<SettingsBefore> for Settings {
-    fn from(before: SettingsBefore) -> Self {
+impl From<SettingsV3> for Settings {
+    fn from(before: SettingsV3) -> Self {
         Self {
             priority_exponent: before.priority_exponent,
             mix_lambda: before.mix_lambda,
@@ -87,8 +87,8 @@ impl From<SettingsBefore> for Settings {
     }
 }
 
-impl From<Header<SettingsBefore>> for Header {
-    fn from(before: Header<SettingsBefore>) -> Self {
+impl From<Header<SettingsV3>> for Header {
+    fn from(before: Header<SettingsV3>) -> Self {
         Self {
             little_endian: before.little_endian,
             fields: before.fields,
@@ -105,7 +105,7 @@ impl From<Header<SettingsBefore>> for Header {
 
 /// One closed episode.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct EpisodeRecord {
     serial: u64,
     length: u32,
     settings: u32,
@@ -169,7 +169,7 @@ fn header(memory: &Memory, uuid: u32) -> Header {
         if !settings.last().is_some_and(|last| Arc::ptr_eq(last, &ending.settings)) {
             settings.push(Arc::clone(&ending.settings));
         }
-        episodes.push(Record {
+        episodes.push(EpisodeRecord {
             serial: episode.serial,
             length: episode.len() as u32,
             settings: settings.len() as u32 - 1,
@@ -206,7 +206,7 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
     };
     for episode in memory.closed_episodes() {
         for slots in episode.pieces() {
-            put(bytemuck::cast_slice(&memory.worths[slots]))?;
+            put(bytemuck::cast_slice(&memory.weights[slots]))?;
         }
         for column in 0..memory.storage.columns() {
             for slots in episode.pieces() {
@@ -222,7 +222,7 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
 
 /// A file that has been opened and whose header is good.
 #[derive(Debug)]
-pub struct Saved {
+pub struct CheckpointFile {
     path: String,
     header: Header,
     largest: f64,
@@ -231,7 +231,7 @@ pub struct Saved {
     payload: BufReader<File>,
 }
 
-impl Saved {
+impl CheckpointFile {
     /// Opens a file and reads its header.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl Saved {
             return Err(refused("a file of another kind"));
         }
         let (version, length) = rest.split_at(4);
-        let before = version == BEFORE.to_le_bytes();
+        let before = version == PREVIOUS_VERSION.to_le_bytes();
         if version != VERSION.to_le_bytes() && !before {
             let version =
                 version.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
@@ -280,7 +280,7 @@ impl Saved {
             return Err(refused("a file with a damaged header"));
         }
         let read = if before {
-            let read = postcard::from_bytes::<Header<SettingsBefore>>(&header);
+            let read = postcard::from_bytes::<Header<SettingsV3>>(&header);
             read.map(|header| (header.into(), 1.0))
         } else {
             postcard::from_bytes(&header)
@@ -306,7 +306,7 @@ impl Saved {
             .map_err(|error| self.refused(&format!("fields that cannot be: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
-        let row = spec.entry_size() as u64 + size_of::<Worth>() as u64;
+        let row = spec.entry_size() as u64 + size_of::<EntryWeight>() as u64;
         if entries.checked_mul(row).and_then(|size| size.checked_add(CHECKSUM as u64))
             != Some(payload)
         {
@@ -320,7 +320,7 @@ impl Saved {
         let known = known
             && serials.clone().all(|serial| serial < self.header.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
-        let fitting = settings.iter().all(|settings| settings.fits(dims));
+        let fitting = settings.iter().all(|settings| settings.is_valid(dims));
         let sound = episodes.iter().all(|record| {
             let bootstrap = record.bootstrap.as_ref();
             let finite = |value: &f64| (*value as f32).is_finite();
@@ -391,10 +391,10 @@ impl Saved {
     fn read(&mut self, memory: &mut Memory, index: u32, checksum: &mut Hasher) -> Result<()> {
         let pieces: Vec<_> = memory.episodes[index as usize].pieces().collect();
         for slots in pieces.iter().cloned() {
-            let worths: &mut [f32] = bytemuck::cast_slice_mut(&mut memory.worths[slots]);
-            self.fill(bytemuck::cast_slice_mut(worths))?;
-            checksum.update(bytemuck::cast_slice(worths));
-            if worths.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
+            let weights: &mut [f32] = bytemuck::cast_slice_mut(&mut memory.weights[slots]);
+            self.fill(bytemuck::cast_slice_mut(weights))?;
+            checksum.update(bytemuck::cast_slice(weights));
+            if weights.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
                 return Err(self.refused("a file with weights that are none"));
             }
         }

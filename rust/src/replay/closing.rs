@@ -1,21 +1,21 @@
-//! Closing an episode: returns, weights, and the final state.
+//! CloseOptions an episode: returns, weights, and the final state.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
-use crate::replay::column::check_allocatable;
+use crate::replay::entry_weight::{EntryWeight, mixed_errors, sampling_weights};
 use crate::replay::episode::{Bootstrap, Ending, Episode};
-use crate::replay::finite::{all_finite, check_finite, finite_from_zero};
-use crate::replay::memory::{Memory, Rows};
-use crate::replay::priority::{Worth, mixed_errors, weights};
+use crate::replay::finite::{all_finite, check_finite, check_non_negative};
+use crate::replay::memory::{EntryRows, Memory};
 use crate::replay::returns::lambda_returns;
 use crate::replay::settings::NewPriority;
 use crate::spec::Field;
 
 /// How an episode is to be closed.
 #[derive(Debug, Clone)]
-pub struct Closing<'a> {
+pub struct CloseOptions<'a> {
     /// Scales the weights of the episode.
     pub multiplier: f64,
     /// Compute qvest; otherwise it is zeros.
@@ -29,7 +29,7 @@ pub struct Closing<'a> {
     pub final_entry: Option<FinalEntry<'a>>,
 }
 
-impl Default for Closing<'_> {
+impl Default for CloseOptions<'_> {
     fn default() -> Self {
         Self { multiplier: 1.0, values: true, weights: true, bootstrap: None, final_entry: None }
     }
@@ -44,18 +44,18 @@ pub struct FinalEntry<'a> {
     pub info: Option<&'a [u8]>,
 }
 
-/// What an episode's entries are worth. `returns` has shape (T, R), row by row.
-pub(super) struct Appraisal {
+/// Returns and weights of an episode's entries. `returns` has shape (T, R), row by row.
+pub(super) struct ReturnsAndWeights {
     pub returns: Vec<f32>,
     pub weights: Vec<f32>,
 }
 
 /// A close that was found good.
-struct Closed {
+struct PreparedClose {
     ending: Ending,
     /// Initial weights times the multiplier.
     base: Vec<f32>,
-    appraisal: Appraisal,
+    computed: ReturnsAndWeights,
 }
 
 /// Computes returns of an episode's entries, the final state's excepted, and weights of those in `steps`.
@@ -65,14 +65,14 @@ struct Closed {
 ///
 /// # Errors
 /// [`Error::Value`] when a return or a weight is not finite in float32.
-pub(super) fn appraise(
+pub(super) fn returns_and_weights(
     rewards: &[f32],
     values: &[f32],
     base: &[f32],
     ending: &Ending,
     largest: f64,
     steps: Range<usize>,
-) -> Result<Appraisal> {
+) -> Result<ReturnsAndWeights> {
     let settings = &ending.settings;
     let dims = settings.discount_factor.len();
     let mut returns = vec![0.0; base.len() * dims];
@@ -89,7 +89,7 @@ pub(super) fn appraise(
             let coeff = &settings.reward_coeff;
             let mut errors = mixed_errors(&returns[rows.clone()], &values[rows], coeff);
             let (epsilon, exponent) = (settings.priority_epsilon, settings.priority_exponent);
-            weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+            sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
         }
         NewPriority::Returns => base.to_vec(),
         NewPriority::Max => scaled(base, largest).collect(),
@@ -102,7 +102,7 @@ pub(super) fn appraise(
         // What is made of values that are not finite is not either, in many steps: name the cause.
         check_finite("value", "finite numbers", values, dims, 0)?;
     }
-    sound.map(|()| Appraisal { returns, weights })
+    sound.map(|()| ReturnsAndWeights { returns, weights })
 }
 
 fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
@@ -116,14 +116,14 @@ impl Memory {
     /// [`Error::Value`] when an argument is out of range, or a return or a weight is not finite;
     /// [`Error::State`] when the episode is not open, values are missing, or there is no room for the
     /// final state. The episode stays open and nothing is changed.
-    pub fn close(&mut self, serial: u64, closing: &Closing<'_>) -> Result<()> {
+    pub fn close(&mut self, serial: u64, closing: &CloseOptions<'_>) -> Result<()> {
         let index = self.open_index(serial)?;
         let episode = &self.episodes[index as usize];
-        self.check_appraisable(episode.len())?;
+        self.check_working_memory(episode.len())?;
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
         let slots = episode.slots();
-        let init_w: Vec<f64> = slots.map(|slot| f64::from(self.worths[slot].base)).collect();
+        let init_w: Vec<f64> = slots.map(|slot| f64::from(self.weights[slot].base)).collect();
         let closed = self.prepare(&rewards, &values, &init_w, closing)?;
         self.make_room(usize::from(closed.ending.final_state))?;
         self.commit(index, closed, closing);
@@ -136,12 +136,12 @@ impl Memory {
     /// As [`Memory::add`] and [`Memory::close`].
     pub fn add_episode(
         &mut self,
-        rows: Rows<'_>,
+        rows: EntryRows<'_>,
         init_w: &[f64],
-        closing: &Closing<'_>,
+        closing: &CloseOptions<'_>,
     ) -> Result<u64> {
         self.check_rows(rows, init_w, 0)?;
-        self.check_appraisable(init_w.len())?;
+        self.check_working_memory(init_w.len())?;
         let rewards: Vec<f32> =
             bytemuck::allocation::pod_collect_to_vec(rows[Field::Reward.index()]);
         // Among the written fields value comes where qvest, which is not written, has not shifted it.
@@ -156,7 +156,7 @@ impl Memory {
     }
 
     /// Whether there is memory to compute returns and weights of so many entries.
-    pub(super) fn check_appraisable(&self, entries: usize) -> Result<()> {
+    pub(super) fn check_working_memory(&self, entries: usize) -> Result<()> {
         // Rewards, values and returns in both widths, and a few numbers an entry.
         let row = 24 * self.spec.reward_dims() + 32;
         check_allocatable(entries.saturating_mul(row))
@@ -168,9 +168,9 @@ impl Memory {
         rewards: &[f32],
         values: &[f32],
         init_w: &[f64],
-        closing: &Closing<'_>,
-    ) -> Result<Closed> {
-        let multiplier = finite_from_zero("episodic_weight_multiplier", closing.multiplier)?;
+        closing: &CloseOptions<'_>,
+    ) -> Result<PreparedClose> {
+        let multiplier = check_non_negative("episodic_weight_multiplier", closing.multiplier)?;
         self.check_updates(closing)?;
         let ending = Ending {
             settings: Arc::clone(&self.settings),
@@ -183,24 +183,25 @@ impl Memory {
         let base: Vec<f32> = scaled.collect();
         let product = "a product with episodic_weight_multiplier that is finite in float32";
         check_finite("init_w", product, &base, 1, 0)?;
-        let appraisal = appraise(rewards, values, &base, &ending, self.largest, 0..base.len())?;
-        Ok(Closed { ending, base, appraisal })
+        let computed =
+            returns_and_weights(rewards, values, &base, &ending, self.largest, 0..base.len())?;
+        Ok(PreparedClose { ending, base, computed })
     }
 
     /// All of a close that is then done; there is room for the final state.
-    fn commit(&mut self, index: u32, closed: Closed, closing: &Closing<'_>) {
+    fn commit(&mut self, index: u32, closed: PreparedClose, closing: &CloseOptions<'_>) {
         let entries = closed.base.len();
         if let Some(entry) = closing.final_entry {
             self.add_final(index, entry, &closed.ending);
         }
         self.episodes[index as usize].ending = Some(closed.ending);
-        self.write_returns(index, 0..entries, &closed.appraisal.returns);
-        self.write_weights(index, 0..entries, &closed.base, &closed.appraisal.weights);
+        self.write_returns(index, 0..entries, &closed.computed.returns);
+        self.write_weights(index, 0..entries, &closed.base, &closed.computed.weights);
         self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 
-    fn check_updates(&self, closing: &Closing<'_>) -> Result<()> {
+    fn check_updates(&self, closing: &CloseOptions<'_>) -> Result<()> {
         if closing.weights && !closing.values {
             return Err(Error::State(
                 "do_update_weight=True needs do_update_value=True: weights are made from returns"
@@ -246,7 +247,7 @@ impl Memory {
                 self.storage.field_mut(Field::Qvest, slot)[at].copy_from_slice(&bytes);
             }
         }
-        self.worths[slot] = Worth::default();
+        self.weights[slot] = EntryWeight::default();
     }
 
     /// Weighs a loaded episode's entries outside of the borders that it was closed with, which had no
@@ -257,7 +258,7 @@ impl Memory {
         let settings = Arc::clone(&ending.settings);
         let actions = episode.actions();
         let slots: Vec<usize> = episode.slots().take(actions).collect();
-        let base: Vec<f32> = slots.iter().map(|&slot| self.worths[slot].base).collect();
+        let base: Vec<f32> = slots.iter().map(|&slot| self.weights[slot].base).collect();
         let mut made = base.clone();
         if ending.weights {
             let returns: Vec<f64> =
@@ -265,18 +266,23 @@ impl Memory {
             let values = self.floats(episode, Field::Value);
             let mut errors = mixed_errors(&returns, &values, &settings.reward_coeff);
             errors.truncate(actions);
-            made = weights(base.iter().copied(), &mut errors, 0.0, settings.priority_exponent)
-                .map(|weight| weight.min(f32::MAX))
-                .collect();
+            made = sampling_weights(
+                base.iter().copied(),
+                &mut errors,
+                0.0,
+                settings.priority_exponent,
+            )
+            .map(|weight| weight.min(f32::MAX))
+            .collect();
         }
         let inside = settings.interior(episode.len(), false);
         for (step, slot) in slots.into_iter().enumerate().filter(|(step, _)| !inside.contains(step))
         {
-            self.worths[slot].weight = made[step];
+            self.weights[slot].weight = made[step];
         }
-        let worths: Vec<Worth> =
-            self.episodes[index as usize].slots().map(|s| self.worths[s]).collect();
-        self.note_largest(worths[inside].iter().map(|worth| (&worth.base, &worth.weight)));
+        let weights: Vec<EntryWeight> =
+            self.episodes[index as usize].slots().map(|s| self.weights[s]).collect();
+        self.note_largest(weights[inside].iter().map(|entry| (&entry.base, &entry.weight)));
     }
 
     /// One float32 field of an episode's entries.

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use crate::replay::closing::pieces;
+use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::Episode;
 use crate::replay::memory::Memory;
-use crate::replay::priority::Worth;
 
 /// How many entries could be drawn if they had a weight, and how many of these have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZeroWeights {
     /// Entries whose weight is 0.
     pub zero: usize,
-    /// Closed entries inside the borders whose initial weight is above 0.
+    /// PreparedClose entries inside the borders whose initial weight is above 0.
     pub drawable: usize,
 }
 
@@ -26,7 +26,7 @@ impl Memory {
     pub(super) fn count_drawable(&self, episode: &Episode) -> usize {
         let inside = pieces(episode, self.interior(episode));
         let count = |slots: Range<usize>| {
-            self.worths[slots].iter().filter(|worth| worth.base > 0.0).count()
+            self.weights[slots].iter().filter(|entry| entry.base > 0.0).count()
         };
         inside.map(|(slots, _)| count(slots)).sum()
     }
@@ -37,12 +37,12 @@ impl Memory {
     }
 
     /// Tells once when more than half of the entries that could be drawn have weight 0.
-    pub fn take_zero_weights(&mut self) -> Option<ZeroWeights> {
+    pub fn zero_weights_to_report(&mut self) -> Option<ZeroWeights> {
         let counts = self.zero_weights();
-        if self.told_zero_weights || counts.zero * 2 <= counts.drawable {
+        if self.reported_zero_weights || counts.zero * 2 <= counts.drawable {
             return None;
         }
-        self.told_zero_weights = true;
+        self.reported_zero_weights = true;
         Some(counts)
     }
 
@@ -55,10 +55,10 @@ impl Memory {
             let inside = self.interior(episode);
             for extent in episode.extents() {
                 let slots = extent.run.start as usize..extent.run.end() as usize;
-                let worths = self.worths[slots.clone()].iter().enumerate();
-                let masked = worths.map(|(offset, worth)| {
+                let weights = self.weights[slots.clone()].iter().enumerate();
+                let masked = weights.map(|(offset, entry)| {
                     let valid = inside.contains(&(extent.first as usize + offset));
-                    if valid { worth.weight } else { 0.0 }
+                    if valid { entry.weight } else { 0.0 }
                 });
                 self.tree.set_run(slots.start, masked);
             }
@@ -79,8 +79,8 @@ impl Memory {
         for (slots, part) in pieces(episode, steps) {
             let rows = part.start - first..part.end - first;
             let made = base[rows.clone()].iter().zip(&weights[rows]);
-            for (worth, (&base, &weight)) in self.worths[slots.clone()].iter_mut().zip(made) {
-                *worth = Worth { base, weight };
+            for (entry, (&base, &weight)) in self.weights[slots.clone()].iter_mut().zip(made) {
+                *entry = EntryWeight { base, weight };
             }
             let drawn =
                 part.map(|step| if inside.contains(&step) { weights[step - first] } else { 0.0 });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::replay::ring::Run;
+use crate::replay::free_slots::SlotRun;
 use crate::replay::settings::Settings;
 
 /// Entries `first .. first + run.len` of an episode lie in the slots of `run`, in order.
@@ -15,15 +15,15 @@ pub struct Extent {
     /// Step of the first entry.
     pub first: u32,
     /// Its slots.
-    pub run: Run,
+    pub run: SlotRun,
 }
 
 /// Which entry lies in a slot. 0 is none, as in memory that was never written: a slot whose place is n more
 /// than another's holds the entry n steps later, of the same episode.
 #[derive(Debug, Clone, Copy)]
-pub struct Place(pub u64);
+pub struct EntryRef(pub u64);
 
-impl Place {
+impl EntryRef {
     /// Of the entry at `step` in the episode of this index.
     #[inline]
     pub fn new(index: u32, step: u32) -> Self {
@@ -73,7 +73,7 @@ pub struct Episode {
     extents: SmallVec<[Extent; 1]>,
     len: u32,
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
-    pub reserve: Run,
+    pub reserve: SlotRun,
     /// None while the episode is open.
     pub ending: Option<Ending>,
 }
@@ -81,7 +81,7 @@ pub struct Episode {
 impl Episode {
     /// An open episode without entries.
     pub fn new(serial: u64) -> Self {
-        Self { serial, extents: SmallVec::new(), len: 0, reserve: Run::default(), ending: None }
+        Self { serial, extents: SmallVec::new(), len: 0, reserve: SlotRun::default(), ending: None }
     }
 
     /// Entries, the final state's included.
@@ -129,7 +129,7 @@ impl Episode {
     }
 
     /// Appends the slots of `run`.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: SlotRun) {
         match self.extents.last_mut() {
             Some(last) if last.run.end() == run.start => last.run.len += run.len,
             _ => self.extents.push(Extent { first: self.len, run }),

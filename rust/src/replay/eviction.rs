@@ -44,7 +44,7 @@ impl Memory {
             let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
             self.tree.set_run(extent.run.start as usize, zeros);
             self.vacate(extent.run);
-            self.ring.give_back(extent.run);
+            self.free_slots.give_back(extent.run);
         }
         true
     }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, short};
 ///
 /// # Errors
 /// [`Error::Value`] otherwise.
-pub fn finite_from_zero(name: &str, value: f64) -> Result<f64> {
+pub fn check_non_negative(name: &str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
         Ok(value)
     } else {
@@ -23,7 +23,7 @@ pub(super) fn all_finite(name: &str, values: &[f32], dims: usize, first: usize) 
     match values.iter().rposition(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => {
-            let got = format!("{} at {}", short(values[at]), place(at, dims, first));
+            let got = format!("{} at {}", short(values[at]), step_text(at, dims, first));
             Err(Error::value(name, "numbers finite in float32", got))
         }
     }
@@ -43,14 +43,14 @@ pub(super) fn check_finite(
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => {
-            let got = format!("{} at {}", short(values[at]), place(at, dims, first));
+            let got = format!("{} at {}", short(values[at]), step_text(at, dims, first));
             Err(Error::value(name, expected, got))
         }
     }
 }
 
 /// Which step, and which of several dimensions, the number `at` belongs to.
-fn place(at: usize, dims: usize, first: usize) -> String {
+fn step_text(at: usize, dims: usize, first: usize) -> String {
     let step = first + at / dims.max(1);
     if dims > 1 { format!("step {step}, dimension {}", at % dims) } else { format!("step {step}") }
 }

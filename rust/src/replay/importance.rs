@@ -1,7 +1,7 @@
 //! Importance-sampling weights.
 
 use crate::error::{Error, Result, short};
-use crate::replay::finite::finite_from_zero;
+use crate::replay::finite::check_non_negative;
 use crate::replay::power::raise_all;
 
 /// What the weights of a batch are divided by.
@@ -35,7 +35,7 @@ pub fn importance_weights(
     count: u64,
     largest: Largest,
 ) -> Result<Vec<f32>> {
-    finite_from_zero("exponent", exponent)?;
+    check_non_negative("exponent", exponent)?;
     positive("total", total)?;
     if count == 0 {
         return Err(Error::value("count", "at least 1", count));

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use slab::Slab;
 
+use crate::available_memory::available_memory;
 use crate::error::{Error, Result, short};
-use crate::replay::column::{Column, available_memory};
-use crate::replay::episode::{Ending, Episode, Place, Totals};
+use crate::replay::entry_weight::EntryWeight;
+use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
 use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
+use crate::replay::free_slots::{FreeSlots, SlotRun};
 use crate::replay::keyed_hash::KeyedMap;
-use crate::replay::priority::Worth;
-use crate::replay::ring::{Ring, Run};
+use crate::replay::mapped_array::MappedArray;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
 use crate::replay::sum_tree::SumTree;
@@ -24,7 +25,7 @@ pub const WRITTEN: [Field; 6] =
     [Field::State, Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Info];
 
 /// Bytes of the written fields, one after the other for each entry, in the order of [`WRITTEN`].
-pub type Rows<'a> = [&'a [u8]; WRITTEN.len()];
+pub type EntryRows<'a> = [&'a [u8]; WRITTEN.len()];
 
 /// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
 const RESERVE: u32 = 64;
@@ -42,16 +43,16 @@ pub struct Memory {
     used: usize,
     used_by_open: usize,
     pub(super) storage: Storage,
-    /// For each slot its [`Place`].
-    pub(super) places: Column<u64>,
-    /// For each slot what its entry is worth.
-    pub(super) worths: Column<Worth>,
+    /// For each slot its [`EntryRef`].
+    pub(super) entry_refs: MappedArray<u64>,
+    /// For each slot the weight of its entry.
+    pub(super) weights: MappedArray<EntryWeight>,
     /// For each slot the weight with which it is drawn now.
     pub(super) tree: SumTree,
-    pub(super) ring: Ring,
+    pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
-    /// Closed episodes without entries.
+    /// PreparedClose episodes without entries.
     pub(super) empty: usize,
     open: Vec<u32>,
     /// Files bring serial numbers.
@@ -61,10 +62,10 @@ pub struct Memory {
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
     pub(super) largest: f64,
-    /// Closed entries inside the present borders whose initial weight is above 0.
+    /// PreparedClose entries inside the present borders whose initial weight is above 0.
     pub(super) drawable: usize,
-    /// Whether [`Memory::take_zero_weights`] has told.
-    pub(super) told_zero_weights: bool,
+    /// Whether [`Memory::zero_weights_to_report`] has told.
+    pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
 }
@@ -101,10 +102,10 @@ impl Memory {
             used: 0,
             used_by_open: 0,
             storage: Storage::new(&spec, max_step)?,
-            places: Column::new(max_step)?,
-            worths: Column::new(max_step)?,
+            entry_refs: MappedArray::new(max_step)?,
+            weights: MappedArray::new(max_step)?,
             tree: SumTree::new(max_step)?,
-            ring: Ring::new(slots),
+            free_slots: FreeSlots::new(slots),
             episodes: Slab::new(),
             closed: VecDeque::new(),
             empty: 0,
@@ -114,7 +115,7 @@ impl Memory {
             totals: Totals::default(),
             largest: 1.0,
             drawable: 0,
-            told_zero_weights: false,
+            reported_zero_weights: false,
             step_bits: u32::BITS - slots.leading_zeros(),
             spec,
             rng,
@@ -135,7 +136,7 @@ impl Memory {
     /// `frame_stack`, `frame_padding` and `multi_step`, decide at once which of all closed entries are drawn.
     pub fn set_settings(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
-        if !old.borders_as(&self.settings) {
+        if !old.has_borders_of(&self.settings) {
             self.mask_borders();
         }
     }
@@ -150,7 +151,7 @@ impl Memory {
         self.used
     }
 
-    /// Closed episodes held.
+    /// PreparedClose episodes held.
     pub fn num_episode(&self) -> usize {
         self.closed.len()
     }
@@ -225,7 +226,7 @@ impl Memory {
     /// # Errors
     /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes;
     /// [`Error::Value`] for a reward that is not finite, or a weight that is not or is negative.
-    pub fn add(&mut self, serial: u64, rows: Rows<'_>, init_w: &[f64]) -> Result<u64> {
+    pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
         let index = self.open_index(serial)?;
         let first = self.episodes[index as usize].len();
         self.check_rows(rows, init_w, first)?;
@@ -238,9 +239,9 @@ impl Memory {
                 let size = self.spec[field].nbytes();
                 self.storage.write_run(field, slot, &bytes[done * size..(done + count) * size]);
             }
-            let worths = &mut self.worths[slot..slot + count];
-            for (worth, &weight) in worths.iter_mut().zip(&init_w[done..]) {
-                *worth = Worth { base: weight as f32, weight: 0.0 };
+            let weights = &mut self.weights[slot..slot + count];
+            for (entry, &weight) in weights.iter_mut().zip(&init_w[done..]) {
+                *entry = EntryWeight { base: weight as f32, weight: 0.0 };
             }
             done += count;
         }
@@ -251,7 +252,12 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Value`] that names the step.
-    pub(super) fn check_rows(&self, rows: Rows<'_>, init_w: &[f64], first: usize) -> Result<()> {
+    pub(super) fn check_rows(
+        &self,
+        rows: EntryRows<'_>,
+        init_w: &[f64],
+        first: usize,
+    ) -> Result<()> {
         for (row, &weight) in init_w.iter().enumerate() {
             if !((weight as f32).is_finite() && weight >= 0.0) {
                 let got = format!("{} at step {}", short(weight), first + row);
@@ -274,10 +280,10 @@ impl Memory {
         let index = self.open_index(serial)?;
         let episode = self.forget(index);
         self.used_by_open -= episode.len();
-        self.ring.put_back(episode.reserve);
+        self.free_slots.put_back(episode.reserve);
         for extent in episode.extents().iter().rev() {
             self.vacate(extent.run);
-            self.ring.put_back(extent.run);
+            self.free_slots.put_back(extent.run);
         }
         Ok(())
     }
@@ -292,7 +298,7 @@ impl Memory {
             }
         }
         self.used_by_open = 0;
-        self.ring = Ring::new(self.capacity as u32);
+        self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
     /// Evicts the oldest closed episodes until `count` slots are free.
@@ -322,19 +328,20 @@ impl Memory {
 
     /// Takes at most `count` neighbouring slots for the next entries of an open episode. There must be
     /// room.
-    pub(super) fn take(&mut self, index: u32, count: usize) -> Run {
+    pub(super) fn take(&mut self, index: u32, count: usize) -> SlotRun {
         let count = count as u32;
         if self.episodes[index as usize].reserve.len == 0 {
-            let run = self.ring.take(count.max(RESERVE)).unwrap_or_else(|| self.take_back(index));
+            let run =
+                self.free_slots.take(count.max(RESERVE)).unwrap_or_else(|| self.take_back(index));
             self.episodes[index as usize].reserve = run;
         }
         let episode = &mut self.episodes[index as usize];
         let run = episode.reserve.split_front(count);
         let step = episode.len() as u64;
         episode.push(run);
-        let places = &mut self.places[run.start as usize..run.end() as usize];
-        for (step, place) in (step..).zip(places) {
-            *place = Place::new(index, step as u32).0;
+        let refs = &mut self.entry_refs[run.start as usize..run.end() as usize];
+        for (step, entry) in (step..).zip(refs) {
+            *entry = EntryRef::new(index, step as u32).0;
         }
         self.used += run.len as usize;
         self.used_by_open += run.len as usize;
@@ -342,11 +349,12 @@ impl Memory {
     }
 
     /// Half of the largest reserve that another open episode holds.
-    fn take_back(&mut self, index: u32) -> Run {
+    fn take_back(&mut self, index: u32) -> SlotRun {
         let others = self.open.iter().copied().filter(|&other| other != index);
         let richest = others.max_by_key(|&other| self.episodes[other as usize].reserve.len);
-        richest
-            .map_or(Run::default(), |other| self.episodes[other as usize].reserve.split_back_half())
+        richest.map_or(SlotRun::default(), |other| {
+            self.episodes[other as usize].reserve.split_back_half()
+        })
     }
 
     /// Moves an open episode among the closed ones.
@@ -356,7 +364,7 @@ impl Memory {
         self.totals.episodes += 1;
         self.totals.steps += episode.len() as u64 - u64::from(final_state);
         self.used_by_open -= episode.len();
-        self.ring.put_back(std::mem::take(&mut episode.reserve));
+        self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
         self.enqueue(index);
         self.evict_past_limits();
@@ -379,7 +387,7 @@ impl Memory {
         }
         let episode = &mut self.episodes[index as usize];
         episode.ending = Some(ending);
-        self.ring.put_back(std::mem::take(&mut episode.reserve));
+        self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.clear();
         self.used_by_open = 0;
         self.enqueue(index);
@@ -387,8 +395,8 @@ impl Memory {
     }
 
     /// Marks slots as nobody's.
-    pub(super) fn vacate(&mut self, run: Run) {
-        self.places[run.start as usize..run.end() as usize].fill(0);
+    pub(super) fn vacate(&mut self, run: SlotRun) {
+        self.entry_refs[run.start as usize..run.end() as usize].fill(0);
     }
 
     /// Takes an episode out of the tables; its slots are for the caller to free.

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, short};
-use crate::replay::finite::finite_from_zero;
+use crate::replay::finite::check_non_negative;
 use crate::spec::FIELDS;
 
 /// Flags of a cache: the seven fields of prev, then those of next.
@@ -73,7 +73,7 @@ pub struct Settings {
     pub multi_step: usize,
     /// Samples in a cache.
     pub cache_size: usize,
-    /// Closed episodes held at most; 0 is no limit.
+    /// PreparedClose episodes held at most; 0 is no limit.
     pub max_episode: usize,
     /// Whether a server gives samples of a cache more than once.
     pub reuse_cache: bool,
@@ -112,7 +112,7 @@ impl Settings {
     }
 
     /// Whether samples have the same arrays under these settings as under others.
-    pub fn lays_out_as(&self, other: &Self) -> bool {
+    pub fn has_layout_of(&self, other: &Self) -> bool {
         (self.frame_stack, self.cache_flags) == (other.frame_stack, other.cache_flags)
     }
 
@@ -121,7 +121,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Value`] unless finite and >= 0.
     pub fn set_priority_exponent(&mut self, value: f64) -> Result<()> {
-        self.priority_exponent = finite_from_zero("priority_exponent", value)?;
+        self.priority_exponent = check_non_negative("priority_exponent", value)?;
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Value`] unless finite and >= 0.
     pub fn set_priority_epsilon(&mut self, value: f64) -> Result<()> {
-        self.priority_epsilon = finite_from_zero("priority_epsilon", value)?;
+        self.priority_epsilon = check_non_negative("priority_epsilon", value)?;
         Ok(())
     }
 
@@ -165,9 +165,9 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Value`] unless all are finite and >= 0 and there are not too many.
-    pub fn set_discount_factor(&mut self, values: &Leading) -> Result<()> {
+    pub fn set_discount_factor(&mut self, values: &DimensionValues) -> Result<()> {
         for &value in values.as_slice() {
-            finite_from_zero("discount_factor", value)?;
+            check_non_negative("discount_factor", value)?;
         }
         values.write("discount_factor", &mut self.discount_factor)
     }
@@ -176,7 +176,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Value`] unless all are finite and there are not too many.
-    pub fn set_reward_coeff(&mut self, values: &Leading) -> Result<()> {
+    pub fn set_reward_coeff(&mut self, values: &DimensionValues) -> Result<()> {
         for &value in values.as_slice() {
             if !value.is_finite() {
                 return Err(Error::value("reward_coeff", "finite numbers", short(value)));
@@ -199,7 +199,7 @@ impl Settings {
     }
 
     /// Whether every number is one that could have been set, for a reward of so many dimensions.
-    pub fn fits(&self, reward_dims: usize) -> bool {
+    pub fn is_valid(&self, reward_dims: usize) -> bool {
         let gamma = &self.discount_factor;
         let coeff = &self.reward_coeff;
         let mut copy = self.clone();
@@ -207,8 +207,8 @@ impl Settings {
             && copy.set_priority_epsilon(self.priority_epsilon).is_ok()
             && copy.set_new_priority(self.new_priority).is_ok()
             && copy.set_mix_lambda(self.mix_lambda).is_ok()
-            && copy.set_discount_factor(&Leading::Some(gamma.clone())).is_ok()
-            && copy.set_reward_coeff(&Leading::Some(coeff.clone())).is_ok()
+            && copy.set_discount_factor(&DimensionValues::Some(gamma.clone())).is_ok()
+            && copy.set_reward_coeff(&DimensionValues::Some(coeff.clone())).is_ok()
             && (gamma.len(), coeff.len()) == (reward_dims, reward_dims)
             && self.frame_stack.min(self.multi_step).min(self.cache_size) >= 1
     }
@@ -228,7 +228,7 @@ impl Settings {
     }
 
     /// Whether entries lie inside the borders under these settings exactly where they do under others.
-    pub fn borders_as(&self, other: &Self) -> bool {
+    pub fn has_borders_of(&self, other: &Self) -> bool {
         let borders = |settings: &Self| (settings.unpadded_stack(), settings.multi_step);
         borders(self) == borders(other)
     }
@@ -236,14 +236,14 @@ impl Settings {
 
 /// A value for some of the reward dimensions.
 #[derive(Debug, Clone)]
-pub enum Leading {
+pub enum DimensionValues {
     /// One number for all dimensions.
     All(f64),
     /// Numbers for the leading dimensions; the others keep theirs.
     Some(Vec<f64>),
 }
 
-impl Leading {
+impl DimensionValues {
     fn as_slice(&self) -> &[f64] {
         match self {
             Self::All(value) => std::slice::from_ref(value),
@@ -286,8 +286,8 @@ mod tests {
         others.new_priority = NewPriority::Max;
         others.priority_epsilon = 0.1;
         others.frame_padding = FramePadding::Zero;
-        assert!(others.lays_out_as(&before));
-        assert!(!Settings { frame_stack: 2, ..before.clone() }.lays_out_as(&before));
-        assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.lays_out_as(&before));
+        assert!(others.has_layout_of(&before));
+        assert!(!Settings { frame_stack: 2, ..before.clone() }.has_layout_of(&before));
+        assert!(!Settings { cache_flags: [false; FLAGS], ..before.clone() }.has_layout_of(&before));
     }
 }

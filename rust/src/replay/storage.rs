@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::replay::column::Column;
+use crate::replay::mapped_array::MappedArray;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
 /// Fields of at most so many bytes share the record: two cache lines.
@@ -14,19 +14,19 @@ const RECORD_FIELD: usize = 128;
 
 /// Where a field lies: in `columns[column]`, `offset` bytes into rows of `stride` bytes.
 #[derive(Debug, Clone, Copy)]
-struct Home {
+struct FieldLocation {
     column: usize,
     offset: usize,
     stride: usize,
     size: usize,
 }
 
-/// Rows of entries, addressed by slot.
+/// EntryRows of entries, addressed by slot.
 #[derive(Debug)]
 pub struct Storage {
-    homes: [Home; FIELDS],
+    locations: [FieldLocation; FIELDS],
     strides: Vec<usize>,
-    columns: Vec<Column<u8>>,
+    columns: Vec<MappedArray<u8>>,
 }
 
 impl Storage {
@@ -35,26 +35,26 @@ impl Storage {
     /// # Errors
     /// [`crate::error::Error::Memory`] when the system refuses.
     pub fn new(spec: &EntrySpec, slots: usize) -> Result<Self> {
-        let mut homes = [Home { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
+        let mut locations = [FieldLocation { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
         let mut strides = vec![0];
         for field in Field::ALL {
             let size = spec[field].nbytes();
-            let home = &mut homes[field.index()];
-            home.size = size;
+            let location = &mut locations[field.index()];
+            location.size = size;
             if size <= RECORD_FIELD {
-                home.offset = strides[0];
+                location.offset = strides[0];
                 strides[0] += size;
             } else {
-                home.column = strides.len();
+                location.column = strides.len();
                 strides.push(size);
             }
         }
-        for home in &mut homes {
-            home.stride = strides[home.column];
+        for location in &mut locations {
+            location.stride = strides[location.column];
         }
-        let columns = strides.iter().map(|stride| Column::new(stride.saturating_mul(slots)));
+        let columns = strides.iter().map(|stride| MappedArray::new(stride.saturating_mul(slots)));
         let columns = columns.collect::<Result<_>>()?;
-        Ok(Self { homes, strides, columns })
+        Ok(Self { locations, strides, columns })
     }
 
     /// How many columns there are: the record and one for each large field.
@@ -77,51 +77,52 @@ impl Storage {
     /// One field of one entry.
     #[inline]
     pub fn field(&self, field: Field, slot: usize) -> &[u8] {
-        let home = self.homes[field.index()];
-        let start = slot * home.stride + home.offset;
-        &self.columns[home.column][start..start + home.size]
+        let location = self.locations[field.index()];
+        let start = slot * location.stride + location.offset;
+        &self.columns[location.column][start..start + location.size]
     }
 
     /// One field of one entry, to be written.
     #[inline]
     pub fn field_mut(&mut self, field: Field, slot: usize) -> &mut [u8] {
-        let home = self.homes[field.index()];
-        let start = slot * home.stride + home.offset;
-        &mut self.columns[home.column][start..start + home.size]
+        let location = self.locations[field.index()];
+        let start = slot * location.stride + location.offset;
+        &mut self.columns[location.column][start..start + location.size]
     }
 
     /// Copies one field of the `count` entries from `slot` on into `out`, one after the other.
     pub fn read_run(&self, field: Field, slot: usize, count: usize, out: &mut [u8]) {
-        let home = self.homes[field.index()];
-        if home.size == 0 || count == 0 {
+        let location = self.locations[field.index()];
+        if location.size == 0 || count == 0 {
             return;
         }
-        if home.stride == home.size {
+        if location.stride == location.size {
             out.copy_from_slice(
-                &self.columns[home.column][slot * home.size..][..count * home.size],
+                &self.columns[location.column][slot * location.size..][..count * location.size],
             );
             return;
         }
         let slots = slot as u32..(slot + count) as u32;
-        for (slot, out) in slots.zip(out.chunks_exact_mut(home.size)) {
+        for (slot, out) in slots.zip(out.chunks_exact_mut(location.size)) {
             out.copy_from_slice(self.field(field, slot as usize));
         }
     }
 
     /// Copies `values`, one after the other, into one field of the entries from `slot` on.
     pub fn write_run(&mut self, field: Field, slot: usize, values: &[u8]) {
-        let home = self.homes[field.index()];
-        if home.size == 0 {
+        let location = self.locations[field.index()];
+        if location.size == 0 {
             return;
         }
-        if home.stride == home.size {
-            self.columns[home.column][slot * home.size..][..values.len()].copy_from_slice(values);
+        if location.stride == location.size {
+            self.columns[location.column][slot * location.size..][..values.len()]
+                .copy_from_slice(values);
             return;
         }
-        match home.size {
-            4 => self.scatter_sized::<4>(home, slot, values),
-            8 => self.scatter_sized::<8>(home, slot, values),
-            16 => self.scatter_sized::<16>(home, slot, values),
+        match location.size {
+            4 => self.scatter_sized::<4>(location, slot, values),
+            8 => self.scatter_sized::<8>(location, slot, values),
+            16 => self.scatter_sized::<16>(location, slot, values),
             size => {
                 for (row, value) in values.chunks_exact(size).enumerate() {
                     self.field_mut(field, slot + row).copy_from_slice(value);
@@ -130,10 +131,16 @@ impl Storage {
         }
     }
 
-    fn scatter_sized<const SIZE: usize>(&mut self, home: Home, slot: usize, values: &[u8]) {
-        let rows = self.columns[home.column][slot * home.stride..].chunks_exact_mut(home.stride);
+    fn scatter_sized<const SIZE: usize>(
+        &mut self,
+        location: FieldLocation,
+        slot: usize,
+        values: &[u8],
+    ) {
+        let rows = self.columns[location.column][slot * location.stride..]
+            .chunks_exact_mut(location.stride);
         for (row, value) in rows.zip(values.as_chunks::<SIZE>().0) {
-            row[home.offset..][..SIZE].copy_from_slice(value);
+            row[location.offset..][..SIZE].copy_from_slice(value);
         }
     }
 
@@ -141,7 +148,7 @@ impl Storage {
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         // A copy whose size the compiler knows is one or two moves, not a call; most fields have one
         // of these sizes.
-        match self.homes[field.index()].size {
+        match self.locations[field.index()].size {
             0 => {}
             1 => self.gather_sized::<1>(field, slots, out),
             4 => self.gather_sized::<4>(field, slots, out),
@@ -156,16 +163,16 @@ impl Storage {
     }
 
     fn gather_sized<const SIZE: usize>(&self, field: Field, slots: &[u32], out: &mut [u8]) {
-        let home = self.homes[field.index()];
-        let column: &[u8] = &self.columns[home.column];
+        let location = self.locations[field.index()];
+        let column: &[u8] = &self.columns[location.column];
         for (out, &slot) in out.as_chunks_mut::<SIZE>().0.iter_mut().zip(slots) {
-            let start = slot as usize * home.stride + home.offset;
+            let start = slot as usize * location.stride + location.offset;
             out.copy_from_slice(&column[start..start + SIZE]);
         }
     }
 
-    /// Reads a little of the records in `slots`, as [`touch`](crate::replay::column::touch).
-    pub fn touch(&self, slots: &[u32]) {
+    /// Reads a little of the records in `slots`, as [`prefetch`](crate::replay::mapped_array::prefetch).
+    pub fn prefetch(&self, slots: &[u32]) {
         let (record, stride) = (&self.columns[0], self.strides[0]);
         if stride > 0 {
             let first = slots.iter().map(|&slot| slot as usize * stride);

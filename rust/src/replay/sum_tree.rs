@@ -1,7 +1,7 @@
 //! Drawing in proportion to weights.
 
 use crate::error::Result;
-use crate::replay::column::{Column, touch};
+use crate::replay::mapped_array::{MappedArray, prefetch};
 
 /// Children of a node: sixteen f32 are one cache line, sixteen f64 two.
 const WIDTH: usize = 16;
@@ -21,9 +21,9 @@ const CACHE_LINE: usize = 64;
 /// Memory: 4 bytes a leaf, and a little over half a byte for the sums.
 #[derive(Debug)]
 pub struct SumTree {
-    leaves: Column<f32>,
+    leaves: MappedArray<f32>,
     /// Sums of 16 below each, from the leaves up to the root; each padded to a multiple of 16.
-    sums: Vec<Column<f64>>,
+    sums: Vec<MappedArray<f64>>,
     positive: usize,
     len: usize,
 }
@@ -35,12 +35,12 @@ impl SumTree {
     /// [`crate::error::Error::Memory`] when the system refuses the memory.
     pub fn new(len: usize) -> Result<Self> {
         let padded = len.max(1).next_multiple_of(WIDTH);
-        let leaves = Column::new(padded)?;
+        let leaves = MappedArray::new(padded)?;
         let mut sums = Vec::new();
         let mut nodes = padded / WIDTH;
         loop {
             let padded = if nodes == 1 { 1 } else { nodes.next_multiple_of(WIDTH) };
-            sums.push(Column::new(padded)?);
+            sums.push(MappedArray::new(padded)?);
             if nodes == 1 {
                 break;
             }
@@ -120,7 +120,7 @@ impl SumTree {
     /// # Complexity
     /// O(n log len) at worst; sums shared by many leaves are made once.
     pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) {
-        touch(&self.leaves, leaves.iter().copied());
+        prefetch(&self.leaves, leaves.iter().copied());
         let mut nodes = Vec::with_capacity(leaves.len());
         for (&leaf, &weight) in leaves.iter().zip(weights) {
             let old = std::mem::replace(&mut self.leaves[leaf as usize], weight);
@@ -191,7 +191,7 @@ fn descend_all<T: Copy>(
 ) {
     let children = nodes.as_flattened();
     for line in (0..WIDTH).step_by(CACHE_LINE / size_of::<T>()) {
-        touch(children, found.iter().map(|node| node * WIDTH as u32 + line as u32));
+        prefetch(children, found.iter().map(|node| node * WIDTH as u32 + line as u32));
     }
     for (node, rest) in found.iter_mut().zip(rest) {
         let children = &nodes[*node as usize];

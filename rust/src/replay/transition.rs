@@ -2,17 +2,18 @@
 
 use rand::Rng;
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
-use crate::replay::column::{check_allocatable, touch};
-use crate::replay::episode::{Episode, Place};
+use crate::replay::episode::{EntryRef, Episode};
+use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
 use crate::replay::settings::FramePadding;
 use crate::spec::{FIELDS, Field};
 
 /// Bytes that a draw needs for each row, at most.
-pub const DRAW: usize = 64;
+pub const DRAW_BYTES_PER_ROW: usize = 64;
 
-/// Rows gathered together: what they are made of fits into the first-level cache.
+/// EntryRows gathered together: what they are made of fits into the first-level cache.
 const TOGETHER: usize = 64;
 
 /// Drawn transitions: valid until the memory is changed.
@@ -38,14 +39,14 @@ impl Memory {
     /// O(count log `max_step`).
     pub fn draw(&mut self, count: usize) -> Result<Draws> {
         self.check_drawable()?;
-        check_allocatable(count.saturating_mul(DRAW))?;
+        check_allocatable(count.saturating_mul(DRAW_BYTES_PER_ROW))?;
         let total = self.weight_sum();
-        let mut targets: Vec<f64> = (0..count).map(|_| unit(&mut self.rng) * total).collect();
+        let mut targets: Vec<f64> = (0..count).map(|_| uniform(&mut self.rng) * total).collect();
         let mut prev = Vec::new();
         self.tree.find(&mut targets, &mut prev);
-        let places: &[u64] = &self.places;
-        touch(places, prev.iter().copied());
-        let next = prev.iter().map(|&slot| self.later(places, slot)).collect();
+        let refs: &[u64] = &self.entry_refs;
+        prefetch(refs, prev.iter().copied());
+        let next = prev.iter().map(|&slot| self.later(refs, slot)).collect();
         let weights = self.tree.weights(&prev);
         Ok(Draws { prev, next, weights, total })
     }
@@ -59,11 +60,11 @@ impl Memory {
     }
 
     #[inline]
-    fn later(&self, places: &[u64], slot: u32) -> u32 {
+    fn later(&self, refs: &[u64], slot: u32) -> u32 {
         // No episode is longer, and sums stay far from their limits.
-        let steps = self.settings.multi_step.min(places.len());
-        let (here, there) = (places[slot as usize], slot as usize + steps);
-        if places.get(there) == Some(&(here + steps as u64)) {
+        let steps = self.settings.multi_step.min(refs.len());
+        let (here, there) = (refs[slot as usize], slot as usize + steps);
+        if refs.get(there) == Some(&(here + steps as u64)) {
             return there as u32;
         }
         // Its episode goes on elsewhere, or ends before.
@@ -73,8 +74,8 @@ impl Memory {
 
     /// The episode and the step of the entry in a slot.
     fn entry(&self, slot: u32) -> (&Episode, u32) {
-        let place = Place(self.places[slot as usize]);
-        (&self.episodes[place.index()], place.step())
+        let entry = EntryRef(self.entry_refs[slot as usize]);
+        (&self.episodes[entry.index()], entry.step())
     }
 
     fn why_nothing(&self) -> String {
@@ -114,11 +115,11 @@ impl Memory {
     }
 
     fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
-        let oldest = self.places[slot as usize].wrapping_sub(stack as u64 - 1);
+        let oldest = self.entry_refs[slot as usize].wrapping_sub(stack as u64 - 1);
         // Each is looked at: between two of its slots an episode may have others elsewhere, as many as lie
         // between those.
         let together = |&first: &usize| {
-            (oldest..).zip(&self.places[first..][..stack]).all(|(at, &place)| at == place)
+            (oldest..).zip(&self.entry_refs[first..][..stack]).all(|(at, &entry)| at == entry)
         };
         if let Some(first) = (slot as usize).checked_sub(stack - 1).filter(together) {
             self.storage.read_run(Field::State, first, stack, out);
@@ -143,8 +144,8 @@ impl Memory {
         // Few rows at a time, so that what one field brought into the cache is there for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
-            self.storage.touch(&draws.prev[rows.clone()]);
-            self.storage.touch(&draws.next[rows.clone()]);
+            self.storage.prefetch(&draws.prev[rows.clone()]);
+            self.storage.prefetch(&draws.next[rows.clone()]);
             for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.is_empty()) {
                 let slots = if at < FIELDS { &draws.prev } else { &draws.next };
                 let size = part.len() / slots.len();
@@ -200,7 +201,7 @@ impl Memory {
         let ends = draws.prev.iter().zip(&draws.next);
         for ((ends, returns), discounts) in ends.zip(returns).zip(discounts) {
             let (prev, next) = (*ends.0 as usize, *ends.1 as usize);
-            let steps = (self.places[next] - self.places[prev]) as usize;
+            let steps = (self.entry_refs[next] - self.entry_refs[prev]) as usize;
             self.sum_rewards(prev, steps, &mut sums);
             for (out, sum) in returns.iter_mut().zip(&sums) {
                 *out = (*sum as f32).to_ne_bytes();
@@ -227,10 +228,10 @@ impl Memory {
                 *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
             }
         };
-        let first = self.places[slot];
+        let first = self.entry_refs[slot];
         // Each is looked at, as for a stack.
-        let together = |places: &[u64]| (first..).zip(places).all(|(at, &place)| at == place);
-        if self.places.get(slot..slot + steps).is_some_and(together) {
+        let together = |refs: &[u64]| (first..).zip(refs).all(|(at, &entry)| at == entry);
+        if self.entry_refs.get(slot..slot + steps).is_some_and(together) {
             (slot..slot + steps).rev().for_each(add);
             return;
         }
@@ -265,6 +266,6 @@ impl<'a> Powers<'a> {
 }
 
 /// A uniform number in [0, 1) with 53 random bits.
-pub(super) fn unit(rng: &mut impl Rng) -> f64 {
+pub(super) fn uniform(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }

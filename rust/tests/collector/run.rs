@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cogrs::collector::context::{Context, Options, Taken};
+use cogrs::collector::context::{Context, Options, TakenBatch};
 use cogrs::collector::description::Collector;
 use cogrs::collector::failure_policy::OnError;
 use cogrs::error::Result;
@@ -63,17 +63,17 @@ impl Run {
         run
     }
 
-    pub fn wait(&self, only: Option<usize>) -> Taken {
+    pub fn wait(&self, only: Option<usize>) -> TakenBatch {
         let taken = self.context.wait(only, Some(Instant::now() + LIMIT)).unwrap();
         assert!(taken.is_some(), "no batch in time: the run hangs");
         taken.unwrap()
     }
 
-    pub fn name(&self, taken: Taken) -> String {
+    pub fn name(&self, taken: TakenBatch) -> String {
         self.context.collectors().nth(taken.collector).unwrap().name.clone()
     }
 
-    pub fn rows(&self, taken: Taken) -> Vec<Row> {
+    pub fn rows(&self, taken: TakenBatch) -> Vec<Row> {
         let collector = self.context.collectors().nth(taken.collector).unwrap();
         let batch = &self.context.batches(taken.collector)[taken.buffer];
         let value = |row, step, name| {
@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// Writes `reply` of each row to the first key of the reply.
-    pub fn reply(&self, taken: Taken, reply: impl Fn(&Row) -> i64) {
+    pub fn reply(&self, taken: TakenBatch, reply: impl Fn(&Row) -> i64) {
         let collector = self.context.collectors().nth(taken.collector).unwrap();
         let batch = &self.context.batches(taken.collector)[taken.buffer];
         for (at, row) in self.rows(taken).iter().enumerate() {

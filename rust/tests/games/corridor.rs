@@ -1,7 +1,7 @@
 //! Five cells in a row: walk to the right end, which pays 1.
 
 use cogrs::error::Result;
-use cogrs::games::{Action, Game, GameSpec, Kind, Outcome, float32};
+use cogrs::games::{Action, BuiltinGame, Game, GameSpec, Outcome, float32};
 
 const CELLS: usize = 5;
 
@@ -10,7 +10,7 @@ pub struct Corridor {
     cell: usize,
 }
 
-impl Kind for Corridor {
+impl BuiltinGame for Corridor {
     fn spec() -> GameSpec {
         // `s` is float32 (5,), and there are two actions.
         GameSpec::numbered(float32(&[CELLS]), 2)

@@ -1,8 +1,8 @@
 //! Memories, and entries to put into them.
 
 use cogrs::error::Error;
-use cogrs::replay::closing::Closing;
-use cogrs::replay::memory::{Memory, Rows, WRITTEN};
+use cogrs::replay::closing::CloseOptions;
+use cogrs::replay::memory::{EntryRows, Memory, WRITTEN};
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -55,7 +55,7 @@ impl Columns {
         Self(WRITTEN.map(column))
     }
 
-    pub fn rows(&self) -> Rows<'_> {
+    pub fn rows(&self) -> EntryRows<'_> {
         self.0.each_ref().map(Vec::as_slice)
     }
 }
@@ -74,8 +74,8 @@ pub fn add(memory: &mut Memory, serial: u64, count: usize) -> Result<u64, Error>
 }
 
 /// A close whose weights are the initial ones.
-pub fn plain<'a>() -> Closing<'a> {
-    Closing { weights: false, ..Closing::default() }
+pub fn plain<'a>() -> CloseOptions<'a> {
+    CloseOptions { weights: false, ..CloseOptions::default() }
 }
 
 /// Adds a closed episode of `count` entries of weight 1.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use cogrs::replay::amend::Priority;
+use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::settings::{FramePadding, NewPriority, Settings};
 use cogrs::spec::Field;
 
@@ -368,7 +368,7 @@ impl Model {
     pub fn update_priority(
         &mut self,
         updates: &[(u64, f64)],
-        kind: Priority,
+        kind: PriorityKind,
     ) -> Result<usize, Refusal> {
         let mut gone = 0;
         let mut made = Vec::new();
@@ -385,9 +385,9 @@ impl Model {
             }
             let base = episode.entries[step].base;
             let weight = match kind {
-                Priority::Weight if base > 0.0 => priority as f32,
-                Priority::Weight => 0.0,
-                Priority::Error => {
+                PriorityKind::Weight if base > 0.0 => priority as f32,
+                PriorityKind::Weight => 0.0,
+                PriorityKind::Error => {
                     let error = priority + self.settings.priority_epsilon;
                     (f64::from(base) * error.powf(self.settings.priority_exponent)) as f32
                 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 
 use cogrs::error::Error;
-use cogrs::replay::amend::Priority;
-use cogrs::replay::closing::{Closing, FinalEntry};
+use cogrs::replay::closing::{CloseOptions, FinalEntry};
+use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::drawable::ZeroWeights;
 use cogrs::replay::memory::Memory;
 use cogrs::replay::settings::FramePadding;
@@ -209,7 +209,7 @@ impl Pair {
     }
 
     fn update_priority(&mut self, updates: Vec<(Pick, f64)>, absolute: bool) {
-        let kind = if absolute { Priority::Weight } else { Priority::Error };
+        let kind = if absolute { PriorityKind::Weight } else { PriorityKind::Error };
         let updates: Vec<(u64, f64)> =
             updates.into_iter().map(|(pick, priority)| (self.id(&pick), priority)).collect();
         let (ids, priorities): (Vec<u64>, Vec<f64>) = updates.iter().copied().unzip();
@@ -326,10 +326,10 @@ fn same<T: Debug, U: Debug>(got: Result<T, Error>, expected: Result<U, Refusal>)
     }
 }
 
-fn closing<T>(how: &How, call: impl FnOnce(&Closing<'_>) -> T) -> T {
+fn closing<T>(how: &How, call: impl FnOnce(&CloseOptions<'_>) -> T) -> T {
     let info = how.last.as_ref().and_then(|(_, info)| info.map(i64::to_ne_bytes));
     let info = info.as_ref().map(<[u8; 8]>::as_slice);
-    call(&Closing {
+    call(&CloseOptions {
         multiplier: how.multiplier,
         values: how.values,
         weights: how.weights,

@@ -6,13 +6,13 @@ use crate::games::{Action, Game, Outcome};
 
 /// A game whose episodes end after so many steps at the latest.
 #[derive(Debug)]
-pub struct Limit<G> {
+pub struct TimeLimit<G> {
     game: G,
     steps: u64,
     most: u64,
 }
 
-impl<G> Limit<G> {
+impl<G> TimeLimit<G> {
     /// Cuts episodes after `most` steps; one that terminates in just that step is not cut.
     pub fn new(game: G, most: u64) -> Self {
         Self { game, steps: 0, most }
@@ -26,7 +26,7 @@ impl<G> Limit<G> {
     }
 }
 
-impl<G: Game> Game for Limit<G> {
+impl<G: Game> Game for TimeLimit<G> {
     fn reset(&mut self, seed: u64) {
         self.steps = 0;
         self.game.reset(seed);

@@ -1,8 +1,8 @@
 //! All descriptions of a context, checked and resolved to bytes.
 
-use crate::collector::column::{BuiltinColumn, Columns};
 use crate::collector::copy_plan::{CopyPlan, HistorySpec};
 use crate::collector::description::Collector;
+use crate::collector::record_columns::{BuiltinColumn, RecordColumns};
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 
@@ -11,9 +11,9 @@ pub const MAX_COLLECTORS: usize = 64;
 
 /// Everything that the games of a context do for its collectors.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ContextPlan {
     /// What a record holds.
-    pub columns: Columns,
+    pub columns: RecordColumns,
     /// The collectors, in the order of the descriptions.
     pub copy_plans: Vec<CopyPlan>,
     /// The histories of a game; the first is of all states.
@@ -30,7 +30,7 @@ pub struct Plan {
     present: Vec<u64>,
 }
 
-impl Plan {
+impl ContextPlan {
     /// Resolves descriptions.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Plan {
             ));
         }
         collectors.iter().try_for_each(|each| each.check(game))?;
-        let columns = Columns::new(game, &collectors)?;
+        let columns = RecordColumns::new(game, &collectors)?;
         let mut histories = vec![HistorySpec { player: None, depth: 1 }];
         let later: Vec<_> =
             (0..collectors.len()).map(|at| later_writers(&collectors, at)).collect();

@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
+use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
-use crate::replay::closing::appraise;
-use crate::replay::column::{check_allocatable, touch};
+use crate::replay::closing::returns_and_weights;
+use crate::replay::entry_weight::{EntryWeight, sampling_weights};
 use crate::replay::episode::Ending;
-use crate::replay::finite::finite_from_zero;
+use crate::replay::finite::check_non_negative;
+use crate::replay::mapped_array::prefetch;
 use crate::replay::memory::Memory;
-use crate::replay::priority::{Worth, weights};
 use crate::replay::settings::NewPriority;
 use crate::spec::Field;
 
 /// Bytes that an update takes for each id, at most.
-pub const UPDATE: usize = 64;
+pub const UPDATE_BYTES_PER_ID: usize = 64;
 
 /// An entry whose priority is new.
-struct Target {
+struct PriorityUpdate {
     slot: u32,
     /// Whether it can be drawn under the present settings.
     inside: bool,
@@ -25,7 +26,7 @@ struct Target {
 
 /// What a new priority is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
+pub enum PriorityKind {
     /// An error, of which a weight is made.
     Error,
     /// The weight itself.
@@ -51,33 +52,33 @@ impl Memory {
         &mut self,
         ids: &[u64],
         priorities: &[f64],
-        kind: Priority,
+        kind: PriorityKind,
     ) -> Result<usize> {
-        check_allocatable(ids.len().saturating_mul(UPDATE))?;
+        check_allocatable(ids.len().saturating_mul(UPDATE_BYTES_PER_ID))?;
         for (at, &priority) in priorities.iter().enumerate() {
-            if priorities.len() > 1 && finite_from_zero("priority", priority).is_err() {
+            if priorities.len() > 1 && check_non_negative("priority", priority).is_err() {
                 let got = format!("{} at index {at}", short(priority));
                 return Err(Error::value("priority", "finite numbers >= 0", got));
             }
-            finite_from_zero("priority", priority)?;
+            check_non_negative("priority", priority)?;
         }
         let (targets, gone) = self.targets(ids, priorities);
-        let worths: &[Worth] = &self.worths;
-        touch(worths, targets.iter().map(|target| target.slot));
+        let weights: &[EntryWeight] = &self.weights;
+        prefetch(weights, targets.iter().map(|target| target.slot));
         let slots: Vec<u32> = targets.iter().map(|target| target.slot).collect();
-        let base: Vec<f32> = slots.iter().map(|&slot| worths[slot as usize].base).collect();
+        let base: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
         let given = targets.iter().map(|target| target.priority);
         let mut made: Vec<f32> = match kind {
-            Priority::Weight => base
+            PriorityKind::Weight => base
                 .iter()
                 .zip(given)
                 .map(|(&base, weight)| if base > 0.0 { weight as f32 } else { 0.0 })
                 .collect(),
-            Priority::Error => {
+            PriorityKind::Error => {
                 let (epsilon, exponent) =
                     (self.settings.priority_epsilon, self.settings.priority_exponent);
                 let mut errors: Vec<f64> = given.collect();
-                weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
+                sampling_weights(base.iter().copied(), &mut errors, epsilon, exponent).collect()
             }
         };
         if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
@@ -85,11 +86,11 @@ impl Memory {
             return Err(Error::value("priority", expected, short(targets[at].priority)));
         }
         for (target, weight) in targets.iter().zip(&made) {
-            self.worths[target.slot as usize].weight = *weight;
+            self.weights[target.slot as usize].weight = *weight;
         }
         // Of an id given twice the last weight is the one that counts, everywhere.
         for (target, drawn) in targets.iter().zip(&mut made) {
-            *drawn = if target.inside { self.worths[target.slot as usize].weight } else { 0.0 };
+            *drawn = if target.inside { self.weights[target.slot as usize].weight } else { 0.0 };
         }
         self.note_largest(base.iter().zip(&made));
         self.tree.set_many(&slots, &made);
@@ -97,7 +98,7 @@ impl Memory {
     }
 
     /// The entries with an action among ids of closed episodes, and how many ids are gone.
-    fn targets(&self, ids: &[u64], priorities: &[f64]) -> (Vec<Target>, usize) {
+    fn targets(&self, ids: &[u64], priorities: &[f64]) -> (Vec<PriorityUpdate>, usize) {
         let mut targets = Vec::with_capacity(ids.len());
         let mut gone = 0;
         for (&id, &priority) in ids.iter().zip(priorities) {
@@ -108,7 +109,11 @@ impl Memory {
             let episode = &self.episodes[index as usize];
             if episode.ending.is_some() && (step as usize) < episode.actions() {
                 let inside = self.interior(episode).contains(&(step as usize));
-                targets.push(Target { slot: episode.slot_of(step) as u32, inside, priority });
+                targets.push(PriorityUpdate {
+                    slot: episode.slot_of(step) as u32,
+                    inside,
+                    priority,
+                });
             }
         }
         (targets, gone)
@@ -130,7 +135,7 @@ impl Memory {
     pub fn add_reward(&mut self, id: u64, delta: &[f32]) -> Result<bool> {
         let Some((index, step)) = self.locate(id) else { return Ok(false) };
         let episode = &self.episodes[index as usize];
-        self.check_appraisable(episode.len())?;
+        self.check_working_memory(episode.len())?;
         let step = step as usize;
         let dims = self.spec.reward_dims();
         let mut rewards = self.floats(episode, Field::Reward);
@@ -150,16 +155,23 @@ impl Memory {
                 let got = "the id of a final state, which has no reward";
                 return Err(Error::value("id", "the id of an entry with an action", got));
             }
-            let renewed = self.renewed(ending, step);
+            let reweighed = self.reweighed(ending, step);
             let values = self.floats(episode, Field::Value);
             let slots = episode.slots().take(entries);
-            let base: Vec<f32> = slots.map(|slot| self.worths[slot].base).collect();
+            let base: Vec<f32> = slots.map(|slot| self.weights[slot].base).collect();
             let rewards = &rewards[..entries * dims];
-            let made = appraise(rewards, &values, &base, ending, self.largest, renewed.clone())?;
+            let made = returns_and_weights(
+                rewards,
+                &values,
+                &base,
+                ending,
+                self.largest,
+                reweighed.clone(),
+            )?;
             if ending.values {
                 self.write_returns(index, 0..step + 1, &made.returns);
             }
-            self.write_weights(index, renewed.clone(), &base[renewed], &made.weights);
+            self.write_weights(index, reweighed.clone(), &base[reweighed], &made.weights);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
@@ -167,7 +179,7 @@ impl Memory {
     }
 
     /// The steps whose weights a late reward at `step` makes anew.
-    fn renewed(&self, ending: &Ending, step: usize) -> Range<usize> {
+    fn reweighed(&self, ending: &Ending, step: usize) -> Range<usize> {
         let first = match ending.settings.new_priority {
             NewPriority::Returns if ending.weights => 0,
             NewPriority::Returns => return 0..0,

@@ -2,27 +2,25 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::path::Path;
 
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
-use crate::replay::control_group;
 
 /// An array of plain values in anonymous pages of its own.
 ///
 /// A `Vec` would do but for two things: it aborts the process when the reservation fails, and a
 /// fallible one would have to be written, and so committed, from end to end.
 #[derive(Debug)]
-pub struct Column<T> {
+pub struct MappedArray<T> {
     pages: Option<MmapMut>,
     /// Where the values lie in the pages.
     bytes: Range<usize>,
     values: PhantomData<T>,
 }
 
-impl<T: Pod> Column<T> {
+impl<T: Pod> MappedArray<T> {
     /// Reserves `len` zeros.
     ///
     /// # Errors
@@ -71,7 +69,7 @@ fn prefer_huge_pages(pages: &MmapMut, range: Range<usize>) {
     let _ = (pages, range);
 }
 
-impl<T: Pod> std::ops::Deref for Column<T> {
+impl<T: Pod> std::ops::Deref for MappedArray<T> {
     type Target = [T];
 
     #[inline]
@@ -80,7 +78,7 @@ impl<T: Pod> std::ops::Deref for Column<T> {
     }
 }
 
-impl<T: Pod> std::ops::DerefMut for Column<T> {
+impl<T: Pod> std::ops::DerefMut for MappedArray<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         let bytes = self.bytes.clone();
@@ -91,37 +89,10 @@ impl<T: Pod> std::ops::DerefMut for Column<T> {
 /// Reads one value of each that will be needed. In a loop as short as this the processor waits for many of
 /// them at once; in the loop that does the work only for two or three.
 #[inline]
-pub fn touch<T: Copy>(values: &[T], needed: impl Iterator<Item = u32>) {
+pub fn prefetch<T: Copy>(values: &[T], needed: impl Iterator<Item = u32>) {
     for at in needed {
         std::hint::black_box(values[at as usize]);
     }
-}
-
-/// Bytes that the machine, or the control groups this process is in, can still give.
-pub fn available_memory() -> u64 {
-    let ram = sysinfo::MemoryRefreshKind::nothing().with_ram();
-    let refresh = sysinfo::RefreshKind::nothing().with_memory(ram);
-    let system = sysinfo::System::new_with_specifics(refresh);
-    // Nothing could be read, for example for want of file descriptors: then nothing is known either.
-    if system.total_memory() == 0 {
-        return u64::MAX;
-    }
-    system.available_memory().min(control_group::left(Path::new("/")))
-}
-
-/// Whether the system still gives so much; asked before vectors of that size together are made, whose own
-/// failure would end the process.
-///
-/// # Errors
-/// [`Error::Memory`] when it does not.
-pub fn check_allocatable(bytes: usize) -> Result<()> {
-    // Small amounts come out of what the allocator already holds.
-    if bytes < 1 << 16 {
-        return Ok(());
-    }
-    let mut probe: Vec<u8> = Vec::new();
-    let reserved = probe.try_reserve_exact(bytes);
-    reserved.map_err(|error| Error::Memory(format!("cannot allocate {bytes} bytes: {error}")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which slots are free.
 //!
-//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken in
+//! Free slots queue first in, first out, as runs. With one writer that is a slots: slots are taken in
 //! order and come back in order. With several, each takes a run ahead of what it writes, so that its
 //! episode stays contiguous in memory; what it holds unwritten can be taken back, so that not a slot is
 //! lost to anybody's reserve.
@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 
 /// Neighbouring slots `start .. start + len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Run {
+pub struct SlotRun {
     /// First slot.
     pub start: u32,
     /// How many.
     pub len: u32,
 }
 
-impl Run {
+impl SlotRun {
     /// One past the last slot.
     pub fn end(self) -> u32 {
         self.start + self.len
@@ -43,52 +43,52 @@ impl Run {
 
 /// The queue of free slots.
 #[derive(Debug)]
-pub struct Ring {
-    free: VecDeque<Run>,
+pub struct FreeSlots {
+    runs: VecDeque<SlotRun>,
 }
 
-impl Ring {
+impl FreeSlots {
     /// All slots free.
     pub fn new(slots: u32) -> Self {
-        let mut ring = Self { free: VecDeque::new() };
-        ring.give_back(Run { start: 0, len: slots });
-        ring
+        let mut free = Self { runs: VecDeque::new() };
+        free.give_back(SlotRun { start: 0, len: slots });
+        free
     }
 
     /// Takes at most `count` neighbouring slots, from the front.
-    pub fn take(&mut self, count: u32) -> Option<Run> {
-        let front = self.free.front_mut()?;
+    pub fn take(&mut self, count: u32) -> Option<SlotRun> {
+        let front = self.runs.front_mut()?;
         let run = front.split_front(count);
         if front.len == 0 {
-            self.free.pop_front();
+            self.runs.pop_front();
         }
         Some(run)
     }
 
     /// Gives slots back to the end of the queue, to be written last.
-    pub fn give_back(&mut self, run: Run) {
-        match self.free.back_mut() {
+    pub fn give_back(&mut self, run: SlotRun) {
+        match self.runs.back_mut() {
             Some(back) if back.end() == run.start => back.len += run.len,
-            _ if run.len > 0 => self.free.push_back(run),
+            _ if run.len > 0 => self.runs.push_back(run),
             _ => {}
         }
     }
 
     /// Returns slots to the front of the queue, as if they had not been taken.
-    pub fn put_back(&mut self, run: Run) {
-        match self.free.front_mut() {
+    pub fn put_back(&mut self, run: SlotRun) {
+        match self.runs.front_mut() {
             Some(front) if run.end() == front.start => {
                 front.start = run.start;
                 front.len += run.len;
             }
-            _ if run.len > 0 => self.free.push_front(run),
+            _ if run.len > 0 => self.runs.push_front(run),
             _ => {}
         }
     }
 
     /// Whether no slot is free.
     pub fn is_empty(&self) -> bool {
-        self.free.is_empty()
+        self.runs.is_empty()
     }
 }
 
@@ -98,38 +98,38 @@ mod tests {
 
     #[test]
     fn one_writer_goes_round_in_order() {
-        let mut ring = Ring::new(4);
-        assert_eq!(ring.take(3), Some(Run { start: 0, len: 3 }));
-        ring.give_back(Run { start: 0, len: 2 });
-        assert_eq!(ring.take(3), Some(Run { start: 3, len: 1 }));
-        assert_eq!(ring.take(3), Some(Run { start: 0, len: 2 }));
-        assert_eq!(ring.take(1), None);
+        let mut slots = FreeSlots::new(4);
+        assert_eq!(slots.take(3), Some(SlotRun { start: 0, len: 3 }));
+        slots.give_back(SlotRun { start: 0, len: 2 });
+        assert_eq!(slots.take(3), Some(SlotRun { start: 3, len: 1 }));
+        assert_eq!(slots.take(3), Some(SlotRun { start: 0, len: 2 }));
+        assert_eq!(slots.take(1), None);
     }
 
     #[test]
     fn what_is_put_back_comes_next() {
-        let mut ring = Ring::new(10);
-        let run = ring.take(6);
-        assert_eq!(run, Some(Run { start: 0, len: 6 }));
-        ring.put_back(Run { start: 2, len: 4 });
-        assert_eq!(ring.take(8), Some(Run { start: 2, len: 8 }));
+        let mut slots = FreeSlots::new(10);
+        let run = slots.take(6);
+        assert_eq!(run, Some(SlotRun { start: 0, len: 6 }));
+        slots.put_back(SlotRun { start: 2, len: 4 });
+        assert_eq!(slots.take(8), Some(SlotRun { start: 2, len: 8 }));
     }
 
     #[test]
     fn neighbours_merge_and_empty_runs_vanish() {
-        let mut ring = Ring::new(0);
-        ring.give_back(Run { start: 5, len: 0 });
-        ring.put_back(Run { start: 5, len: 0 });
-        assert!(ring.is_empty());
-        ring.give_back(Run { start: 5, len: 2 });
-        ring.give_back(Run { start: 7, len: 1 });
-        assert_eq!(ring.take(9), Some(Run { start: 5, len: 3 }));
+        let mut slots = FreeSlots::new(0);
+        slots.give_back(SlotRun { start: 5, len: 0 });
+        slots.put_back(SlotRun { start: 5, len: 0 });
+        assert!(slots.is_empty());
+        slots.give_back(SlotRun { start: 5, len: 2 });
+        slots.give_back(SlotRun { start: 7, len: 1 });
+        assert_eq!(slots.take(9), Some(SlotRun { start: 5, len: 3 }));
     }
 
     #[test]
     fn half_a_reserve_is_at_least_one_slot() {
-        let mut run = Run { start: 8, len: 1 };
-        assert_eq!(run.split_back_half(), Run { start: 8, len: 1 });
+        let mut run = SlotRun { start: 8, len: 1 };
+        assert_eq!(run.split_back_half(), SlotRun { start: 8, len: 1 });
         assert_eq!(run.len, 0);
     }
 }

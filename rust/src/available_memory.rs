@@ -1,12 +1,55 @@
-//! What the control groups of this process leave it of the machine's memory.
+//! How much memory the machine, and the control groups of this process, still have to give.
 //!
-//! A group's limit holds for the groups in it too, and a batch system or a service manager sets it anywhere
-//! between the root and the group that a process is in; a container may see no more than its own root.
+//! A group's limit applies to the groups in it too, and a batch system or a service manager sets it anywhere
+//! between the root and the group of the process; a container may see no more than its own root.
 
 use std::fs::read_to_string;
 use std::path::{Component, Path};
 
-/// How a hierarchy tells limit and use: files in each group, and a line of `memory.stat`.
+use crate::error::{Error, Result};
+
+/// Bytes that the machine and the control groups of this process can still give.
+pub fn available_memory() -> u64 {
+    let ram = sysinfo::MemoryRefreshKind::nothing().with_ram();
+    let refresh = sysinfo::RefreshKind::nothing().with_memory(ram);
+    let system = sysinfo::System::new_with_specifics(refresh);
+    // Nothing could be read, for example for want of file descriptors: then nothing is known either.
+    if system.total_memory() == 0 {
+        return u64::MAX;
+    }
+    system.available_memory().min(left_by_groups(Path::new("/")))
+}
+
+/// Checks that the allocator would give vectors of so many bytes in all: an allocation that fails ends the process.
+///
+/// # Errors
+/// [`Error::Memory`] when it would not.
+pub fn check_allocatable(bytes: usize) -> Result<()> {
+    // Small amounts come out of what the allocator already holds.
+    if bytes < 1 << 16 {
+        return Ok(());
+    }
+    probe(bytes).map_err(|why| Error::Memory(format!("cannot allocate {bytes} bytes: {why}")))
+}
+
+/// Checks that `needed` bytes are available, of which the allocator would give `kept` as vectors.
+///
+/// # Errors
+/// [`Error::Memory`] for more than `available` bytes, or more than one allocation can be.
+pub fn check_memory(what: &str, needed: u128, kept: u128, available: u64) -> Result<()> {
+    if needed > u128::from(available) {
+        let text = format!("cannot allocate {needed} bytes for {what}: {available} are available");
+        return Err(Error::Memory(text));
+    }
+    probe(usize::try_from(kept).unwrap_or(usize::MAX))
+        .map_err(|why| Error::Memory(format!("cannot allocate {kept} bytes for {what}: {why}")))
+}
+
+fn probe(bytes: usize) -> std::result::Result<(), std::collections::TryReserveError> {
+    Vec::<u8>::new().try_reserve_exact(bytes)
+}
+
+/// Where a hierarchy of groups says limit and use: files in each group, and a line of `memory.stat`.
 #[derive(Debug, Clone, Copy)]
 struct Hierarchy {
     /// Where it is mounted.
@@ -21,15 +64,14 @@ const UNIFIED: Hierarchy = Hierarchy { mount: "sys/fs/cgroup", limit: "memory.ma
 const LEGACY: Hierarchy =
     Hierarchy { mount: "sys/fs/cgroup/memory", limit: "memory.limit_in_bytes", held: "total_rss" };
 
-/// Bytes that the groups of this process can still give; `u64::MAX` where none has a limit.
-///
-/// `root` is where the file system begins.
-pub fn left(root: &Path) -> u64 {
+/// Bytes that the groups of this process can still give; `u64::MAX` where no group has a limit. `root` is where the
+/// file system begins.
+fn left_by_groups(root: &Path) -> u64 {
     let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     groups.lines().filter_map(|line| left_of(root, line)).min().unwrap_or(u64::MAX)
 }
 
-/// The same of one line of `/proc/self/cgroup`: `id:controllers:path`.
+/// The same for one line of `/proc/self/cgroup`: `id:controllers:path`.
 fn left_of(root: &Path, line: &str) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let hierarchy = match controllers {
@@ -74,18 +116,18 @@ mod tests {
     }
 
     fn left_on(groups: &str, files: &[(&str, &str)]) -> u64 {
-        left(machine(groups, files).path())
+        left_by_groups(machine(groups, files).path())
     }
 
     #[test]
-    fn no_groups_no_limit() {
-        assert_eq!(left(tempfile::tempdir().unwrap().path()), u64::MAX);
+    fn memory_is_unlimited_without_groups_or_limits() {
+        assert_eq!(left_by_groups(tempfile::tempdir().unwrap().path()), u64::MAX);
         assert_eq!(left_on("0::/a\n", &[("sys/fs/cgroup/a/memory.max", "max\n")]), u64::MAX);
         assert_eq!(left_on("nonsense\n1:memory\n", &[]), u64::MAX);
     }
 
     #[test]
-    fn the_limit_of_the_groups_own_counts() {
+    fn limit_of_the_own_group_applies() {
         let files = [
             ("sys/fs/cgroup/job/step/memory.max", "1000\n"),
             ("sys/fs/cgroup/job/step/memory.stat", "anon 300\nfile 600\nanon_thp 9\n"),
@@ -94,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_a_group_around_it_counts() {
+    fn lower_limit_of_an_enclosing_group_applies() {
         let files = [
             ("sys/fs/cgroup/job/memory.max", "500\n"),
             ("sys/fs/cgroup/job/memory.stat", "anon 400\n"),
@@ -105,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_root_alone() {
+    fn limit_of_the_root_applies_in_a_container() {
         let files = [("sys/fs/cgroup/memory.max", "100\n")];
         assert_eq!(left_on("0::/\n", &files), 100);
         assert_eq!(left_on("0::/../../outside\n", &files), 100);
@@ -113,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_hierarchy_is_read_too() {
+    fn limit_of_the_legacy_hierarchy_applies() {
         let files = [
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000\n"),
@@ -123,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_nothing_left() {
+    fn nothing_is_left_above_the_limit() {
         let files =
             [("sys/fs/cgroup/memory.max", "100\n"), ("sys/fs/cgroup/memory.stat", "anon 101\n")];
         assert_eq!(left_on("0::/\n", &files), 0);

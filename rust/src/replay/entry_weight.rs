@@ -4,10 +4,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::replay::power::raise_all;
 
-/// What an entry is worth. Both numbers together, since a new priority reads the one and writes the other.
+/// The weight of an entry. Both numbers together, since a new priority reads the one and writes the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Worth {
+pub struct EntryWeight {
     /// Its initial weight; times the episode's multiplier once that is closed.
     pub base: f32,
     /// Its weight, which counts inside the borders alone.
@@ -40,7 +40,7 @@ pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> 
 ///
 /// `base` are the entries' initial weights times their episode's multiplier; `errors` are used up. This is
 /// the proportional priority of Schaul et al. 2016, section 3.3, scaled.
-pub fn weights<'a>(
+pub fn sampling_weights<'a>(
     base: impl ExactSizeIterator<Item = f32> + 'a,
     errors: &'a mut [f64],
     epsilon: f64,
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn exponent_zero_leaves_the_base_even_without_error() {
         let weights = |base, error, exponent| {
-            weights([base].into_iter(), &mut [error], 0.0, exponent).collect::<Vec<f32>>()
+            sampling_weights([base].into_iter(), &mut [error], 0.0, exponent).collect::<Vec<f32>>()
         };
         assert_eq!(weights(3.0, 0.0, 0.0), [3.0]);
         assert_eq!(weights(3.0, 0.0, 0.5), [0.0]);
@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn epsilon_is_added_before_the_exponent() {
-        let made: Vec<f32> = weights([2.0, 2.0].into_iter(), &mut [0.0, 2.25], 4.0, 0.5).collect();
+        let made: Vec<f32> =
+            sampling_weights([2.0, 2.0].into_iter(), &mut [0.0, 2.25], 4.0, 0.5).collect();
         assert_eq!(made, [4.0, 5.0]);
     }
 }

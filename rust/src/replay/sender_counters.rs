@@ -4,7 +4,7 @@ use crate::replay::keyed_hash::KeyedMap;
 
 /// Caches and what they held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CacheCounts {
     /// Whole caches.
     pub caches: u64,
     /// Samples in them.
@@ -13,7 +13,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-impl Tally {
+impl CacheCounts {
     fn add(&mut self, other: Self) {
         self.caches += other.caches;
         self.samples += other.samples;
@@ -24,28 +24,28 @@ impl Tally {
 /// Tallies by sender. Anybody can send under any name, so only the `most` who sent last have a tally of
 /// their own; those of the others are put together.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct SenderCounters {
     most: usize,
-    total: Tally,
-    others: Tally,
+    total: CacheCounts,
+    others: CacheCounts,
     /// Senders choose their names.
-    senders: KeyedMap<u32, Account>,
+    senders: KeyedMap<u32, SenderCounter>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Account {
-    tally: Tally,
+struct SenderCounter {
+    tally: CacheCounts,
     /// How many caches had arrived when it sent last.
     last: u64,
 }
 
-impl Ledger {
+impl SenderCounters {
     /// An empty one.
     pub fn new(most: usize) -> Self {
         Self {
             most,
-            total: Tally::default(),
-            others: Tally::default(),
+            total: CacheCounts::default(),
+            others: CacheCounts::default(),
             senders: KeyedMap::default(),
         }
     }
@@ -54,13 +54,15 @@ impl Ledger {
     ///
     /// # Complexity
     /// O(1) for those who are known, O(`most`) for those who are not.
-    pub fn add(&mut self, sender: u32, tally: Tally) {
+    pub fn add(&mut self, sender: u32, tally: CacheCounts) {
         self.total.add(tally);
         if self.senders.len() >= self.most && !self.senders.contains_key(&sender) {
             self.fold();
         }
-        let account =
-            self.senders.entry(sender).or_insert(Account { tally: Tally::default(), last: 0 });
+        let account = self
+            .senders
+            .entry(sender)
+            .or_insert(SenderCounter { tally: CacheCounts::default(), last: 0 });
         account.tally.add(tally);
         account.last = self.total.caches;
     }
@@ -76,17 +78,17 @@ impl Ledger {
     }
 
     /// What all have sent.
-    pub fn total(&self) -> Tally {
+    pub fn total(&self) -> CacheCounts {
         self.total
     }
 
     /// What those have sent who have no tally of their own any more.
-    pub fn others(&self) -> Tally {
+    pub fn others(&self) -> CacheCounts {
         self.others
     }
 
     /// Who has sent what; whoever sent last comes last.
-    pub fn senders(&self) -> Vec<(u32, Tally)> {
+    pub fn senders(&self) -> Vec<(u32, CacheCounts)> {
         let mut all: Vec<_> = self.senders.iter().collect();
         all.sort_unstable_by_key(|(_, account)| account.last);
         all.into_iter().map(|(&sender, account)| (sender, account.tally)).collect()
@@ -97,22 +99,22 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn tally(caches: u64, samples: u64, bytes: u64) -> Tally {
-        Tally { caches, samples, bytes }
+    fn tally(caches: u64, samples: u64, bytes: u64) -> CacheCounts {
+        CacheCounts { caches, samples, bytes }
     }
 
     #[test]
     fn whoever_has_been_silent_longest_is_folded() {
-        let mut ledger = Ledger::new(2);
+        let mut counters = SenderCounters::new(2);
         for (sender, samples) in [(7, 1), (8, 10), (7, 2), (9, 100)] {
-            ledger.add(sender, tally(1, samples, 4 * samples));
+            counters.add(sender, tally(1, samples, 4 * samples));
         }
-        assert_eq!(ledger.senders(), [(7, tally(2, 3, 12)), (9, tally(1, 100, 400))]);
-        assert_eq!(ledger.others(), tally(1, 10, 40));
+        assert_eq!(counters.senders(), [(7, tally(2, 3, 12)), (9, tally(1, 100, 400))]);
+        assert_eq!(counters.others(), tally(1, 10, 40));
         // One who comes again begins again, and nothing is counted twice.
-        ledger.add(8, tally(1, 1000, 4000));
-        assert_eq!(ledger.senders(), [(9, tally(1, 100, 400)), (8, tally(1, 1000, 4000))]);
-        assert_eq!(ledger.others(), tally(3, 13, 52));
-        assert_eq!(ledger.total(), tally(5, 1113, 4452));
+        counters.add(8, tally(1, 1000, 4000));
+        assert_eq!(counters.senders(), [(9, tally(1, 100, 400)), (8, tally(1, 1000, 4000))]);
+        assert_eq!(counters.others(), tally(3, 13, 52));
+        assert_eq!(counters.total(), tally(5, 1113, 4452));
     }
 }

@@ -12,7 +12,7 @@ const ACTION: &str = "a";
 
 /// A column of a record.
 #[derive(Debug, Clone)]
-pub struct Column {
+pub struct RecordColumn {
     /// The key.
     pub key: String,
     /// dtype and shape.
@@ -25,8 +25,8 @@ pub struct Column {
 
 /// All columns of a record.
 #[derive(Debug)]
-pub struct Columns {
-    all: Vec<Column>,
+pub struct RecordColumns {
+    all: Vec<RecordColumn>,
     size: usize,
     game_keys: usize,
     action: usize,
@@ -101,7 +101,7 @@ impl BuiltinColumn {
     }
 }
 
-impl Columns {
+impl RecordColumns {
     /// The columns of a game's records, for these collectors.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Columns {
         })?;
         let range = self.size..end;
         self.size = range.end;
-        self.all.push(Column { key: key.into(), field: field.clone(), range, reply });
+        self.all.push(RecordColumn { key: key.into(), field: field.clone(), range, reply });
         Ok(self.all.len() - 1)
     }
 
@@ -155,7 +155,7 @@ impl Columns {
     }
 
     /// The column at a position.
-    pub fn at(&self, at: usize) -> &Column {
+    pub fn at(&self, at: usize) -> &RecordColumn {
         &self.all[at]
     }
 
