@@ -85,6 +85,11 @@ pub struct FieldSpec {
 }
 
 impl FieldSpec {
+    /// A field of this dtype, whose elements have `itemsize` bytes.
+    pub fn new(dtype: &str, itemsize: usize, shape: &[usize]) -> Self {
+        Self { dtype: dtype.into(), itemsize, shape: shape.into() }
+    }
+
     /// Elements of one entry's value.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
@@ -241,11 +246,7 @@ mod tests {
 
     #[test]
     fn size_of_a_shape_that_fits_no_address_space_is_not_computed() {
-        let spec = |itemsize, shape: &[usize]| FieldSpec {
-            dtype: "|V0".into(),
-            itemsize,
-            shape: shape.into(),
-        };
+        let spec = |itemsize, shape: &[usize]| FieldSpec::new("|V0", itemsize, shape);
         for itemsize in [0, 1, 8] {
             assert_eq!(spec(itemsize, &[usize::MAX / 2, 4]).checked_nbytes(), None);
             assert_eq!(spec(itemsize, &[0, usize::MAX / 2, 4]).checked_nbytes(), None);
@@ -255,10 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn dtype_name_is_the_one_that_people_write() {
-        let name = |dtype: &str, itemsize| {
-            FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] }.dtype_name()
-        };
+    fn dtype_name_is_the_common_one() {
+        let name = |dtype: &str, itemsize| FieldSpec::new(dtype, itemsize, &[]).dtype_name();
         assert_eq!(name("<f8", 8), "float64");
         assert_eq!(name("|u1", 1), "uint8");
         assert_eq!(name("|b1", 1), "bool");

@@ -156,7 +156,7 @@ impl Batch {
         self.layout.size
     }
 
-    /// BatchRows of each array.
+    /// Rows of each array.
     pub fn rows(&self) -> usize {
         self.layout.rows
     }

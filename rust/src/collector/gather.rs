@@ -1,4 +1,4 @@
-//! BatchRows of batches, filled from the histories of games.
+//! Rows of batches, filled from the histories of games.
 
 use std::ops::Range;
 

@@ -89,9 +89,7 @@ pub fn builtin_columns() -> impl Iterator<Item = (&'static str, FieldSpec)> {
 }
 
 fn all_builtin() -> impl Iterator<Item = (&'static str, FieldSpec)> {
-    BUILTIN.iter().map(|&(key, dtype, itemsize)| {
-        (key, FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] })
-    })
+    BUILTIN.iter().map(|&(key, dtype, itemsize)| (key, FieldSpec::new(dtype, itemsize, &[])))
 }
 
 impl BuiltinColumn {

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_angles_have_the_sine_and_cosine_that_all_have() {
+    fn series_equals_sine_and_cosine_for_small_angles() {
         for step in -600..=600 {
             let angle = f64::from(step) / 1_000.0;
             let (sine, cosine) = sin_cos(angle);

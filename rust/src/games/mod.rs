@@ -59,22 +59,22 @@ impl GameSpec {
 
 /// A key or an action of float32.
 pub fn float32(shape: &[usize]) -> FieldSpec {
-    FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: shape.into() }
+    FieldSpec::new("<f4", 4, shape)
 }
 
 /// A key of uint8: an image, a board, a mask.
 pub fn uint8(shape: &[usize]) -> FieldSpec {
-    FieldSpec { dtype: "|u1".into(), itemsize: 1, shape: shape.into() }
+    FieldSpec::new("|u1", 1, shape)
 }
 
 /// A key of int32.
 pub fn int32(shape: &[usize]) -> FieldSpec {
-    FieldSpec { dtype: "<i4".into(), itemsize: 4, shape: shape.into() }
+    FieldSpec::new("<i4", 4, shape)
 }
 
 /// A numbered action.
 pub fn int64(shape: &[usize]) -> FieldSpec {
-    FieldSpec { dtype: "<i8".into(), itemsize: 8, shape: shape.into() }
+    FieldSpec::new("<i8", 8, shape)
 }
 
 /// How a step ended.

@@ -63,7 +63,7 @@ struct StoredCache<B> {
     sender: u32,
     /// The row to be given next.
     next: usize,
-    /// EntryRows that have been given at least once.
+    /// Rows that have been given at least once.
     seen: usize,
     arrived: Instant,
 }

@@ -1,4 +1,4 @@
-//! CloseOptions an episode: returns, weights, and the final state.
+//! Closing an episode: returns, weights, and the final state.
 
 use std::ops::Range;
 use std::sync::Arc;

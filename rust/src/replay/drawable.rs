@@ -12,7 +12,7 @@ use crate::replay::memory::Memory;
 pub struct ZeroWeights {
     /// Entries whose weight is 0.
     pub zero: usize,
-    /// PreparedClose entries inside the borders whose initial weight is above 0.
+    /// Closed entries inside the borders whose initial weight is above 0.
     pub drawable: usize,
 }
 

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_is_absolute_in_each_dimension_before_mixing() {
+    fn error_is_absolute_in_each_dimension_before_mixing() {
         assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 0.0], &[1.0, 2.0]), [8.0]);
         assert_eq!(mixed_errors(&[2.0, -3.0], &[0.0, 1.0], &[1.0]), [2.0, 4.0]);
         assert_eq!(mixed_errors(&[2.0], &[0.0], &[-1.0]), [0.0]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn exponent_zero_leaves_the_base_even_without_error() {
+    fn weight_with_exponent_zero_is_the_base_even_without_error() {
         let weights = |base, error, exponent| {
             sampling_weights([base].into_iter(), &mut [error], 0.0, exponent).collect::<Vec<f32>>()
         };

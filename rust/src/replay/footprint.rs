@@ -3,7 +3,7 @@
 use crate::replay::episode::{Episode, INLINE_BOOTSTRAP};
 use crate::spec::EntrySpec;
 
-/// PreparedClose episodes without entries that are held at most: they take no slot, so nothing else bounds them.
+/// Closed episodes without entries that are held at most: they take no slot, so nothing else bounds them.
 pub const EMPTY_EPISODES: usize = 64;
 
 /// Bytes for each slot beyond its entry: reference, base and weight, and the leaf with its sums.

@@ -1,6 +1,6 @@
 //! Which slots are free.
 //!
-//! Free slots queue first in, first out, as runs. With one writer that is a slots: slots are taken in
+//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken in
 //! order and come back in order. With several, each takes a run ahead of what it writes, so that its
 //! episode stays contiguous in memory; what it holds unwritten can be taken back, so that not a slot is
 //! lost to anybody's reserve.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_writer_goes_round_in_order() {
+    fn slots_of_one_writer_are_taken_and_freed_in_order() {
         let mut slots = FreeSlots::new(4);
         assert_eq!(slots.take(3), Some(SlotRun { start: 0, len: 3 }));
         slots.give_back(SlotRun { start: 0, len: 2 });
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_comes_next() {
+    fn slots_put_back_are_taken_next() {
         let mut slots = FreeSlots::new(10);
         let run = slots.take(6);
         assert_eq!(run, Some(SlotRun { start: 0, len: 6 }));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_merge_and_empty_runs_vanish() {
+    fn adjacent_runs_merge_and_empty_runs_vanish() {
         let mut slots = FreeSlots::new(0);
         slots.give_back(SlotRun { start: 5, len: 0 });
         slots.put_back(SlotRun { start: 5, len: 0 });
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_reserve_is_at_least_one_slot() {
+    fn half_of_a_reserve_is_at_least_one_slot() {
         let mut run = SlotRun { start: 8, len: 1 };
         assert_eq!(run.split_back_half(), SlotRun { start: 8, len: 1 });
         assert_eq!(run.len, 0);

@@ -52,7 +52,7 @@ pub struct Memory {
     pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
     pub(super) closed: VecDeque<u32>,
-    /// PreparedClose episodes without entries.
+    /// Closed episodes without entries.
     pub(super) empty: usize,
     open: Vec<u32>,
     /// Files bring serial numbers.
@@ -62,7 +62,7 @@ pub struct Memory {
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
     pub(super) largest: f64,
-    /// PreparedClose entries inside the present borders whose initial weight is above 0.
+    /// Closed entries inside the present borders whose initial weight is above 0.
     pub(super) drawable: usize,
     /// Whether [`Memory::zero_weights_to_report`] has told.
     pub(super) reported_zero_weights: bool,
@@ -151,7 +151,7 @@ impl Memory {
         self.used
     }
 
-    /// PreparedClose episodes held.
+    /// Closed episodes held.
     pub fn num_episode(&self) -> usize {
         self.closed.len()
     }

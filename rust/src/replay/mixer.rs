@@ -12,7 +12,7 @@ use crate::replay::transition::uniform;
 
 /// Decides which server each row of a batch comes from, and keeps what servers gave until it is used.
 ///
-/// EntryRows are planned before anybody is asked for them, and a plan that cannot be carried out yet is kept: were
+/// Rows are planned before anybody is asked for them, and a plan that cannot be carried out yet is kept: were
 /// it drawn anew, whoever is late would be drawn less often than its weights say.
 #[derive(Debug)]
 pub struct Mixer<B> {

@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn powers_are_those_of_powf(
+        fn powers_equal_those_of_powf(
             numbers in prop::collection::vec(number(), 0..40),
             exponent in prop_oneof![-3.0..3.0f64, -300.0..300.0f64, Just(0.0), Just(0.5), Just(1.0)],
         ) {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_been_silent_longest_is_folded() {
+    fn sender_silent_longest_is_counted_with_others() {
         let mut counters = SenderCounters::new(2);
         for (sender, samples) in [(7, 1), (8, 10), (7, 2), (9, 100)] {
             counters.add(sender, tally(1, samples, 4 * samples));

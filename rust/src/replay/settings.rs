@@ -73,7 +73,7 @@ pub struct Settings {
     pub multi_step: usize,
     /// Samples in a cache.
     pub cache_size: usize,
-    /// PreparedClose episodes held at most; 0 is no limit.
+    /// Closed episodes held at most; 0 is no limit.
     pub max_episode: usize,
     /// Whether a server gives samples of a cache more than once.
     pub reuse_cache: bool,
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stacks_and_flags_change_the_arrays() {
+    fn only_frame_stack_and_cache_flags_change_the_layout() {
         let before = Settings::new(2);
         let mut others = Settings::new(2);
         others.priority_exponent = 0.1;

@@ -21,7 +21,7 @@ struct FieldLocation {
     size: usize,
 }
 
-/// EntryRows of entries, addressed by slot.
+/// Rows of entries, addressed by slot.
 #[derive(Debug)]
 pub struct Storage {
     locations: [FieldLocation; FIELDS],

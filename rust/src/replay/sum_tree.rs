@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_at_a_border_belongs_to_the_leaf_after_it() {
+    fn target_at_a_border_finds_the_leaf_after_it() {
         let mut tree = SumTree::new(40).unwrap();
         tree.set_many(&[3, 20, 39], &[1.0, 2.0, 4.0]);
         let mut found = Vec::new();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_one_leaf_works() {
+    fn tree_of_one_leaf_finds_it() {
         let mut tree = SumTree::new(1).unwrap();
         tree.set_run(0, [0.5].into_iter());
         let mut found = Vec::new();

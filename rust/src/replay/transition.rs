@@ -13,7 +13,7 @@ use crate::spec::{FIELDS, Field};
 /// Bytes that a draw needs for each row, at most.
 pub const DRAW_BYTES_PER_ROW: usize = 64;
 
-/// EntryRows gathered together: what they are made of fits into the first-level cache.
+/// Rows gathered together: what they are made of fits into the first-level cache.
 const TOGETHER: usize = 64;
 
 /// Drawn transitions: valid until the memory is changed.

@@ -9,7 +9,7 @@ use cogrs::collector::description::Collector;
 use cogrs::collector::failure_policy::OnError;
 use cogrs::error::Result;
 
-use crate::game::{self, Log, Script};
+use crate::scripted_game::{self as game, Log, Script};
 
 /// Far above what any wait here takes: a test that reaches it hangs.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,7 +1,5 @@
 //! Caches and the store of them, against a plain model.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +11,8 @@ use cogrs::replay::sender_counters::CacheCounts;
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, FieldSpec};
 use proptest::prelude::*;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::fixtures::{config, rng};
 
 fn settings(flags: &[bool]) -> Settings {
     let mut settings = Settings::new(1);
@@ -24,31 +22,16 @@ fn settings(flags: &[bool]) -> Settings {
 }
 
 fn spec() -> EntrySpec {
-    let field = |dtype: &str, itemsize, shape: &[usize]| FieldSpec {
-        dtype: dtype.into(),
-        itemsize,
-        shape: shape.into(),
-    };
-    let float = || field("<f4", 4, &[]);
-    let fields = [
-        field("|u1", 1, &[8]),
-        field("<i8", 8, &[]),
-        float(),
-        float(),
-        float(),
-        float(),
-        field("|u1", 1, &[0]),
-    ];
+    let [byte, float, int] = [("|u1", 1), ("<f4", 4), ("<i8", 8)]
+        .map(|(dtype, itemsize)| move |shape: &[usize]| FieldSpec::new(dtype, itemsize, shape));
+    let floats = || float(&[]);
+    let fields = [byte(&[8]), int(&[]), floats(), floats(), floats(), floats(), byte(&[0])];
     EntrySpec::new(fields).unwrap()
 }
 
 /// Weights, and prev's state of eight bytes.
 fn shape() -> CacheShape {
     CacheShape::new(&spec(), &settings(&[true]), Labels::default())
-}
-
-fn rng(seed: u64) -> Xoshiro256PlusPlus {
-    Xoshiro256PlusPlus::seed_from_u64(seed)
 }
 
 /// Row `r` of cache `name` has the state (name, r).
@@ -144,10 +127,10 @@ fn behaves_as_the_model(capacity: usize, calls: Vec<Call>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(256))]
 
     #[test]
-    fn a_store_behaves_as_a_queue_of_caches(capacity in 1..5usize, calls in calls()) {
+    fn store_behaves_as_a_queue_of_caches(capacity in 1..5usize, calls in calls()) {
         behaves_as_the_model(capacity, calls);
     }
 }
@@ -169,7 +152,7 @@ fn caches_are_drawn_in_proportion_to_their_sums_of_weights() {
 }
 
 #[test]
-fn what_is_too_little_is_said_and_nothing_is_taken() {
+fn take_from_too_few_samples_names_the_counts_and_takes_nothing() {
     let mut store = store(2);
     push(&mut store, 0, 3, 1.0);
     let text = |error: Error| error.to_string();
@@ -184,7 +167,7 @@ fn what_is_too_little_is_said_and_nothing_is_taken() {
 }
 
 #[test]
-fn a_batch_keeps_what_the_store_has_replaced() {
+fn batch_keeps_caches_that_the_store_has_replaced() {
     let mut store = store(1);
     push(&mut store, 7, 2, 1.0);
     let taken = store.take(2, false).unwrap();
@@ -196,7 +179,7 @@ fn a_batch_keeps_what_the_store_has_replaced() {
 }
 
 #[test]
-fn another_shape_empties_the_store() {
+fn reshape_empties_the_store() {
     let mut store = store(2);
     push(&mut store, 0, 3, 1.0);
     assert!(store.reshape(shape()).is_empty());
@@ -206,7 +189,7 @@ fn another_shape_empties_the_store() {
 }
 
 #[test]
-fn a_snapshot_counts_what_came_went_and_is_there() {
+fn snapshot_counts_received_given_and_held_samples() {
     let mut store = store(2);
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
@@ -229,7 +212,7 @@ fn a_snapshot_counts_what_came_went_and_is_there() {
 }
 
 #[test]
-fn discarded_are_those_that_were_never_given() {
+fn discarded_counts_samples_that_were_never_given() {
     let mut store = store(1);
     push(&mut store, 0, 4, 1.0);
     take(&mut store, 5, true).unwrap();
@@ -245,7 +228,7 @@ fn discarded_are_those_that_were_never_given() {
 }
 
 #[test]
-fn the_shape_follows_flags_and_stacks() {
+fn cache_shape_follows_cache_flags_and_frame_stack() {
     let mut stacked = settings(&[true, false, false, false, false, false, true, true, true]);
     stacked.frame_stack = 4;
     let shape = CacheShape::new(&spec(), &stacked, Labels::default());
@@ -254,7 +237,7 @@ fn the_shape_follows_flags_and_stacks() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_is_refused() {
+fn malformed_cache_is_refused() {
     let refused = |rows, weight_sum, columns| {
         Cache::new(&shape(), rows, weight_sum, columns).map(drop).unwrap_err().to_string()
     };

@@ -1,17 +1,9 @@
-//! Bytes and descriptions that somebody else made: each is refused with an error, or makes something that works.
-//!
-//! The long forms go on for `COGRS_FUZZ_SECONDS`, ten minutes each unless it says otherwise.
-
-#![allow(clippy::unwrap_used)]
+//! Files that somebody else made.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cogrs::collector::batch::Batch;
-use cogrs::collector::description::{Collector, Input, Reply};
 use cogrs::error::Error;
-use cogrs::replay::cache::{Cache, CacheShape, Labels};
-use cogrs::replay::cache_store::CacheStore;
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
 use cogrs::replay::settings::{FLAGS, FramePadding, NewPriority, Settings};
@@ -19,83 +11,14 @@ use cogrs::spec::{EntrySpec, FIELDS, FieldSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use proptest::test_runner::{TestCaseResult, TestRunner};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+use proptest::test_runner::TestCaseResult;
 use serde::Serialize;
+
+use crate::inputs::{fields, float, number, small};
+use crate::{MOST, fuzz, long};
 
 /// Files that were found to be trouble once, or that stand for a kind.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fuzz/checkpoint");
-
-/// Bytes of entries in a file at most; more of them say nothing new.
-const MOST: u64 = 1 << 16;
-
-/// One round of cases, and more of them for so long.
-fn fuzz<S: Strategy>(strategy: &S, time: Duration, test: impl Fn(S::Value) -> TestCaseResult) {
-    let end = Instant::now() + time;
-    loop {
-        let config = ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() };
-        if let Err(error) = TestRunner::new(config).run(strategy, &test) {
-            panic!("{error}");
-        }
-        if Instant::now() >= end {
-            return;
-        }
-    }
-}
-
-fn long() -> Duration {
-    let seconds = std::env::var("COGRS_FUZZ_SECONDS").ok();
-    Duration::from_secs(seconds.map_or(600, |text| text.parse().unwrap()))
-}
-
-/// Small numbers, and those at which arithmetic goes wrong.
-fn number() -> impl Strategy<Value = u64> {
-    let edges = [31, 32, 33, 40, 61, 62, 63].map(|bits| 1_u64 << bits);
-    let edges = edges.into_iter().flat_map(|edge| [edge - 1, edge, edge + 1]);
-    let edges: Vec<u64> = edges.chain([u64::MAX]).collect();
-    prop_oneof![6 => 0..5_u64, 2 => 0..300_u64, 1 => select(edges)]
-}
-
-fn size() -> impl Strategy<Value = usize> {
-    number().prop_map(|number| number as usize)
-}
-
-fn float() -> impl Strategy<Value = f64> {
-    prop_oneof![
-        6 => select(&[0.0, 0.5, 1.0, 2.0][..]),
-        1 => any::<f64>(),
-        1 => select(&[f64::NAN, f64::INFINITY, -1.0, 1e300, 1e-300][..]),
-    ]
-}
-
-fn field() -> impl Strategy<Value = FieldSpec> {
-    let dtype = select(&["<f4", "|u1", "<i8", "|S2000000000", "bfloat16", "", "[(", "\u{e9}"][..]);
-    let itemsize = prop_oneof![4 => select(&[1, 4, 8][..]), 1 => size()];
-    (dtype, itemsize, vec(size(), 0..4)).prop_map(|(dtype, itemsize, shape)| FieldSpec {
-        dtype: dtype.into(),
-        itemsize,
-        shape,
-    })
-}
-
-/// Mostly fields that fit each other, so that what comes after them is looked at too.
-fn fields() -> impl Strategy<Value = [FieldSpec; FIELDS]> {
-    let float =
-        |shape: &[usize]| FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: shape.into() };
-    let sound = (select(&[0_usize, 1, 3][..]), 0..9_usize).prop_map(move |(dims, bytes)| {
-        let shape: &[usize] = if dims == 1 { &[] } else { &[dims] };
-        let state = FieldSpec { dtype: "|u1".into(), itemsize: 1, shape: vec![bytes] };
-        let info = FieldSpec { shape: vec![0], ..state.clone() };
-        let reward = float(shape);
-        [state, info.clone(), reward.clone(), float(&[]), reward.clone(), reward, info]
-    });
-    let one = (sound.clone(), any::<Index>(), field()).prop_map(|(mut fields, at, field)| {
-        *at.get_mut(&mut fields) = field;
-        fields
-    });
-    prop_oneof![6 => sound, 1 => one]
-}
 
 fn settings(dims: usize) -> impl Strategy<Value = Settings> {
     let numbers = (number(), number(), number(), number());
@@ -336,118 +259,4 @@ fn checkpoint_of_serial_numbers_chosen_to_collide_loads_like_any() {
     let chosen = seconds(&colliding(count));
     // Where they do collide it is more than a hundred times as long.
     assert!(chosen < 10.0 * plain + 1.0, "{chosen} s, and {plain} s for plain ones");
-}
-
-fn small() -> [FieldSpec; FIELDS] {
-    let field = |dtype: &str, itemsize, shape: &[usize]| FieldSpec {
-        dtype: dtype.into(),
-        itemsize,
-        shape: shape.into(),
-    };
-    let float = || field("<f4", 4, &[]);
-    let empty = || field("|u1", 1, &[0]);
-    [field("|u1", 1, &[3]), empty(), float(), float(), float(), float(), empty()]
-}
-
-fn caches(time: Duration) {
-    let labels = any::<[bool; 3]>();
-    let frames = prop_oneof![Just(None), vec(vec(any::<u8>(), 0..40), 0..5).prop_map(Some),];
-    let shape = (fields(), labels, any::<[bool; FLAGS]>(), size(), any::<bool>());
-    let claimed = (size(), float(), frames, any::<u8>(), any::<bool>());
-    fuzz(&(shape, claimed), time, |(shape, (rows, weight_sum, frames, fill, packed))| {
-        let (fields, [ids, senders, nstep], cache_flags, frame_stack, _) = shape;
-        let Ok(spec) = EntrySpec::new(fields) else { return Ok(()) };
-        let settings = Settings { cache_flags, frame_stack, ..Settings::new(spec.reward_dims()) };
-        let shape = CacheShape::new(&spec, &settings, Labels { ids, senders, nstep });
-        let frames = frames.unwrap_or_else(|| fitting(&shape, rows, fill & 0x3f, packed));
-        match Cache::new(&shape, rows, weight_sum, frames) {
-            Err(error) => prop_assert!(matches!(error, Error::Value { .. }), "{}", error),
-            Ok(cache) => {
-                let mut store = CacheStore::new(2, shape, Xoshiro256PlusPlus::seed_from_u64(1));
-                store.push(cache, 1, Instant::now());
-                let taken = store.take(1, false);
-                prop_assert!(matches!(taken, Ok(_) | Err(Error::State(_))));
-            }
-        }
-        Ok(())
-    });
-}
-
-/// Frames that have the sizes of a shape, unless those are too large.
-fn fitting(shape: &CacheShape, rows: usize, fill: u8, packed: bool) -> Vec<Vec<u8>> {
-    let size = |row: usize| row.saturating_mul(rows).min(MOST as usize);
-    let frames: Vec<Vec<u8>> = shape.sizes().iter().map(|&row| vec![fill; size(row)]).collect();
-    if packed { vec![frames.concat()] } else { frames }
-}
-
-#[test]
-fn cache_of_any_frames_is_refused_or_gives_samples() {
-    caches(Duration::ZERO);
-}
-
-#[test]
-#[ignore = "long form of the test above"]
-fn cache_of_any_frames_is_refused_or_gives_samples_for_long() {
-    caches(long());
-}
-
-fn tensors(time: Duration) {
-    let input = (field(), size()).prop_map(|(field, stack)| Input {
-        key: "s".into(),
-        column: "s".into(),
-        shifted: false,
-        stack,
-        field,
-    });
-    let reply = field().prop_map(|field| Reply { key: "a".into(), field });
-    let parts = (vec(input, 0..4), proptest::option::of(vec(reply, 0..3)));
-    let steps = prop_oneof![8 => 1..9_usize, 1 => 1..100_000_usize];
-    fuzz(
-        &(parts, size(), steps, 0..4_usize),
-        time,
-        |((inputs, replies), batch_size, steps, count)| {
-            let described = inputs.iter().map(|input| &input.field);
-            let mut described = described.chain(replies.iter().flatten().map(|reply| &reply.field));
-            // What Python hands over has been looked at so.
-            if described.any(|field| field.checked_nbytes().is_none()) {
-                return Ok(());
-            }
-            let collector = Collector {
-                name: "c".into(),
-                batch_size,
-                steps,
-                timeout: None,
-                player: None,
-                inputs,
-                replies,
-                block: false,
-            };
-            let row = collector.row_size();
-            match collector.layout() {
-                Err(error) => prop_assert!(matches!(error, Error::Memory(_)), "{}", error),
-                Ok(layout) => {
-                    if row.saturating_mul(batch_size as u128) > u128::from(MOST) {
-                        return Ok(());
-                    }
-                    for batch in Batch::several(layout, count).unwrap() {
-                        prop_assert!(batch.size() as u128 >= row * batch_size as u128);
-                        (0..collector.arrays() as usize)
-                            .for_each(|part| batch.zero(part, batch_size));
-                    }
-                }
-            }
-            Ok(())
-        },
-    );
-}
-
-#[test]
-fn description_of_any_tensors_is_refused_or_makes_batches() {
-    tensors(Duration::ZERO);
-}
-
-#[test]
-#[ignore = "long form of the test above"]
-fn description_of_any_tensors_is_refused_or_makes_batches_for_long() {
-    tensors(long());
 }

@@ -1,7 +1,5 @@
 //! Importance weights: figures worked out by hand, the formula, and what is refused.
 
-#![allow(clippy::unwrap_used)]
-
 use cogrs::error::Error;
 use cogrs::replay::importance::{Largest, importance_weights};
 
@@ -24,7 +22,7 @@ fn exponent_one_corrects_fully() {
 }
 
 #[test]
-fn a_smaller_exponent_corrects_in_part() {
+fn smaller_exponent_corrects_in_part() {
     assert_close(&of_batch(0.4), &[1.0, 0.644_394, 0.574_349, 0.435_275]);
 }
 
@@ -34,7 +32,7 @@ fn exponent_zero_corrects_nothing() {
 }
 
 #[test]
-fn the_largest_of_all_may_lie_outside_the_batch() {
+fn largest_weight_of_all_may_lie_outside_the_batch() {
     let weights = importance_weights(&PRIORITIES[2..], 0.5, 16.0, 4, Largest::OfAll(1.0)).unwrap();
     let unscaled = |priority: f64| (4.0 * priority / 16.0).powf(-0.5);
     let expected = [4.0, 8.0].map(|priority| unscaled(priority) / unscaled(1.0));
@@ -42,13 +40,13 @@ fn the_largest_of_all_may_lie_outside_the_batch() {
 }
 
 #[test]
-fn weights_that_float32_cannot_hold_still_have_their_quotients() {
+fn weights_too_small_for_float32_keep_their_quotients() {
     let weights = importance_weights(&[1e-300, 4e-300], 1.0, 5e-300, 2, Largest::OfBatch).unwrap();
     assert_close(&weights, &[1.0, 0.25]);
 }
 
 #[test]
-fn an_empty_batch_has_no_weights() {
+fn empty_batch_has_no_weights() {
     assert!(importance_weights(&[], 1.0, 1.0, 1, Largest::OfBatch).unwrap().is_empty());
 }
 

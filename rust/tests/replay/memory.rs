@@ -1,31 +1,21 @@
 //! The memory against a plain model of it, and its promises one by one.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "memory/calls.rs"]
-mod calls;
-#[path = "memory/fixtures.rs"]
-mod fixtures;
-#[path = "memory/model.rs"]
-mod model;
-#[path = "memory/pair.rs"]
-mod pair;
-
-use calls::{Call, calls};
 use cogrs::error::{Error, short};
 use cogrs::replay::closing::{CloseOptions, FinalEntry};
 use cogrs::replay::corrections::PriorityKind;
 use cogrs::replay::memory::Memory;
 use cogrs::spec::Field;
-use fixtures::{
-    Columns, LARGE, SMALL, add, add_episode, entries, gather, ids, memory_of, new_memory, plain,
-    set, spec_with,
-};
-use model::DIMS;
-use pair::Pair;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use crate::calls::{Call, calls};
+use crate::fixtures::{
+    Columns, LARGE, SMALL, add, add_episode, config, entries, gather, ids, memory_of, new_memory,
+    plain, set, spec_with,
+};
+use crate::model::DIMS;
+use crate::pair::Pair;
 
 fn behaves_as_the_model(state_size: usize, capacity: usize, calls: Vec<Call>) {
     let mut pair = Pair::new(state_size, capacity);
@@ -34,16 +24,11 @@ fn behaves_as_the_model(state_size: usize, capacity: usize, calls: Vec<Call>) {
     }
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 proptest! {
     #![proptest_config(config(200))]
 
     #[test]
-    fn any_calls_leave_what_the_model_holds(capacity in 0..=40_usize, calls in vec(calls(12), 0..120)) {
+    fn memory_equals_the_model_after_any_calls(capacity in 0..=40_usize, calls in vec(calls(12), 0..120)) {
         behaves_as_the_model(SMALL, capacity, calls);
     }
 }
@@ -52,7 +37,7 @@ proptest! {
     #![proptest_config(config(60))]
 
     #[test]
-    fn states_in_a_column_of_their_own_change_nothing(
+    fn memory_with_large_states_equals_the_model_after_any_calls(
         capacity in 0..=40_usize,
         calls in vec(calls(12), 0..120),
     ) {
@@ -60,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn writers_with_reserves_leave_what_the_model_holds(
+    fn memory_with_reserved_slots_equals_the_model_after_any_calls(
         capacity in 64..=300_usize,
         calls in vec(calls(90), 0..120),
     ) {
@@ -73,7 +58,7 @@ proptest! {
 
     #[test]
     #[ignore = "long form of the tests above"]
-    fn any_calls_at_any_capacity_leave_what_the_model_holds(
+    fn memory_of_any_capacity_equals_the_model_after_any_calls(
         state_size in select(&[0, SMALL, LARGE][..]),
         capacity in prop_oneof![0..=40_usize, 64..=300_usize],
         calls in vec(calls(60), 0..250),
@@ -83,7 +68,7 @@ proptest! {
 }
 
 #[test]
-fn writers_side_by_side_fill_every_slot_before_one_is_refused() {
+fn concurrent_writers_fill_every_slot_before_one_is_refused() {
     for capacity in [0, 1, 2, 63, 64, 65, 129, 300] {
         for writers in [1, 2, 3, 7, 64] {
             let mut memory = new_memory(capacity);
@@ -98,7 +83,7 @@ fn writers_side_by_side_fill_every_slot_before_one_is_refused() {
 }
 
 #[test]
-fn slots_of_closed_and_dropped_episodes_are_all_used_again() {
+fn slots_of_closed_and_aborted_episodes_are_all_reused() {
     let capacity = 200;
     let mut memory = new_memory(capacity);
     for round in 0..50_usize {
@@ -118,7 +103,7 @@ fn slots_of_closed_and_dropped_episodes_are_all_used_again() {
 }
 
 #[test]
-fn writers_side_by_side_leave_each_episode_in_few_pieces() {
+fn concurrent_writers_leave_each_episode_in_few_pieces() {
     let mut memory = new_memory(1280);
     let serials: Vec<u64> = (0..4).map(|_| memory.open()).collect();
     for turn in 0..1280 {
@@ -131,7 +116,7 @@ fn writers_side_by_side_leave_each_episode_in_few_pieces() {
 }
 
 #[test]
-fn a_stack_leaves_out_a_slot_of_another_episode_between_its_own() {
+fn frame_stack_skips_a_slot_of_another_episode_between_its_own() {
     let mut memory = new_memory(5);
     let serials: Vec<u64> = (0..5).map(|_| memory.open()).collect();
     for &serial in &serials {
@@ -155,7 +140,7 @@ fn a_stack_leaves_out_a_slot_of_another_episode_between_its_own() {
 }
 
 #[test]
-fn ids_go_on_after_a_clear() {
+fn ids_continue_after_clear() {
     let mut memory = new_memory(8);
     let before = add_episode(&mut memory, 3);
     memory.clear();
@@ -164,7 +149,7 @@ fn ids_go_on_after_a_clear() {
 }
 
 #[test]
-fn ids_of_an_episode_follow_each_other_whoever_writes_between() {
+fn ids_of_an_episode_are_consecutive_when_writers_alternate() {
     let mut memory = new_memory(30);
     let (one, two) = (memory.open(), memory.open());
     let first = add(&mut memory, one, 2).unwrap();
@@ -175,7 +160,7 @@ fn ids_of_an_episode_follow_each_other_whoever_writes_between() {
 }
 
 #[test]
-fn what_was_closed_first_is_evicted_first() {
+fn episode_closed_first_is_evicted_first() {
     let mut memory = new_memory(6);
     let (opened_first, closed_first) = (memory.open(), memory.open());
     add(&mut memory, opened_first, 3).unwrap();
@@ -187,7 +172,7 @@ fn what_was_closed_first_is_evicted_first() {
 }
 
 #[test]
-fn an_add_that_is_refused_evicts_nothing() {
+fn refused_add_evicts_nothing() {
     let mut memory = new_memory(6);
     add_episode(&mut memory, 3);
     let serial = memory.open();
@@ -197,7 +182,7 @@ fn an_add_that_is_refused_evicts_nothing() {
 }
 
 #[test]
-fn rewards_and_weights_that_cannot_be_are_refused_with_their_step() {
+fn invalid_reward_or_weight_is_refused_with_its_step() {
     let mut memory = new_memory(8);
     let serial = memory.open();
     add(&mut memory, serial, 2).unwrap();
@@ -218,7 +203,7 @@ fn rewards_and_weights_that_cannot_be_are_refused_with_their_step() {
 }
 
 #[test]
-fn a_full_open_episode_can_be_closed_and_sampled() {
+fn open_episode_that_fills_the_memory_can_be_closed_and_sampled() {
     let mut memory = new_memory(4);
     let serial = memory.open();
     add(&mut memory, serial, 4).unwrap();
@@ -228,7 +213,7 @@ fn a_full_open_episode_can_be_closed_and_sampled() {
 }
 
 #[test]
-fn a_final_state_lets_the_last_action_be_drawn() {
+fn last_action_can_be_drawn_with_a_final_state() {
     for (bootstrap, terminated) in [(None, true), (Some(vec![8.0; DIMS]), false)] {
         let mut memory = new_memory(4);
         let last = Some(FinalEntry { state: &[7; SMALL], info: None });
@@ -243,7 +228,7 @@ fn a_final_state_lets_the_last_action_be_drawn() {
 }
 
 #[test]
-fn weights_come_back_with_the_borders_they_were_made_for() {
+fn weights_return_when_borders_are_restored() {
     let mut memory = new_memory(10);
     add_episode(&mut memory, 10);
     set(&mut memory, |settings| (settings.frame_stack, settings.multi_step) = (3, 4));
@@ -253,7 +238,7 @@ fn weights_come_back_with_the_borders_they_were_made_for() {
 }
 
 #[test]
-fn without_values_returns_are_refused_and_initial_weights_serve() {
+fn close_without_values_refuses_returns_and_uses_initial_weights() {
     let mut memory = memory_of(spec_with(SMALL, &[0]), 4, 0);
     let mut columns = Columns::new(&entries(2));
     columns.0[Field::Value.index()].clear();
@@ -266,7 +251,7 @@ fn without_values_returns_are_refused_and_initial_weights_serve() {
 }
 
 #[test]
-fn a_draw_from_nothing_says_why() {
+fn draw_without_sampleable_entries_says_why() {
     let why = |memory: &mut Memory| memory.draw(1).unwrap_err().to_string();
     let mut memory = new_memory(8);
     let serial = memory.open();

@@ -1,7 +1,5 @@
 //! Requests of many threads, answered in batches.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;

@@ -63,13 +63,11 @@ impl Pair {
     }
 
     /// The memory.
-    #[allow(dead_code, reason = "for tests of what a memory becomes")]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
     /// Goes on with another memory, which holds what this one does but for open episodes.
-    #[allow(dead_code, reason = "for tests of what a memory becomes")]
     pub fn replace(&mut self, make: impl FnOnce(&Memory) -> Memory) {
         self.memory = make(&self.memory);
         self.model.open.clear();

@@ -1,13 +1,13 @@
 //! The sum tree against plain sums over a `Vec`.
 
-#![allow(clippy::unwrap_used)]
-
 use cogrs::replay::sum_tree::SumTree;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::fixtures::config;
 
 /// Lengths at which a node, or a level, fills up or begins.
 const EDGES: [usize; 10] = [1, 2, 15, 16, 17, 255, 256, 257, 4096, 4097];
@@ -95,11 +95,6 @@ fn built(leaves: &[f32]) -> SumTree {
     tree
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 proptest! {
     #![proptest_config(config(40))]
 
@@ -120,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_target_finds_the_leaf_whose_interval_holds_it(len in lengths(), edits in edits(whole())) {
+    fn target_finds_the_leaf_whose_interval_holds_it(len in lengths(), edits in edits(whole())) {
         let mut tree = SumTree::new(len).unwrap();
         let mut leaves = vec![0.0; len];
         for edit in &edits {
@@ -137,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn rounding_never_leads_to_a_leaf_of_weight_zero(len in lengths(), edits in edits(rough())) {
+    fn rounding_never_finds_a_leaf_of_weight_zero(len in lengths(), edits in edits(rough())) {
         let mut tree = SumTree::new(len).unwrap();
         let mut leaves = vec![0.0; len];
         for edit in &edits {
@@ -163,7 +158,7 @@ fn first_and_last_leaf_are_reachable_at_every_length() {
 }
 
 #[test]
-fn a_target_at_or_past_the_total_finds_the_last_leaf_that_can_be_drawn() {
+fn target_at_or_past_the_total_finds_the_last_positive_leaf() {
     let mut leaves = [0.0; 1000];
     (leaves[0], leaves[1]) = (1.0, 1.0);
     for len in [2, 16, 17, 256, 257, 1000] {
@@ -173,7 +168,7 @@ fn a_target_at_or_past_the_total_finds_the_last_leaf_that_can_be_drawn() {
 }
 
 #[test]
-fn of_a_leaf_given_twice_the_last_weight_counts() {
+fn last_weight_of_a_leaf_given_twice_counts() {
     let mut tree = built(&[0.0; 40]);
     tree.set_many(&[7, 30, 7, 8, 8, 7], &[5.0, 1.0, 0.0, 0.0, 2.0, 0.0]);
     assert_eq!((tree.get(7), tree.get(8), tree.get(30)), (0.0, 2.0, 1.0));
@@ -181,7 +176,7 @@ fn of_a_leaf_given_twice_the_last_weight_counts() {
 }
 
 #[test]
-fn a_run_without_weights_changes_nothing() {
+fn empty_run_changes_nothing() {
     for first in 0..=33 {
         let mut tree = built(&[1.0; 33]);
         tree.set_run(first, std::iter::empty());
@@ -197,7 +192,7 @@ fn no_targets_find_no_leaves() {
 }
 
 #[test]
-fn a_tree_without_leaves_sums_to_zero() {
+fn tree_without_leaves_sums_to_zero() {
     let tree = SumTree::new(0).unwrap();
     assert!(tree.is_empty());
     assert_eq!((tree.len(), tree.total(), tree.positive(), tree.smallest()), (0, 0.0, 0, 0.0));
@@ -205,7 +200,7 @@ fn a_tree_without_leaves_sums_to_zero() {
 
 #[test]
 #[should_panic(expected = "nothing can be drawn from weights that are all 0")]
-fn finding_among_weights_that_are_all_zero_panics() {
+fn find_panics_when_all_weights_are_zero() {
     let mut tree = built(&[1.0; 20]);
     tree.set_run(0, [0.0; 20].into_iter());
     find(&tree, &[0.0]);
@@ -217,7 +212,7 @@ fn far_apart(rng: &mut impl Rng) -> f32 {
 }
 
 #[test]
-fn rounding_leads_no_further_than_to_a_neighbour() {
+fn rounding_finds_at_most_a_neighbouring_leaf() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
     for _ in 0..800 {
         let len = rng.random_range(1..300);
@@ -260,13 +255,13 @@ fn stays_exact_over(changes: usize) {
 }
 
 #[test]
-fn a_million_changes_leave_the_total_exact_and_zero_leaves_unfound() {
+fn total_stays_exact_and_zero_leaves_unfound_over_a_million_changes() {
     stays_exact_over(1_000_000);
 }
 
 #[test]
 #[ignore = "long form of the test above"]
-fn ten_million_changes_leave_the_total_exact_and_zero_leaves_unfound() {
+fn total_stays_exact_and_zero_leaves_unfound_over_ten_million_changes() {
     stays_exact_over(10_000_000);
 }
 

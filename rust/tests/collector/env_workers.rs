@@ -1,13 +1,5 @@
 //! Games that env workers step, and games that fail.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "collector/game.rs"]
-mod game;
-#[allow(dead_code, reason = "some of it serves the tests of other games only")]
-#[path = "collector/run.rs"]
-mod run;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +9,9 @@ use cogrs::collector::failure_policy::OnError;
 use cogrs::collector::step_buffer::Report;
 use cogrs::error::Result;
 use cogrs::games::{Action, Game, Outcome};
-use game::{actor, optimizer};
-use run::{Run, options};
+
+use crate::run::{Run, options};
+use crate::scripted_game::{Log, actor, optimizer, spec};
 
 /// Arrays of a step buffer.
 const GAME: usize = 0;
@@ -109,8 +102,8 @@ fn driven(
     options.on_error = on_error;
     options.queries = asks;
     let files = vec![None; env_workers];
-    let context = Context::with_env_workers(&game::spec(1), collectors, options, &files).unwrap();
-    let run = Run { context: Arc::new(context), log: game::Log::default() };
+    let context = Context::with_env_workers(&spec(1), collectors, options, &files).unwrap();
+    let run = Run { context: Arc::new(context), log: Log::default() };
     run.context.start().unwrap();
     let drive = |env_worker| {
         let context = Arc::clone(&run.context);
@@ -163,7 +156,7 @@ fn batches_show_what_env_workers_report() {
 
 #[test]
 fn wrong_reports_are_refused() {
-    let spec = game::spec(1);
+    let spec = spec(1);
     let make = |files| Context::with_env_workers(&spec, vec![actor(1)], options(2, 1), files);
     assert!(make(&[]).is_err());
     assert!(make(&[None, None, None]).is_err());
@@ -183,7 +176,7 @@ fn wrong_reports_are_refused() {
 #[test]
 fn unknown_end_in_a_report_fails_the_game() {
     let context =
-        Context::with_env_workers(&game::spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
+        Context::with_env_workers(&spec(1), vec![actor(1)], options(1, 1), &[None]).unwrap();
     context.start().unwrap();
     assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
     context.step_buffers()[0].memory().write(END, 0, 0, &[3]);

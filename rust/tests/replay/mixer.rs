@@ -1,7 +1,5 @@
 //! Samples of several servers, against a plain model.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::VecDeque;
 
 use cogrs::error::Error;
@@ -10,13 +8,12 @@ use cogrs::replay::mixer::Mixer;
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, FieldSpec};
 use proptest::prelude::*;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
+
+use crate::fixtures::{config, rng};
 
 /// Weights, ids and senders, and no field.
 fn shape() -> CacheShape {
-    let float =
-        |shape: &[usize]| FieldSpec { dtype: "<f4".into(), itemsize: 4, shape: shape.into() };
+    let float = |shape: &[usize]| FieldSpec::new("<f4", 4, shape);
     let fields = [&[0usize][..], &[0], &[], &[], &[], &[], &[0]].map(float);
     let mut settings = Settings::new(1);
     settings.set_cache_flags(&[false; 14]).unwrap();
@@ -36,7 +33,7 @@ fn samples(server: u32, ids: std::ops::Range<u64>) -> Cache<Vec<u8>> {
 }
 
 fn mixer(servers: usize, seed: u64) -> Mixer<Vec<u8>> {
-    Mixer::new(servers, Xoshiro256PlusPlus::seed_from_u64(seed))
+    Mixer::new(servers, rng(seed))
 }
 
 /// Sender and id of each row of a batch.
@@ -69,6 +66,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(config(256))]
+
     #[test]
     fn every_sample_is_given_once_in_order_and_nothing_is_lost(
         steps in prop::collection::vec(step(), 1..60),
@@ -117,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_plan_outlives_whoever_cannot_give() {
+fn plan_is_kept_while_a_server_lacks_samples() {
     let mut mixer = mixer(2, 1);
     mixer.plan(8, &[1.0, 1.0]).unwrap();
     let lacking = mixer.lacking(8);
@@ -134,7 +133,7 @@ fn a_plan_outlives_whoever_cannot_give() {
 }
 
 #[test]
-fn weights_that_cannot_be_plan_nothing() {
+fn invalid_weights_plan_nothing() {
     let mut mixer = mixer(2, 1);
     for weights in [&[1.0][..], &[1.0, -1.0], &[1.0, f64::NAN], &[1.0, f64::INFINITY]] {
         assert!(matches!(mixer.plan(1, weights), Err(Error::Value { .. })));

@@ -1,10 +1,10 @@
 //! The lambda-return against its definition as a mixture of n-step returns.
 
-#![allow(clippy::unwrap_used)]
-
 use cogrs::replay::returns::lambda_returns;
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use crate::fixtures::config;
 
 /// An episode of one or more reward dimensions.
 #[derive(Debug, Clone)]
@@ -96,13 +96,8 @@ fn close(one: f64, other: f64) -> bool {
     (one - other).abs() < 1e-8
 }
 
-fn config() -> ProptestConfig {
-    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(256))]
 
     #[test]
     fn every_return_is_the_mixture_of_n_step_returns(case in cases()) {
@@ -125,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn lambda_one_is_the_discounted_sum_whatever_the_values(case in cases()) {
+    fn lambda_one_is_the_discounted_sum_for_any_values(case in cases()) {
         let case = Case { lambda: 1.0, ..case.alone(0) };
         let gamma = case.gamma[0];
         for (step, q) in case.returns().into_iter().enumerate() {
@@ -137,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn each_dimension_is_as_if_it_were_alone(case in cases()) {
+    fn each_dimension_is_computed_as_if_alone(case in cases()) {
         let together = case.returns();
         for dim in 0..case.dims() {
             let part: Vec<f64> = together.iter().copied().skip(dim).step_by(case.dims()).collect();
@@ -146,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bootstrap_reaches_back_discounted_by_gamma_and_lambda(case in cases()) {
+    fn bootstrap_reaches_back_discounted_by_gamma_and_lambda(case in cases()) {
         let with = case.alone(0);
         let without = Case { bootstrap: vec![0.0], ..with.clone() };
         let (gamma, lambda) = (with.gamma[0], with.lambda);

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "games/board.rs"]
 mod board;
-#[path = "games/corridor.rs"]
 mod corridor;
 
 use board::Board;
@@ -99,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn actions_that_are_none_change_nothing(seed: u64, wrong in prop_oneof![i64::MIN..0, 7..i64::MAX]) {
+    fn invalid_action_changes_nothing(seed: u64, wrong in prop_oneof![i64::MIN..0, 7..i64::MAX]) {
         for name in GameFactory::names() {
             let kind = GameFactory::new(name, 10).unwrap();
             let (mut game, spec) = (kind.game(), kind.spec());
@@ -118,7 +116,7 @@ proptest! {
 
     /// Speeds and positions stay within what the spaces of Gymnasium say.
     #[test]
-    fn what_bodies_show_is_bounded(seed in 0..u64::MAX - 3) {
+    fn observations_of_physics_games_are_bounded(seed in 0..u64::MAX - 3) {
         use std::f32::consts::PI;
         let bounds: [(&str, &[f32]); 4] = [
             ("acrobot", &[1.0, 1.0, 1.0, 1.0, 4.0 * PI, 9.0 * PI]),
@@ -138,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ball_is_caught_by_the_paddle_below_it(seed: u64, actions in prop::collection::vec(0..3_i64, 9)) {
+    fn ball_is_caught_by_the_paddle_below_it(seed: u64, actions in prop::collection::vec(0..3_i64, 9)) {
         let kind = GameFactory::new("catch", 9).unwrap();
         let mut game = kind.game();
         game.reset(seed);
@@ -202,7 +200,7 @@ const DRAW: [i64; 42] = [
 ];
 
 #[test]
-fn a_full_board_is_a_draw() {
+fn full_board_is_a_draw() {
     let kind = GameFactory::new("connect_four", 42).unwrap();
     let mut game = kind.game();
     game.reset(0);
@@ -214,7 +212,7 @@ fn a_full_board_is_a_draw() {
 }
 
 #[test]
-fn names_and_limits_that_are_none_are_refused() {
+fn unknown_game_and_limit_of_zero_are_refused() {
     let error = GameFactory::new("chess", 1).unwrap_err().to_string();
     assert!(error.starts_with("game: expected one of [\"acrobot\", \"cartpole\""), "{error}");
     assert!(error.ends_with("got \"chess\""), "{error}");
@@ -223,7 +221,7 @@ fn names_and_limits_that_are_none_are_refused() {
 }
 
 #[test]
-fn the_game_of_the_documentation_is_one() {
+fn game_of_the_documentation_is_valid() {
     check_spec(&Corridor::spec());
     let mut game = Corridor::default();
     for seed in 0..8 {
@@ -245,7 +243,7 @@ fn the_game_of_the_documentation_is_one() {
 
 /// Games are stepped in fours where they can be, and one by one where they cannot.
 #[test]
-fn games_step_together_as_they_do_alone() {
+fn games_stepped_together_equal_games_stepped_alone() {
     const COUNT: usize = 7;
     for name in GameFactory::names() {
         let kind = GameFactory::new(name, 30).unwrap();
@@ -285,7 +283,7 @@ fn games_step_together_as_they_do_alone() {
 }
 
 #[test]
-fn of_games_that_step_together_those_before_a_wrong_action_have_stepped() {
+fn games_before_an_invalid_action_have_stepped() {
     let kind = GameFactory::new("cartpole", 30).unwrap();
     let mut game_batch = kind.game_batch(4);
     (0..4).for_each(|at| game_batch.reset(at, 1));

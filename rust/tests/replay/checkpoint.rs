@@ -1,30 +1,19 @@
 //! Memories in files: the same when they come back, and refused when the file is not whole.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "memory/calls.rs"]
-mod calls;
-#[path = "memory/fixtures.rs"]
-#[allow(dead_code, reason = "some of them serve the tests of the memory only")]
-mod fixtures;
-#[path = "memory/model.rs"]
-mod model;
-#[path = "memory/pair.rs"]
-mod pair;
-
 use std::path::{Path, PathBuf};
 
-use calls::{Call, calls};
 use cogrs::error::{Error, Result};
 use cogrs::replay::checkpoint::{CheckpointFile, save};
 use cogrs::replay::memory::Memory;
 use cogrs::spec::Field;
-use fixtures::{LARGE, SMALL, read};
-use pair::Pair;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use tempfile::TempDir;
+
+use crate::calls::{Call, calls};
+use crate::fixtures::{LARGE, SMALL, config, read};
+use crate::pair::Pair;
 
 const UUID: u32 = 0xC0_FFEE;
 /// Magic, version and length of the header.
@@ -105,16 +94,11 @@ fn sizes() -> impl Strategy<Value = usize> {
     select(&[0, SMALL, LARGE][..])
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 proptest! {
     #![proptest_config(config(60))]
 
     #[test]
-    fn any_memory_comes_back_and_goes_on(
+    fn loaded_memory_equals_the_saved_one_and_continues(
         state_size in sizes(),
         capacity in 0..=40_usize,
         parts in vec(vec(calls(12), 0..60), 1..4),
@@ -123,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_refused(
+    fn file_cut_anywhere_is_refused(
         state_size in sizes(),
         calls in vec(calls(12), 0..60),
         cuts in vec(any::<Index>(), 10),
@@ -137,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_with_a_changed_byte_is_refused(
+    fn file_with_a_changed_byte_is_refused(
         state_size in sizes(),
         calls in vec(calls(12), 0..60),
         flips in vec((any::<Index>(), 1..=u8::MAX), 10),
@@ -153,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn a_header_with_a_true_checksum_is_refused_or_makes_a_memory(
+    fn damaged_header_with_a_valid_checksum_is_refused_or_makes_a_memory(
         calls in vec(calls(12), 0..60),
         flips in vec((any::<Index>(), 1..=u8::MAX), 10),
     ) {
@@ -185,7 +169,7 @@ proptest! {
 
     #[test]
     #[ignore = "long form of the first test above"]
-    fn any_memory_of_any_capacity_comes_back_and_goes_on(
+    fn loaded_memory_of_any_capacity_equals_the_saved_one_and_continues(
         state_size in sizes(),
         capacity in prop_oneof![0..=40_usize, 64..=300_usize],
         parts in vec(vec(calls(60), 0..120), 1..5),

@@ -1,7 +1,5 @@
 //! The bookkeeping of rows against a plain queue.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::VecDeque;
 
 use cogrs::collector::batch_queue::{BatchQueue, QueueRules, Row};

@@ -5,6 +5,7 @@ use cogrs::replay::closing::CloseOptions;
 use cogrs::replay::memory::{EntryRows, Memory, WRITTEN};
 use cogrs::replay::settings::Settings;
 use cogrs::spec::{EntrySpec, Field, FieldSpec};
+use proptest::prelude::ProptestConfig;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
@@ -15,11 +16,17 @@ pub const SMALL: usize = 3;
 /// Bytes of a state that lies in a column of its own.
 pub const LARGE: usize = 150;
 
-fn field(dtype: &str, itemsize: usize, shape: &[usize]) -> FieldSpec {
-    FieldSpec { dtype: dtype.into(), itemsize, shape: shape.into() }
+pub fn config(cases: u32) -> ProptestConfig {
+    // A failing case is printed whole; a file of seeds would say nothing once a strategy changes.
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+pub fn rng(seed: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed)
 }
 
 pub fn spec_with(state_size: usize, values: &[usize]) -> EntrySpec {
+    let field = FieldSpec::new;
     let fields = [
         field("|u1", 1, &[state_size]),
         field("<i8", 8, &[]),
@@ -33,7 +40,7 @@ pub fn spec_with(state_size: usize, values: &[usize]) -> EntrySpec {
 }
 
 pub fn memory_of(spec: EntrySpec, capacity: usize, seed: u64) -> Memory {
-    Memory::new(spec, capacity, Xoshiro256PlusPlus::seed_from_u64(seed), true).unwrap()
+    Memory::new(spec, capacity, rng(seed), true).unwrap()
 }
 
 pub fn new_memory(capacity: usize) -> Memory {

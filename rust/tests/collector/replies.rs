@@ -1,19 +1,10 @@
 //! Replies of several threads to the same games.
 
-#![allow(clippy::unwrap_used)]
-
-#[expect(dead_code, reason = "other tests use more of it")]
-#[path = "collector/game.rs"]
-mod game;
-#[expect(dead_code, reason = "other tests use more of it")]
-#[path = "collector/run.rs"]
-mod run;
-
 use std::sync::Barrier;
 use std::thread;
 
-use game::{actor, collector};
-use run::{Run, options};
+use crate::run::{Run, options};
+use crate::scripted_game::{actor, collector};
 
 const GAMES: usize = 64;
 
@@ -21,7 +12,7 @@ const GAMES: usize = 64;
 const ROUNDS: usize = 2_000;
 
 #[test]
-fn games_go_on_only_after_the_replies_of_all_collectors() {
+fn game_steps_only_after_replies_of_all_collectors() {
     let critic = collector("critic", GAMES, 1, Some(&["V"]));
     let run = Run::started(vec![actor(GAMES), critic], options(GAMES, 1), 90);
     // Both have a batch in hand before either answers, and then answer at the same time.

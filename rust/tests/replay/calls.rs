@@ -1,10 +1,9 @@
 //! Calls of a memory at random, good ones and some that must be refused.
 
+use cogrs::replay::settings::{FramePadding, NewPriority};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-
-use cogrs::replay::settings::{FramePadding, NewPriority};
 
 use crate::model::DIMS;
 

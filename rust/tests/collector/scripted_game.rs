@@ -56,7 +56,7 @@ impl Script {
 }
 
 pub fn i8() -> FieldSpec {
-    FieldSpec { dtype: "<i8".into(), itemsize: 8, shape: vec![] }
+    FieldSpec::new("<i8", 8, &[])
 }
 
 pub fn spec(players: usize) -> GameSpec {
@@ -119,7 +119,7 @@ fn field(key: &str) -> FieldSpec {
         "last_terminal" | "last_truncated" => ("|u1", 1),
         _ => ("<f4", 4),
     };
-    FieldSpec { dtype: dtype.into(), itemsize, shape: vec![] }
+    FieldSpec::new(dtype, itemsize, &[])
 }
 
 pub fn input(key: &str) -> Input {
@@ -166,6 +166,11 @@ pub fn collector(
 
 pub fn actor(batch_size: usize) -> Collector {
     collector("actor", batch_size, 1, Some(&["a"]))
+}
+
+/// A collector that replies to one player.
+pub fn of_player(name: &str, batch_size: usize, player: usize) -> Collector {
+    Collector { player: Some(player), ..collector(name, batch_size, 1, Some(&["a"])) }
 }
 
 pub fn optimizer(batch_size: usize, steps: usize) -> Collector {
