@@ -21,9 +21,7 @@ pub fn available_memory() -> u64 {
 }
 
 /// Checks that the allocator would give vectors of so many bytes in all: an allocation that fails ends the process.
-///
-/// # Errors
-/// [`Error::Memory`] when it would not.
+/// Fails with [`Error::Memory`] when it would not.
 pub fn check_allocatable(bytes: usize) -> Result<()> {
     // Small amounts come out of what the allocator already holds.
     if bytes < 1 << 16 {
@@ -32,9 +30,7 @@ pub fn check_allocatable(bytes: usize) -> Result<()> {
     probe(bytes).map_err(|why| Error::Memory(format!("cannot allocate {bytes} bytes: {why}")))
 }
 
-/// Checks that `needed` bytes are available, of which the allocator would give `kept` as vectors.
-///
-/// # Errors
+/// Checks that `needed` bytes are available, of which the allocator would give `kept` as vectors. Fails with
 /// [`Error::Memory`] for more than `available` bytes, or more than one allocation can be.
 pub fn check_memory(what: &str, needed: u128, kept: u128, available: u64) -> Result<()> {
     if needed > u128::from(available) {

@@ -1,49 +1,49 @@
-//! What can go wrong, said once.
+//! The errors of the core.
 
 use std::fmt::{Display, LowerExp};
 
-/// Every failure of the core.
+/// An error of the core.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A value out of range or of a wrong shape.
+    /// A value out of range or of the wrong shape.
     #[error("{argument}: expected {expected}, got {got}")]
     Value {
         /// The argument's public name.
         argument: String,
-        /// What is accepted.
+        /// The values that are accepted.
         expected: String,
-        /// What came.
+        /// The value that came.
         got: String,
     },
-    /// A value of a type or dtype that cannot serve.
+    /// A value of the wrong type or dtype.
     #[error("{argument}: expected {expected}, got {got}")]
     Type {
         /// The argument's public name.
         argument: String,
-        /// What is accepted.
+        /// The values that are accepted.
         expected: String,
-        /// What came.
+        /// The value that came.
         got: String,
     },
-    /// A call that does not fit the present state.
+    /// A call that the present state does not allow.
     #[error("{0}")]
     State(String),
-    /// A position that is not there.
+    /// A position that does not exist.
     #[error("{0}")]
     Index(String),
     /// A file that cannot be read or written.
     #[error("{path}: {text}")]
     File {
-        /// Which file.
+        /// Its path.
         path: String,
-        /// What kind of error.
+        /// The kind of error.
         kind: std::io::ErrorKind,
-        /// The system's number for it, when it comes from there.
+        /// The system's number of the error, when it comes from the system.
         code: Option<i32>,
-        /// The same in words.
+        /// The error in words.
         text: String,
     },
-    /// More memory asked for than there is.
+    /// More memory requested than is available.
     #[error("{0}")]
     Memory(String),
 }
@@ -79,7 +79,7 @@ impl Error {
     }
 }
 
-/// A number as messages show it: never with hundreds of digits.
+/// A number as messages show it, never with hundreds of digits.
 pub fn short<T: Copy + Into<f64> + Display + LowerExp>(value: T) -> String {
     let wide: f64 = value.into();
     let plain = wide == 0.0 || (1e-5..1e16).contains(&wide.abs()) || !wide.is_finite();

@@ -1,4 +1,4 @@
-//! What one entry looks like: dtype and shape of its seven fields.
+//! The seven fields of an entry: their names, dtypes and shapes.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub enum Field {
 /// Dimensions of a field at most: the 32 that every NumPy has, less those for rows and stacked frames.
 const MAX_DIMS: usize = 30;
 
-/// Dimensions of a reward at most: settings have two numbers for each, whoever describes the memory.
+/// Dimensions of a reward at most: settings have two numbers for each.
 const MAX_REWARD_DIMS: usize = 1 << 17;
 
 /// Bytes of a dtype's text at most.
@@ -47,36 +47,20 @@ impl Field {
 
     /// The long name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::State => "state",
-            Self::Action => "action",
-            Self::Reward => "reward",
-            Self::Prob => "prob",
-            Self::Value => "value",
-            Self::Qvest => "qvest",
-            Self::Info => "info",
-        }
+        ["state", "action", "reward", "prob", "value", "qvest", "info"][self.index()]
     }
 
-    /// The short name.
-    pub const fn letter(self) -> &'static str {
-        match self {
-            Self::State => "s",
-            Self::Action => "a",
-            Self::Reward => "r",
-            Self::Prob => "p",
-            Self::Value => "v",
-            Self::Qvest => "q",
-            Self::Info => "i",
-        }
+    /// The short name: the first letter.
+    pub fn letter(self) -> &'static str {
+        &self.name()[..1]
     }
 }
 
 /// dtype and shape of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldSpec {
-    /// The dtype in NumPy's array-protocol notation; the name of one that is not NumPy's own; a list of fields
-    /// in Python's notation for a structured one.
+    /// The dtype in NumPy's array-protocol notation; the name of one that is not NumPy's own; a structured one as a list of
+    /// fields in Python's notation.
     pub dtype: String,
     /// Bytes of one element.
     pub itemsize: usize,
@@ -100,8 +84,8 @@ impl FieldSpec {
         self.itemsize * self.elements()
     }
 
-    /// Bytes of one entry's value, where it fits the address space. As in NumPy, a shape of size 0 is bounded
-    /// in its other dimensions too, and so are values of no bytes.
+    /// Bytes of one entry's value; None where it does not fit the address space. As in NumPy, a shape of size 0 is bounded in
+    /// its other dimensions too, and so are values of no bytes.
     pub fn checked_nbytes(&self) -> Option<usize> {
         let mut dims = self.shape.iter();
         let span =
@@ -110,7 +94,7 @@ impl FieldSpec {
         Some(if self.itemsize == 0 || self.shape.contains(&0) { 0 } else { span })
     }
 
-    /// The dtype as people write it: `float64` for `<f8`, any other as it stands.
+    /// The common name of the dtype: `float64` for `<f8`, others unchanged.
     pub fn dtype_name(&self) -> String {
         let bits = self.itemsize.saturating_mul(8);
         let text = self.dtype.trim_start_matches(['<', '>', '=', '|']);
@@ -140,12 +124,9 @@ pub struct EntrySpec {
 }
 
 impl EntrySpec {
-    /// Checks dtypes and shapes.
-    ///
-    /// # Errors
-    /// [`Error::Type`] when reward, prob, value or qvest is not float32; [`Error::Value`] when a shape
-    /// does not fit: reward has at most one dimension, prob none, value and qvest reward's shape or
-    /// size 0.
+    /// Checks dtypes and shapes. Fails with [`Error::Type`] when reward, prob, value or qvest is not float32, with
+    /// [`Error::Value`] when a shape does not fit: reward has at most one dimension, prob is a scalar, value and qvest have
+    /// reward's shape or size 0.
     pub fn new(fields: [FieldSpec; FIELDS]) -> Result<Self> {
         let spec = Self { fields };
         let mut total = 0usize;

@@ -35,10 +35,8 @@ struct ArrayLayout {
 }
 
 impl BatchLayout {
-    /// Arrays of `rows` rows, whose rows have these sizes.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when they exceed the address space, or there are too many.
+    /// Arrays of `rows` rows, whose rows have these sizes. Fails with [`Error::Memory`] when they exceed the address
+    /// space, or there are too many.
     pub fn new(rows: usize, sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut layout = Self { rows, ..Self::default() };
         for row in sizes {
@@ -75,10 +73,7 @@ pub struct Batch {
 const MAX_BATCHES: usize = 1 << 24;
 
 impl Batch {
-    /// Reserves the memory of several batches, all zero.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the system refuses.
+    /// Reserves the memory of several batches, all zero. Fails with [`Error::Memory`] when the system refuses.
     pub fn several(layout: BatchLayout, count: usize) -> Result<Vec<Arc<Self>>> {
         let size = layout.size.checked_mul(count).filter(|_| count <= MAX_BATCHES);
         let refused = |why: String| {
@@ -101,10 +96,8 @@ impl Batch {
     /// (SIGBUS). Linux promises that for a memfd sealed with `F_SEAL_SHRINK`, which is what the caller
     /// gives; systems without memfd have no such promise, and there the other processes are trusted.
     /// Nothing here keeps those from writing any bytes at any time, so whatever is read from the batch
-    /// is checked where it matters.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when the batch is larger than the file; [`Error::Memory`] when the system refuses.
+    /// is checked where it matters. Fails with [`Error::Value`] when the batch is larger than the file;
+    /// [`Error::Memory`] when the system refuses.
     #[cfg(unix)]
     pub fn in_file(layout: BatchLayout, descriptor: i32) -> Result<Arc<Self>> {
         let refused = |error| Error::Memory(format!("cannot map the file {descriptor}: {error}"));
@@ -123,10 +116,8 @@ impl Batch {
         Ok(Arc::new(Self { base: 0, layout: Arc::new(layout), memory }))
     }
 
-    /// Maps a batch into a file that other processes map too.
-    ///
-    /// # Errors
-    /// [`Error::State`]: this system has no descriptors.
+    /// Maps a batch into a file that other processes map too. Fails with [`Error::State`]: this system has no
+    /// descriptors.
     #[cfg(not(unix))]
     pub fn in_file(_layout: BatchLayout, _descriptor: i32) -> Result<Arc<Self>> {
         Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
@@ -177,28 +168,19 @@ impl Batch {
         }
     }
 
-    /// Copies bytes into a row, `skip` bytes from its start.
-    ///
-    /// # Panics
-    /// When they do not fit there.
+    /// Copies bytes into a row, `skip` bytes from its start. Panics when they do not fit there.
     #[inline]
     pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
         self.rows_of(part).write(row, skip, bytes);
     }
 
-    /// Copies the start of a row out.
-    ///
-    /// # Panics
-    /// When the row is shorter than `bytes`.
+    /// Copies the start of a row out. Panics when the row is shorter than `bytes`.
     #[inline]
     pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
         self.rows_of(part).read(row, bytes);
     }
 
-    /// Zeroes the first rows of an array.
-    ///
-    /// # Panics
-    /// When there are not so many.
+    /// Zeroes the first rows of an array. Panics when there are not so many.
     pub fn zero(&self, part: usize, rows: usize) {
         assert!(rows <= self.layout.rows, "outside of a batch");
         let size = rows * self.layout.parts[part].row;
@@ -226,10 +208,7 @@ impl BatchRows<'_> {
         unsafe { self.start.add(row * self.row + skip) }
     }
 
-    /// Copies bytes into a row, `skip` bytes from its start.
-    ///
-    /// # Panics
-    /// When they do not fit there.
+    /// Copies bytes into a row, `skip` bytes from its start. Panics when they do not fit there.
     #[inline]
     pub fn write(&self, row: usize, skip: usize, bytes: &[u8]) {
         let place = self.place(row, skip, bytes.len());
@@ -238,10 +217,8 @@ impl BatchRows<'_> {
         unsafe { copy(bytes.as_ptr(), place, bytes.len()) }
     }
 
-    /// Copies bytes into whole rows, from this one on.
-    ///
-    /// # Panics
-    /// When there are not so many rows, or the bytes are not those of whole ones.
+    /// Copies bytes into whole rows, from this one on. Panics when there are not so many rows, or the bytes are not
+    /// those of whole ones.
     pub fn write_run(&self, row: usize, bytes: &[u8]) {
         if let Some(rows) = self.run(row, bytes.len()) {
             // SAFETY: `run` checked the bounds. The rest is as in `write`.
@@ -249,10 +226,7 @@ impl BatchRows<'_> {
         }
     }
 
-    /// Copies whole rows out, from this one on.
-    ///
-    /// # Panics
-    /// As [`Self::write_run`].
+    /// Copies whole rows out, from this one on. As [`Self::write_run`].
     pub fn read_run(&self, row: usize, bytes: &mut [u8]) {
         if let Some(rows) = self.run(row, bytes.len()) {
             // SAFETY: as in `write_run`.
@@ -269,10 +243,7 @@ impl BatchRows<'_> {
         (len > 0).then(|| unsafe { self.start.add(row * self.row) })
     }
 
-    /// Copies the start of a row out.
-    ///
-    /// # Panics
-    /// When the row is shorter than `bytes`.
+    /// Copies the start of a row out. Panics when the row is shorter than `bytes`.
     #[inline]
     pub fn read(&self, row: usize, bytes: &mut [u8]) {
         let place = self.place(row, 0, bytes.len());
@@ -280,10 +251,7 @@ impl BatchRows<'_> {
         unsafe { copy(place, bytes.as_mut_ptr(), bytes.len()) }
     }
 
-    /// Zeroes bytes of a row, `skip` bytes from its start.
-    ///
-    /// # Panics
-    /// When they do not fit there.
+    /// Zeroes bytes of a row, `skip` bytes from its start. Panics when they do not fit there.
     #[inline]
     pub fn clear(&self, row: usize, skip: usize, len: usize) {
         let place = self.place(row, skip, len);

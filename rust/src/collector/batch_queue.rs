@@ -289,10 +289,8 @@ impl<O> BatchQueue<O> {
         (buffer.owners.len(), buffer.serial)
     }
 
-    /// Checks that a batch is still in the hands of this delivery's consumer.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
+    /// Checks that a batch is still in the hands of this delivery's consumer. Fails with [`Error::State`] when this
+    /// delivery is over.
     pub fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
         let held = self.buffers.get(buffer);
         if held.is_some_and(|held| held.phase == BatchPhase::Out && held.serial == serial) {
@@ -301,10 +299,7 @@ impl<O> BatchQueue<O> {
         Err(Error::State("this batch was answered or given back before".into()))
     }
 
-    /// Takes back a batch that is delivered again.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
+    /// Takes back a batch that is delivered again. Fails with [`Error::State`] when this delivery is over.
     pub fn put_back(&mut self, buffer: usize, serial: u64) -> Result<()> {
         self.check_out(buffer, serial)?;
         self.buffers[buffer].phase = BatchPhase::Ready;
@@ -313,9 +308,7 @@ impl<O> BatchQueue<O> {
     }
 
     /// Begins to read the replies of a batch, which ends its delivery. Returns its owners, in the order of its rows.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
+    /// Fails with [`Error::State`] when this delivery is over.
     pub fn answer(&mut self, buffer: usize, serial: u64) -> Result<Vec<O>> {
         self.check_out(buffer, serial)?;
         self.buffers[buffer].phase = BatchPhase::Answered;

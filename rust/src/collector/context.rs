@@ -53,10 +53,8 @@ pub enum WorkItem {
 }
 
 impl Context {
-    /// Creates a context that has not started; `game` makes each game by its number.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when options or collectors do not fit, [`Error::Memory`] when the system refuses.
+    /// Creates a context that has not started; `game` makes each game by its number. Fails with [`Error::Value`] when
+    /// options or collectors do not fit, [`Error::Memory`] when the system refuses.
     pub fn new<G: Game + 'static>(
         spec: &GameSpec,
         collectors: Vec<Collector>,
@@ -68,10 +66,7 @@ impl Context {
         })
     }
 
-    /// As [`Self::new`]; `game_batch` makes several games by their numbers.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
+    /// As [`Self::new`]; `game_batch` makes several games by their numbers. Fails as [`Self::new`] does.
     pub fn of_game_batches(
         spec: &GameSpec,
         collectors: Vec<Collector>,
@@ -87,10 +82,7 @@ impl Context {
     }
 
     /// Creates a context that has not started, of games that env workers step: one for each file, whose step buffer
-    /// lies there, or in plain memory. It has no threads of its own.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
+    /// lies there, or in plain memory. It has no threads of its own. Fails as [`Self::new`] does.
     pub fn with_env_workers(
         spec: &GameSpec,
         collectors: Vec<Collector>,
@@ -161,10 +153,7 @@ impl Context {
         Ok(Self { runtime: Arc::new(runtime), threads: Mutex::default(), count })
     }
 
-    /// Lets the games go.
-    ///
-    /// # Errors
-    /// [`Error::State`] when it was started before, or has no threads to run on.
+    /// Lets the games go. Fails with [`Error::State`] when it was started before, or has no threads to run on.
     pub fn start(&self) -> Result<()> {
         let mut threads = lock(&self.threads);
         let mut scheduler = lock(&self.runtime.scheduler);
@@ -189,10 +178,8 @@ impl Context {
     }
 
     /// Waits for a batch, of one collector or of any, and steps games meanwhile. None when `until` comes
-    /// first. The replies of the batch are zero.
-    ///
-    /// # Errors
-    /// [`Error::State`] when the context is not running, or the error that a game failed with.
+    /// first. The replies of the batch are zero. Fails with [`Error::State`] when the context is not running, or the
+    /// error that a game failed with.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<TakenBatch>> {
         let item = self.next_item(only, until, |_| None)?;
         Ok(item.and_then(|item| if let WorkItem::Batch(taken) = item { Some(taken) } else { None }))
@@ -248,10 +235,7 @@ impl Context {
     }
 
     /// Gives the replies of a batch to its games, or just gives the batch back when it takes none. Does nothing after
-    /// a stop.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
+    /// a stop. Fails with [`Error::State`] when this delivery is over.
     pub fn answer(&self, taken: TakenBatch) -> Result<()> {
         let runtime = &*self.runtime;
         let mut scheduler = lock(&runtime.scheduler);
@@ -285,9 +269,7 @@ impl Context {
         Ok(())
     }
 
-    /// Takes back a batch that could not be processed; it is delivered again, before all others.
-    ///
-    /// # Errors
+    /// Takes back a batch that could not be processed; it is delivered again, before all others. Fails with
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, taken: TakenBatch) -> Result<()> {
         let mut scheduler = lock(&self.runtime.scheduler);
@@ -296,10 +278,7 @@ impl Context {
         Ok(())
     }
 
-    /// Checks that a batch is still out.
-    ///
-    /// # Errors
-    /// [`Error::State`] when this delivery is over.
+    /// Checks that a batch is still out. Fails with [`Error::State`] when this delivery is over.
     pub fn check_out(&self, taken: TakenBatch) -> Result<()> {
         let scheduler = lock(&self.runtime.scheduler);
         scheduler.queues[taken.collector].check_out(taken.buffer, taken.serial)
@@ -320,10 +299,7 @@ impl Context {
         }
     }
 
-    /// Checks that it is running.
-    ///
-    /// # Errors
-    /// [`Error::State`], or the error that a game failed with.
+    /// Checks that it is running. Fails with [`Error::State`], or the error that a game failed with.
     pub fn check(&self) -> Result<()> {
         lock(&self.runtime.scheduler).run_state.check()
     }
@@ -341,10 +317,7 @@ impl Context {
     }
 
     /// Replaces a game's next step. The game must wait for a reply that the caller has not given yet, or not have
-    /// started.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is no such game.
+    /// started. Fails with [`Error::Value`] when there is no such game.
     pub fn override_step(&self, game: usize, by: Override) -> Result<()> {
         let games = self.runtime.games;
         if game >= games {

@@ -31,10 +31,8 @@ pub struct ContextPlan {
 }
 
 impl ContextPlan {
-    /// Resolves descriptions.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is nothing to collect, or descriptions do not fit the game or each other.
+    /// Resolves descriptions. Fails with [`Error::Value`] when there is nothing to collect, or descriptions do not
+    /// fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
         if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
             return Err(Error::value(

@@ -66,10 +66,8 @@ pub struct Scatter {
 
 impl CopyPlan {
     /// Resolves a description. `later` are, for each reply, the collectors after this one that write it too; the
-    /// history that the collector needs is added to `histories`.
-    ///
-    /// # Errors
-    /// [`Error::Value`] for a key that is no column, or of another size.
+    /// history that the collector needs is added to `histories`. Fails with [`Error::Value`] for a key that is no
+    /// column, or of another size.
     pub fn new(
         collector: Collector,
         later: &[u64],

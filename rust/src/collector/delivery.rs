@@ -24,9 +24,7 @@ impl Scheduler {
         Some(TakenBatch { collector, buffer, rows, serial })
     }
 
-    /// Takes a batch back that is delivered again, before all others.
-    ///
-    /// # Errors
+    /// Takes a batch back that is delivered again, before all others. Fails with
     /// [`Error::State`](crate::error::Error::State) when this delivery is over.
     pub fn put_back(&mut self, taken: TakenBatch) -> Result<()> {
         self.queues[taken.collector].put_back(taken.buffer, taken.serial)?;

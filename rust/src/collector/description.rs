@@ -54,10 +54,7 @@ pub struct Collector {
 
 impl Collector {
     /// Bytes of a row in each array of a batch: all inputs of the oldest state, then of the next, and then the
-    /// replies likewise.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when they exceed the address space.
+    /// replies likewise. Fails with [`Error::Memory`] when they exceed the address space.
     pub fn layout(&self) -> Result<BatchLayout> {
         let steps = 0..self.steps;
         let inputs = steps.clone().flat_map(|_| self.input_sizes());
@@ -129,10 +126,7 @@ impl Collector {
         }
     }
 
-    /// Checks that it fits a game.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when it does not.
+    /// Checks that it fits a game. Fails with [`Error::Value`] when it does not.
     pub fn check(&self, game: &GameSpec) -> Result<()> {
         let least = |what: &str, number: usize| match number {
             0 => Err(Error::value(format!("{what} of {:?}", self.name), "an integer >= 1", 0)),

@@ -29,10 +29,8 @@ impl Context {
     }
 
     /// Takes the report of an env worker, and waits for new moves: how many rows of its step buffer have one. 0 when
-    /// `until` comes first, None when the run is over. Does other work meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when it did not have so many moves, or there is no such env worker.
+    /// `until` comes first, None when the run is over. Does other work meanwhile. Fails with [`Error::Value`] when it
+    /// did not have so many moves, or there is no such env worker.
     pub fn play(&self, env_worker: usize, report: Report, until: Instant) -> Result<Option<usize>> {
         let runtime = &*self.runtime;
         let step_buffer = self.step_buffer(env_worker)?;
@@ -61,10 +59,8 @@ impl Context {
     }
 
     /// Waits for a batch as [`Self::wait`] does, or for moves of the only env worker, which has no thread: this thread
-    /// makes them, so nothing is handed over between threads. [`Self::report`] takes their report.
-    ///
-    /// # Errors
-    /// As [`Self::wait`]; [`Error::Value`] when there is no env worker.
+    /// makes them, so nothing is handed over between threads. [`Self::report`] takes their report. Fails as
+    /// [`Self::wait`]; [`Error::Value`] when there is no env worker does.
     pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<WorkItem>> {
         let step_buffer = self.step_buffer(0)?;
         lock(&self.runtime.scheduler).inline = true;
@@ -79,10 +75,8 @@ impl Context {
     }
 
     /// Takes the report about the moves that this thread was given, if it was given any. Moves that it has not begun
-    /// are handed out again.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when it did not have so many moves, or there is no such env worker.
+    /// are handed out again. Fails with [`Error::Value`] when it did not have so many moves, or there is no such env
+    /// worker.
     pub fn report(&self, env_worker: usize, report: Report) -> Result<()> {
         let runtime = &*self.runtime;
         let mut in_flight = lock(&self.step_buffer(env_worker)?.in_flight);
@@ -111,10 +105,8 @@ impl Context {
     }
 
     /// Asks every replying collector about a state, as query `tid` of a game that an env worker is stepping, and waits
-    /// for the replies: the bytes of each reply key.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is no such query, [`Error::State`] when it is under way or the run is over.
+    /// for the replies: the bytes of each reply key. Fails with [`Error::Value`] when there is no such query,
+    /// [`Error::State`] when it is under way or the run is over.
     pub fn query(
         &self,
         game: usize,

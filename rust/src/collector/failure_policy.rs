@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use foldhash::HashMap;
 
 use crate::error::Result;
 
@@ -58,7 +58,7 @@ pub struct FailureCounts {
 pub struct Failures {
     policy: OnError,
     games: usize,
-    restarts: FxHashMap<u32, u32>,
+    restarts: HashMap<u32, u32>,
     resting: BinaryHeap<Reverse<(Instant, u32)>>,
     counts: FailureCounts,
     last: Option<(u32, String)>,
@@ -67,7 +67,7 @@ pub struct Failures {
 impl Failures {
     /// No failures yet, of so many games.
     pub fn new(policy: OnError, games: usize) -> Self {
-        let (restarts, resting) = (FxHashMap::default(), BinaryHeap::new());
+        let (restarts, resting) = (HashMap::default(), BinaryHeap::new());
         Self { policy, games, restarts, resting, counts: FailureCounts::default(), last: None }
     }
 

@@ -1,7 +1,7 @@
 //! Which queries are under way: requests that a game makes while it is stepped, such as those of a search in
 //! threads of its own.
 
-use rustc_hash::FxHashSet;
+use foldhash::HashSet;
 
 use crate::error::{Error, Result};
 
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 pub struct Queries {
     /// Queries of each game.
     each: usize,
-    asked: FxHashSet<u32>,
-    answered: FxHashSet<u32>,
+    asked: HashSet<u32>,
+    answered: HashSet<u32>,
     /// For each game, how many of its queries have no answer yet.
     open: Vec<usize>,
     /// For each env worker the game that it steps, where games may ask.
@@ -39,10 +39,8 @@ impl Queries {
         game as usize * self.moving.len() / self.open.len()
     }
 
-    /// Begins query `tid` of a game: its number.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is no such query, [`Error::State`] when it is under way.
+    /// Begins query `tid` of a game: its number. Fails with [`Error::Value`] when there is no such query,
+    /// [`Error::State`] when it is under way.
     pub fn begin(&mut self, game: usize, tid: usize) -> Result<u32> {
         if game >= self.open.len() {
             let expected = format!("an integer in [0, {})", self.open.len());

@@ -100,11 +100,8 @@ impl BuiltinColumn {
 }
 
 impl RecordColumns {
-    /// The columns of a game's records, for these collectors.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when two collectors see one key differently, [`Error::Memory`] for a record larger than
-    /// the address space.
+    /// The columns of a game's records, for these collectors. Fails with [`Error::Value`] when two collectors see one
+    /// key differently, [`Error::Memory`] for a record larger than the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
         let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
         for (key, field) in all_builtin() {

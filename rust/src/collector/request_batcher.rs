@@ -71,9 +71,7 @@ pub struct RequestBatch {
 }
 
 impl<O> RequestBatcher<O> {
-    /// Creates a request batcher whose rows have these sizes, and that takes at most `memory` bytes.
-    ///
-    /// # Errors
+    /// Creates a request batcher whose rows have these sizes, and that takes at most `memory` bytes. Fails with
     /// [`Error::Value`] for a size of 0, [`Error::Memory`] when the system refuses.
     pub fn new(
         inputs: Vec<usize>,
@@ -115,11 +113,8 @@ impl<O> RequestBatcher<O> {
         })
     }
 
-    /// Puts a row: the bytes of each input. They are kept while no batch has room.
-    ///
-    /// # Errors
-    /// [`Error::State`] when it is closed, [`Error::Memory`] when there is none to keep the row in. The owner comes
-    /// back with the error.
+    /// Puts a row: the bytes of each input. They are kept while no batch has room. Fails with [`Error::State`] when
+    /// it is closed, [`Error::Memory`] when there is none to keep the row in. The owner comes back with the error.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
         let mut pending = lock(&self.pending);
         if pending.closed {
@@ -153,10 +148,8 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Waits for a batch; None when `until` comes first. Its replies are zero.
-    ///
-    /// # Errors
-    /// [`Error::State`] when it is closed.
+    /// Waits for a batch; None when `until` comes first. Its replies are zero. Fails with [`Error::State`] when it is
+    /// closed.
     pub fn wait(&self, until: Option<Instant>) -> Result<Option<RequestBatch>> {
         let mut pending = lock(&self.pending);
         loop {
@@ -207,9 +200,7 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Takes back a batch that could not be processed; it is delivered again, before all others.
-    ///
-    /// # Errors
+    /// Takes back a batch that could not be processed; it is delivered again, before all others. Fails with
     /// [`Error::State`] when this delivery is over.
     pub fn put_back(&self, batch: RequestBatch) -> Result<()> {
         let mut pending = lock(&self.pending);
@@ -219,9 +210,7 @@ impl<O> RequestBatcher<O> {
         Ok(())
     }
 
-    /// Frees a batch whose replies were read. Returns its owners, in the order of its rows.
-    ///
-    /// # Errors
+    /// Frees a batch whose replies were read. Returns its owners, in the order of its rows. Fails with
     /// [`Error::State`] when this delivery is over.
     pub fn release(&self, batch: RequestBatch) -> Result<Vec<O>> {
         let mut pending = lock(&self.pending);

@@ -16,10 +16,7 @@ pub enum RunState {
 }
 
 impl RunState {
-    /// Checks that the context is running.
-    ///
-    /// # Errors
-    /// [`Error::State`], or the error that ended the run.
+    /// Checks that the context is running. Fails with [`Error::State`], or the error that ended the run.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Running => Ok(()),

@@ -360,10 +360,7 @@ impl Shard {
         gather(copy_plan, records, batch, first, places, run);
     }
 
-    /// Enters the state that a query asks about: its request.
-    ///
-    /// # Errors
-    /// [`Error::State`] when that fails.
+    /// Enters the state that a query asks about: its request. Fails with [`Error::State`] when that fails.
     pub fn query(
         &mut self,
         plan: &ContextPlan,

@@ -76,10 +76,8 @@ impl InFlight {
 }
 
 impl StepBuffer {
-    /// A step buffer for so many games.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the system refuses; [`Error::Value`] for a file that is too small.
+    /// A step buffer for so many games. Fails with [`Error::Memory`] when the system refuses; [`Error::Value`] for a
+    /// file that is too small.
     pub fn new(spec: &GameSpec, games: usize, file: Option<SharedFile>) -> Result<Self> {
         let keys = spec.keys.iter().map(|(_, field)| field.nbytes());
         let sizes = [8, 8, spec.action.nbytes(), 8, 1].into_iter().chain(keys);
@@ -113,10 +111,8 @@ impl StepBuffer {
         }
     }
 
-    /// The game as a row reports it.
-    ///
-    /// # Errors
-    /// [`Error::State`] for an end that does not exist: other processes can write here.
+    /// The game as a row reports it. Fails with [`Error::State`] for an end that does not exist: other processes can
+    /// write here.
     pub(super) fn report(&self, row: usize) -> Result<Box<dyn Game>> {
         let mut reward = [0; 8];
         self.memory.read(StepArray::Reward as usize, row, &mut reward);
@@ -178,10 +174,7 @@ impl Report {
         Self { begun, ..Self::default() }
     }
 
-    /// Refuses rows that this thread was not given.
-    ///
-    /// # Errors
-    /// [`Error::Value`].
+    /// Refuses rows that this thread was not given. Fails with [`Error::Value`].
     pub(super) fn check(&self, given: usize) -> Result<()> {
         if self.begun > given {
             return Err(Error::value("begun", format!("at most {given} moves"), self.begun));

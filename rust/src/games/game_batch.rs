@@ -22,10 +22,7 @@ pub trait GameBatch: Send {
     /// Begins an episode of a game.
     fn reset(&mut self, at: usize, seed: u64);
 
-    /// Steps games by actions of `size` bytes, and writes their outcomes.
-    ///
-    /// # Errors
-    /// Those of a game.
+    /// Steps games by actions of `size` bytes, and writes their outcomes. Fails with those of a game.
     fn step(
         &mut self,
         size: usize,

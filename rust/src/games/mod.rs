@@ -104,9 +104,7 @@ impl Action<'_> {
         self.0.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
     }
 
-    /// The number of a numbered action, of which there are `count`; `meaning` describes them in an error.
-    ///
-    /// # Errors
+    /// The number of a numbered action, of which there are `count`; `meaning` describes them in an error. Fails with
     /// [`Error::Value`] when there is no such action.
     #[inline]
     pub fn choice(&self, count: usize, meaning: &str) -> Result<usize> {
@@ -118,10 +116,7 @@ impl Action<'_> {
         Err(no_such(index, meaning))
     }
 
-    /// A continuous action of one number.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when it is not finite.
+    /// A continuous action of one number. Fails with [`Error::Value`] when it is not finite.
     pub fn number(&self) -> Result<f32> {
         let number = self.values().next().unwrap_or(0.0);
         let finite = number.is_finite().then_some(number);
@@ -142,10 +137,7 @@ pub trait Game: Send {
     /// Begins the episode that the seed determines.
     fn reset(&mut self, seed: u64);
 
-    /// Takes an action.
-    ///
-    /// # Errors
-    /// When there is no such action, or the game cannot go on.
+    /// Takes an action. Fails when there is no such action, or the game cannot go on.
     fn step(&mut self, action: Action<'_>) -> Result<Outcome>;
 
     /// Steps several games at once, with the same results as [`Self::step`] of each. None, with nothing done, where they
@@ -250,10 +242,8 @@ pub struct GameFactory {
 }
 
 impl GameFactory {
-    /// The game of this name, whose episodes are cut short after `limit` steps.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there is no such game, or the limit is 0.
+    /// The game of this name, whose episodes are cut short after `limit` steps. Fails with [`Error::Value`] when
+    /// there is no such game, or the limit is 0.
     pub fn new(name: &str, limit: u64) -> Result<Self> {
         if limit == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", limit));

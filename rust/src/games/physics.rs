@@ -28,10 +28,7 @@ pub trait Physics<const N: usize>: Send + 'static {
     /// A first state.
     fn start(rng: &mut Xoshiro256PlusPlus) -> [f64; N];
 
-    /// One step.
-    ///
-    /// # Errors
-    /// When there is no such action.
+    /// One step. Fails when there is no such action.
     fn step(state: [f64; N], action: Action<'_>) -> Result<PhysicsStep<N>>;
 
     /// Several steps, which have the same results as [`Self::step`]. None where those are to be taken one by one, as

@@ -1,22 +1,21 @@
-//! A cache: samples that a client has drawn, on their way to a learner.
+//! A cache: samples that a client has drawn and sends to a server.
 
 use crate::error::{Error, Result, short};
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// What samples say of themselves beside their weight, in the order of these.
+/// The columns of a cache beside weights and fields, in this order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Labels {
     /// The id of prev's entry, 64 bits.
     pub ids: bool,
-    /// The 32-bit number of the memory that it is from.
+    /// The 32-bit number of its memory.
     pub senders: bool,
-    /// The n-step return and the discount that goes with it, each as a reward.
+    /// The n-step return and its discount, each with the shape of a reward.
     pub nstep: bool,
 }
 
-/// Bytes of a row in each column of a cache: its weight first, then its labels, then each field that the
-/// cache flags name, prev's and then next's.
+/// Bytes of a row in each column of a cache: its weight, its labels, then each field in the cache flags, prev's and next's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheShape {
     sizes: Vec<usize>,
@@ -50,7 +49,7 @@ impl CacheShape {
     }
 }
 
-/// Samples in the order of their drawing, by column.
+/// Samples in the order of drawing, by column.
 #[derive(Debug)]
 pub struct Cache<B> {
     rows: usize,
@@ -71,11 +70,8 @@ struct CacheColumn {
 const LARGEST_SUM: f64 = f32::MAX as f64 * u32::MAX as f64;
 
 impl<B: AsRef<[u8]>> Cache<B> {
-    /// A cache of `rows` samples from a memory whose weights summed up to `weight_sum`: a frame for each column,
-    /// or one for all of them, one after the other.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when the sizes disagree with the shape or a number is none that a memory gives.
+    /// A cache of `rows` samples from a memory whose weights add up to `weight_sum`, with one frame per column or one for
+    /// all. Fails with [`Error::Value`] when sizes disagree with the shape, or a number cannot come from a memory.
     pub fn new(shape: &CacheShape, rows: usize, weight_sum: f64, frames: Vec<B>) -> Result<Self> {
         if rows == 0 || u32::try_from(rows).is_err() {
             return Err(Error::value("rows", "1 .. 2**32 samples", rows));
@@ -97,20 +93,17 @@ impl<B: AsRef<[u8]>> Cache<B> {
         let column = |(at, &row): (usize, &usize)| {
             let start = end;
             end += row * rows;
-            if packed {
-                CacheColumn { frame: 0, start, row }
-            } else {
-                CacheColumn { frame: at, start: 0, row }
-            }
+            let (frame, start) = if packed { (0, start) } else { (at, 0) };
+            CacheColumn { frame, start, row }
         };
         let columns = shape.sizes.iter().enumerate().map(column).collect();
         let cache = Self { rows, weight_sum, frames, columns };
         let mut weights = cache.frames[0].as_ref()[..rows * size_of::<f32>()].chunks_exact(4);
-        let sound = weights.all(|bytes| {
+        let valid = weights.all(|bytes| {
             let weight: f32 = bytemuck::pod_read_unaligned(bytes);
             weight.is_finite() && weight > 0.0
         });
-        if sound { Ok(cache) } else { Err(Error::value("weight", "weights above 0", "others")) }
+        if valid { Ok(cache) } else { Err(Error::value("weight", "weights above 0", "others")) }
     }
 
     /// Samples.
@@ -118,7 +111,7 @@ impl<B: AsRef<[u8]>> Cache<B> {
         self.rows
     }
 
-    /// Sum of all weights of the memory that it was drawn from, at that moment.
+    /// Sum of all weights of its memory when it was drawn.
     pub fn weight_sum(&self) -> f64 {
         self.weight_sum
     }

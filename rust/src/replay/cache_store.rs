@@ -13,11 +13,12 @@ use crate::replay::transition::uniform;
 
 /// The newest `capacity` caches, first in, first out.
 ///
-/// Sampling has two phases. A client has drawn a cache from its memory in proportion to weights; here a
-/// cache is drawn in proportion to the sum of weights of the memory that it came from, and its next
-/// sample is taken. Together a sample is drawn as if all memories were one.
+/// Sampling has two phases. A client has drawn a cache from its memory in proportion to weights; here a cache is drawn in
+/// proportion to the sum of weights of its memory, and its next sample is taken. Together this draws as if all memories
+/// were one.
 ///
-/// Generic over who owns the bytes: they stay where they arrived until a batch is made of them.
+/// Generic over the owner of the bytes, which stay where they arrived until a batch is gathered from them. The caller has a
+/// lock around the store: it takes samples under that lock and gathers after it, so that receiving never waits for a batch.
 #[derive(Debug)]
 pub struct CacheStore<B> {
     capacity: usize,
@@ -29,10 +30,10 @@ pub struct CacheStore<B> {
     discarded: u64,
 }
 
-/// Clients that are told apart in a [`Snapshot`].
+/// Clients with counts of their own in a [`Snapshot`].
 pub const MOST_CLIENTS: usize = 1024;
 
-/// A store's figures at one moment.
+/// A store's metrics at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// Caches held.
@@ -41,19 +42,19 @@ pub struct Snapshot {
     pub unused: usize,
     /// Sum of the caches' sums of weights.
     pub weight_sum: f64,
-    /// Samples given, each as often as it was.
+    /// Samples given, reused ones as often as they were.
     pub given: u64,
-    /// Samples that went without having been given once.
+    /// Samples that were replaced before they were given once.
     pub discarded: u64,
-    /// How long ago the oldest cache held arrived.
+    /// Age of the oldest cache held.
     pub oldest: Option<Duration>,
-    /// How long ago the newest cache held arrived.
+    /// Age of the newest cache held.
     pub newest: Option<Duration>,
-    /// What has arrived.
+    /// Received in all.
     pub received: CacheCounts,
-    /// What has arrived from clients that are not told apart any more.
+    /// Received from clients without counts of their own.
     pub others: CacheCounts,
-    /// What has arrived from each client; whoever sent last comes last.
+    /// Received from each client, the latest sender last.
     pub clients: Vec<(u32, CacheCounts)>,
 }
 
@@ -92,7 +93,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         Self { capacity, shape, held: VecDeque::new(), rng, counters, given: 0, discarded: 0 }
     }
 
-    /// What caches look like.
+    /// The shape of the caches.
     pub fn shape(&self) -> &CacheShape {
         &self.shape
     }
@@ -118,13 +119,12 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         0.0 + self.held.iter().map(|held| held.cache.weight_sum()).sum::<f64>()
     }
 
-    /// The sum that says how often samples of this store are to be drawn among those of others: 0 until
-    /// there are so many caches that any are.
+    /// The weight of this store among those of other servers: 0 while it has too few caches to be sampled.
     pub fn offered(&self) -> f64 {
         if self.len() < self.capacity { 0.0 } else { self.weight_sum() }
     }
 
-    /// Changes what caches look like. The caches held have another look, and are returned.
+    /// Changes the shape of the caches. Returns the caches held, which have another shape.
     pub fn reshape(&mut self, shape: CacheShape) -> Vec<Arc<Cache<B>>> {
         if self.shape == shape {
             return Vec::new();
@@ -134,8 +134,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         self.held.drain(..).map(|held| held.cache).collect()
     }
 
-    /// Adds a cache that `sender` sent. The oldest, which it replaces when the store is full, is
-    /// returned.
+    /// Adds a cache that `sender` sent. Returns the oldest one, which it replaces when the store is full.
     pub fn push(
         &mut self,
         cache: Cache<B>,
@@ -157,10 +156,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         oldest.map(|held| held.cache)
     }
 
-    /// The figures at a moment.
-    ///
-    /// # Complexity
-    /// O(caches + clients).
+    /// The metrics at a moment. Takes O(caches + clients).
     pub fn snapshot(&self, now: Instant) -> Snapshot {
         let age = |held: &StoredCache<B>| now.saturating_duration_since(held.arrived);
         Snapshot {
@@ -177,13 +173,8 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         }
     }
 
-    /// Takes the samples of a batch: all of them, or none.
-    ///
-    /// # Errors
-    /// [`Error::State`] when there are too few, with the counts.
-    ///
-    /// # Complexity
-    /// O(rows log caches), and O(caches) for each cache that is used up.
+    /// Takes the samples of a batch, all or none. Fails with [`Error::State`] and the counts when there are too few.
+    /// Takes O(rows log caches), and O(caches) for each cache that is used up.
     pub fn take(&mut self, rows: usize, reuse: bool) -> Result<TakenSamples<B>> {
         self.check(rows, reuse)?;
         let mut choice = WeightedChoice::new(
@@ -207,10 +198,7 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         Ok(TakenSamples { caches, senders, picks })
     }
 
-    /// Whether so many samples can be taken.
-    ///
-    /// # Errors
-    /// [`Error::State`] when not, with the counts.
+    /// Fails with [`Error::State`] and the counts when there are too few samples.
     pub fn check(&self, rows: usize, reuse: bool) -> Result<()> {
         let (caches, capacity, unused) = (self.len(), self.capacity, self.unused());
         if caches < capacity {
@@ -232,20 +220,19 @@ pub(super) fn too_large(rows: usize) -> Error {
     Error::Memory(format!("batch_size: no memory for {rows} rows"))
 }
 
-/// Samples taken for one batch. They stay as they are, whatever happens to the store.
+/// Samples taken for one batch. Later changes of the store do not affect them.
 #[derive(Debug)]
 pub struct TakenSamples<B> {
     pub(super) caches: Vec<Arc<Cache<B>>>,
-    /// Who sent each cache.
+    /// The sender of each cache.
     pub(super) senders: Vec<u32>,
     /// Cache and row of each sample.
     pub(super) picks: Vec<(u32, u32)>,
 }
 
 impl<B: AsRef<[u8]>> TakenSamples<B> {
-    /// Copies all columns of the samples into `out`, a slice for each, row after row.
-    ///
-    /// A sample at a time: what leads to a cache's bytes is looked up once for all of its columns.
+    /// Copies all columns of the samples into `out`, one slice per column, row after row. Goes sample by sample, so that
+    /// the bytes of a cache are looked up once for all of its columns.
     pub fn gather(&self, out: &mut [&mut [u8]]) {
         for (at, &(cache, row)) in self.picks.iter().enumerate() {
             let from = self.caches[cache as usize].row(row as usize);
@@ -255,13 +242,13 @@ impl<B: AsRef<[u8]>> TakenSamples<B> {
         }
     }
 
-    /// Who sent the cache of each sample.
+    /// The sender of each sample.
     pub fn senders(&self) -> impl Iterator<Item = u32> {
         self.picks.iter().map(|&(cache, _)| self.senders[cache as usize])
     }
 }
 
-/// Copies a row. Most are of a few bytes, for which a call to copy them costs more than the copy.
+/// Copies a row. Most rows have a few bytes, for which a call would cost more than the copy.
 #[inline]
 fn copy(from: &[u8], to: &mut [u8]) {
     match from.len() {
@@ -271,7 +258,7 @@ fn copy(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Draws in proportion to a few weights that seldom change.
+/// Draws in proportion to a few weights that rarely change.
 pub(super) struct WeightedChoice {
     weights: Vec<f64>,
     /// Sums of the weights up to each.
@@ -299,7 +286,7 @@ impl WeightedChoice {
         self.sum();
     }
 
-    /// The index for a number in [0, 1): never one of weight 0.
+    /// The index for a number in [0, 1), never one of weight 0.
     pub(super) fn find(&self, uniform: f64) -> usize {
         let target = uniform * self.ends.last().copied().unwrap_or(0.0);
         let at = self.ends.partition_point(|&end| end <= target);

@@ -1,15 +1,16 @@
-//! A memory in a file.
+//! Memories in files.
 //!
 //! ```text
 //! magic, version (u32), length of the header (u64)     little-endian
-//! header                                               postcard: what it is, its episodes, largest weight
+//! header                                               postcard: memory, settings, episodes, largest weight
 //! checksum of the header (u32)
 //! for each closed episode, oldest first:
 //!     base and weight (f32) of each entry, all rows of each column; native-endian
 //! checksum of all those (u32)
 //! ```
 //!
-//! Everything is streamed between the file and the slots; nothing is held twice.
+//! Everything is streamed between the file and the slots, and nothing is held twice. A file is written under another name
+//! and renamed; loading compares sizes first, so a truncated file is refused at once.
 
 use std::fs::{File, Permissions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -31,17 +32,21 @@ use crate::spec::{EntrySpec, FIELDS, FieldSpec};
 
 const MAGIC: [u8; 8] = *b"cogrs-rm";
 const VERSION: u32 = 4;
-/// The version before, whose files are still read: fewer settings, and no weights outside of borders.
+/// The version before, which can still be read: fewer settings, and no weights outside of borders.
 const PREVIOUS_VERSION: u32 = 3;
 const PREFIX: usize = MAGIC.len() + 4 + 8;
 const CHECKSUM: usize = 4;
-/// No real header comes near: it takes a dozen bytes an episode.
+/// No real header is that large: it has a dozen bytes per episode.
 const MAX_HEADER: u64 = 1 << 32;
 const BUFFER: usize = 1 << 20;
 
-/// Everything but the entries, and the largest weight ever given.
+/// The header of a file. `S` are the settings in force first, then those that episodes were closed with; the largest weight
+/// ever given follows from version 4 on.
+type Header<S> = (MemoryRecord, Vec<S>, Vec<EpisodeRecord>);
+
+/// A memory without its settings and episodes.
 #[derive(Debug, Serialize, Deserialize)]
-struct Header<S = Settings> {
+struct MemoryRecord {
     little_endian: bool,
     fields: [FieldSpec; crate::spec::FIELDS],
     max_step: u64,
@@ -49,12 +54,21 @@ struct Header<S = Settings> {
     next_serial: u64,
     totals: Totals,
     rng: Xoshiro256PlusPlus,
-    /// The settings in force first, then those that episodes were closed with.
-    settings: Vec<S>,
-    episodes: Vec<EpisodeRecord>,
 }
 
-/// The settings of the version before.
+/// A closed episode without its entries.
+#[derive(Debug, Serialize, Deserialize)]
+struct EpisodeRecord {
+    serial: u64,
+    length: u32,
+    settings: u32,
+    values: bool,
+    weights: bool,
+    bootstrap: Option<Box<[f64]>>,
+    final_state: bool,
+}
+
+/// The settings of version 3.
 #[derive(Debug, Deserialize)]
 struct SettingsV3 {
     priority_exponent: f64,
@@ -70,102 +84,71 @@ struct SettingsV3 {
 }
 
 impl From<SettingsV3> for Settings {
-    fn from(before: SettingsV3) -> Self {
+    fn from(old: SettingsV3) -> Self {
         Self {
-            priority_exponent: before.priority_exponent,
-            mix_lambda: before.mix_lambda,
-            frame_stack: before.frame_stack,
-            multi_step: before.multi_step,
-            cache_size: before.cache_size,
-            max_episode: before.max_episode,
-            reuse_cache: before.reuse_cache,
-            discount_factor: before.discount_factor,
-            reward_coeff: before.reward_coeff,
-            cache_flags: before.cache_flags,
+            priority_exponent: old.priority_exponent,
+            mix_lambda: old.mix_lambda,
+            frame_stack: old.frame_stack,
+            multi_step: old.multi_step,
+            cache_size: old.cache_size,
+            max_episode: old.max_episode,
+            reuse_cache: old.reuse_cache,
+            discount_factor: old.discount_factor,
+            reward_coeff: old.reward_coeff,
+            cache_flags: old.cache_flags,
             ..Self::new(0)
         }
     }
 }
 
-impl From<Header<SettingsV3>> for Header {
-    fn from(before: Header<SettingsV3>) -> Self {
-        Self {
-            little_endian: before.little_endian,
-            fields: before.fields,
-            max_step: before.max_step,
-            uuid: before.uuid,
-            next_serial: before.next_serial,
-            totals: before.totals,
-            rng: before.rng,
-            settings: before.settings.into_iter().map(Settings::from).collect(),
-            episodes: before.episodes,
-        }
-    }
-}
-
-/// One closed episode.
-#[derive(Debug, Serialize, Deserialize)]
-struct EpisodeRecord {
-    serial: u64,
-    length: u32,
-    settings: u32,
-    values: bool,
-    weights: bool,
-    bootstrap: Option<Box<[f64]>>,
-    final_state: bool,
-}
-
-/// Writes all closed episodes, settings and the state of the random generator to `path`. The file
-/// appears whole or not at all. Open episodes are left out.
-///
-/// # Errors
-/// [`Error::File`].
+/// Writes all closed episodes, settings and the state of the random generator to `path`, whole or not at all. Open episodes
+/// are left out. Fails with [`Error::File`].
 pub fn save(memory: &Memory, uuid: u32, path: &Path) -> Result<()> {
     let failed = |error| Error::file(path, &error);
-    let (target, mode) = replaced(path).map_err(failed)?;
+    let (target, mode) = resolve(path).map_err(failed)?;
     let header = postcard::to_stdvec(&(header(memory, uuid), memory.largest))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let mut aside = aside_in(parent).map_err(failed)?;
-    write(memory, &header, aside.as_file_mut()).map_err(failed)?;
+    let mut temporary = temporary_file_in(parent).map_err(failed)?;
+    write(memory, &header, temporary.as_file_mut()).map_err(failed)?;
     if let Some(mode) = mode {
-        aside.as_file().set_permissions(mode).map_err(failed)?;
+        temporary.as_file().set_permissions(mode).map_err(failed)?;
     }
-    aside.persist(&target).map_err(|error| failed(error.error))?;
+    temporary.persist(&target).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
-/// The file that will be replaced, through links, and its permissions when it is there.
-fn replaced(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
+/// The path of the file to write, with links followed, and its permissions when it exists.
+fn resolve(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok((path.to_owned(), None)),
         Err(error) => Err(error),
         Ok(found) if found.is_file() => {
             Ok((std::fs::canonicalize(path)?, Some(found.permissions())))
         }
-        Ok(_) => Err(std::io::Error::other("there is something that is not a file")),
+        Ok(_) => Err(std::io::Error::other("the path is not that of a file")),
     }
 }
 
-/// A file that goes away unless it is renamed, with the permissions that files are given here.
-fn aside_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
+/// A file that is deleted unless it is renamed, with the permissions that new files get in this folder.
+fn temporary_file_in(parent: &Path) -> std::io::Result<NamedTempFile<File>> {
     let mut code = None;
     let made = tempfile::Builder::new().prefix(".cogrs-").make_in(parent, |path| {
         let opened = File::create_new(path);
         code = opened.as_ref().err().and_then(std::io::Error::raw_os_error);
         opened
     });
-    // The error that comes out has lost the number, and names a file that nobody asked for.
+    // The error that `made` has lacks the system's number, and names the temporary file.
     made.map_err(|error| code.map_or(error, std::io::Error::from_raw_os_error))
 }
 
-fn header(memory: &Memory, uuid: u32) -> Header {
+fn header(memory: &Memory, uuid: u32) -> Header<Settings> {
     let mut settings = vec![Arc::clone(memory.settings())];
     let mut episodes = Vec::with_capacity(memory.num_episode());
     for episode in memory.closed_episodes() {
         let Some(ending) = &episode.ending else { continue };
-        // Episodes that share settings stand together.
+        // Episodes that share settings are adjacent.
         if !settings.last().is_some_and(|last| Arc::ptr_eq(last, &ending.settings)) {
             settings.push(Arc::clone(&ending.settings));
         }
@@ -179,7 +162,7 @@ fn header(memory: &Memory, uuid: u32) -> Header {
             final_state: ending.final_state,
         });
     }
-    Header {
+    let memory = MemoryRecord {
         little_endian: cfg!(target_endian = "little"),
         fields: memory.spec().fields().clone(),
         max_step: memory.max_step() as u64,
@@ -187,9 +170,8 @@ fn header(memory: &Memory, uuid: u32) -> Header {
         next_serial: memory.next_serial,
         totals: memory.totals,
         rng: memory.rng.clone(),
-        settings: settings.iter().map(|settings| Settings::clone(settings)).collect(),
-        episodes,
-    }
+    };
+    (memory, settings.iter().map(|settings| Settings::clone(settings)).collect(), episodes)
 }
 
 fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()> {
@@ -220,28 +202,26 @@ fn write(memory: &Memory, header: &[u8], file: &mut File) -> std::io::Result<()>
     file.sync_all()
 }
 
-/// A file that has been opened and whose header is good.
+/// An open file whose header has been checked.
 #[derive(Debug)]
 pub struct CheckpointFile {
     path: String,
-    header: Header,
+    memory: MemoryRecord,
+    settings: Vec<Settings>,
+    episodes: Vec<EpisodeRecord>,
     largest: f64,
-    /// Whether it is of the version before.
-    before: bool,
+    is_v3: bool,
     payload: BufReader<File>,
 }
 
 impl CheckpointFile {
-    /// Opens a file and reads its header.
-    ///
-    /// # Errors
-    /// [`Error::File`] when it cannot be read; [`Error::Value`] when it is not a whole file of this kind
-    /// and version, with the reason.
+    /// Opens a file and reads its header. Fails with [`Error::File`] when it cannot be read, with [`Error::Value`] and the
+    /// reason when it is not a whole file of this kind and version.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, &error);
         let name = path.display().to_string();
         let refused = |why: &str| Error::value(&name, "a saved replay memory", why);
-        // Opening a pipe would wait for somebody to write to it.
+        // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(refused("something that is not a file"));
         }
@@ -251,20 +231,17 @@ impl CheckpointFile {
         if size < (PREFIX + CHECKSUM) as u64 {
             return Err(refused("a file too short to be one"));
         }
-        let mut prefix = [0; PREFIX];
-        payload.read_exact(&mut prefix).map_err(failed)?;
-        let (magic, rest) = prefix.split_at(MAGIC.len());
+        let (mut magic, mut version, mut length) = ([0; MAGIC.len()], [0; 4], [0; 8]);
+        for part in [&mut magic[..], &mut version, &mut length] {
+            payload.read_exact(part).map_err(failed)?;
+        }
+        let (version, length) = (u32::from_le_bytes(version), u64::from_le_bytes(length));
         if magic != MAGIC {
             return Err(refused("a file of another kind"));
         }
-        let (version, length) = rest.split_at(4);
-        let before = version == PREVIOUS_VERSION.to_le_bytes();
-        if version != VERSION.to_le_bytes() && !before {
-            let version =
-                version.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        if ![VERSION, PREVIOUS_VERSION].contains(&version) {
             return Err(refused(&format!("version {version}, this is version {VERSION}")));
         }
-        let length = length.iter().rev().fold(0, |length, &byte| length << 8 | u64::from(byte));
         if length > size - (PREFIX + CHECKSUM) as u64 {
             return Err(refused("a file that was cut short"));
         }
@@ -279,31 +256,33 @@ impl CheckpointFile {
         if crc32fast::hash(&header).to_le_bytes() != checksum {
             return Err(refused("a file with a damaged header"));
         }
-        let read = if before {
-            let read = postcard::from_bytes::<Header<SettingsV3>>(&header);
-            read.map(|header| (header.into(), 1.0))
+        let is_v3 = version == PREVIOUS_VERSION;
+        let read = if is_v3 {
+            postcard::from_bytes(&header).map(|(memory, settings, episodes): Header<SettingsV3>| {
+                ((memory, settings.into_iter().map(Settings::from).collect(), episodes), 1.0)
+            })
         } else {
-            postcard::from_bytes(&header)
+            postcard::from_bytes::<(Header<Settings>, f64)>(&header)
         };
-        let (header, largest) =
+        let ((memory, settings, episodes), largest) =
             read.map_err(|error| refused(&format!("a header that cannot be read: {error}")))?;
-        let saved = Self { path: name, header, largest, before, payload };
-        saved.check(size - length - (PREFIX + CHECKSUM) as u64)?;
-        Ok(saved)
+        let file = Self { path: name, memory, settings, episodes, largest, is_v3, payload };
+        file.check(size - length - (PREFIX + CHECKSUM) as u64)?;
+        Ok(file)
     }
 
     fn refused(&self, why: &str) -> Error {
         Error::value(&self.path, "a saved replay memory", why)
     }
 
-    /// Whether the header agrees with itself and with the bytes that follow it.
+    /// Checks that the header agrees with itself and with the bytes that follow it.
     fn check(&self, payload: u64) -> Result<()> {
-        let Header { fields, settings, episodes, max_step, .. } = &self.header;
-        if self.header.little_endian != cfg!(target_endian = "little") {
+        let Self { memory, settings, episodes, .. } = self;
+        if memory.little_endian != cfg!(target_endian = "little") {
             return Err(self.refused("one of a machine with another byte order"));
         }
-        let spec = EntrySpec::new(fields.clone())
-            .map_err(|error| self.refused(&format!("fields that cannot be: {error}")))?;
+        let spec = EntrySpec::new(memory.fields.clone())
+            .map_err(|error| self.refused(&format!("invalid fields: {error}")))?;
         let dims = spec.reward_dims();
         let entries: u64 = episodes.iter().map(|record| u64::from(record.length)).sum();
         let row = spec.entry_size() as u64 + size_of::<EntryWeight>() as u64;
@@ -314,11 +293,10 @@ impl CheckpointFile {
         }
         let serials = episodes.iter().map(|record| record.serial);
         // Serial numbers share an id with a step, and all ids stay below 2^63.
-        let step_bits = u64::BITS - max_step.leading_zeros();
-        let known = self.header.next_serial.leading_zeros() > step_bits
-            && self.header.totals.episodes.max(self.header.totals.steps) <= u64::MAX >> 1;
-        let known = known
-            && serials.clone().all(|serial| serial < self.header.next_serial)
+        let step_bits = u64::BITS - memory.max_step.leading_zeros();
+        let known = memory.next_serial.leading_zeros() > step_bits
+            && memory.totals.episodes.max(memory.totals.steps) <= u64::MAX >> 1
+            && serials.clone().all(|serial| serial < memory.next_serial)
             && serials.collect::<std::collections::HashSet<_>>().len() == episodes.len();
         let fitting = settings.iter().all(|settings| settings.is_valid(dims));
         let sound = episodes.iter().all(|record| {
@@ -330,7 +308,7 @@ impl CheckpointFile {
                 && (spec.has_values() || !record.values)
         });
         let sound = sound && self.largest.is_finite() && self.largest >= 1.0;
-        if entries > *max_step || settings.is_empty() || !(known && fitting && sound) {
+        if entries > memory.max_step || settings.is_empty() || !(known && fitting && sound) {
             return Err(self.refused("a header that contradicts itself"));
         }
         Ok(())
@@ -338,27 +316,23 @@ impl CheckpointFile {
 
     /// dtype and shape of each field.
     pub fn fields(&self) -> &[FieldSpec; FIELDS] {
-        &self.header.fields
+        &self.memory.fields
     }
 
     /// The uuid of the memory that was saved.
     pub fn uuid(&self) -> u32 {
-        self.header.uuid
+        self.memory.uuid
     }
 
-    /// Makes the memory.
-    ///
-    /// # Errors
-    /// [`Error::File`] and [`Error::Value`] as [`Self::open`]; [`Error::Memory`] as [`Memory::new`].
+    /// Reads the memory. Fails as [`Self::open`] and [`Memory::new`] do.
     pub fn load(mut self, overcommit: bool) -> Result<Memory> {
-        let spec = EntrySpec::new(self.header.fields.clone())?;
-        let max_step = self.header.max_step as usize;
-        let mut memory = Memory::new(spec, max_step, self.header.rng.clone(), overcommit)?;
-        let settings: Vec<Arc<Settings>> =
-            std::mem::take(&mut self.header.settings).into_iter().map(Arc::new).collect();
+        let spec = EntrySpec::new(self.memory.fields.clone())?;
+        let max_step = self.memory.max_step as usize;
+        let mut memory = Memory::new(spec, max_step, self.memory.rng.clone(), overcommit)?;
+        let settings: Vec<Arc<Settings>> = self.settings.drain(..).map(Arc::new).collect();
         let mut checksum = Hasher::new();
-        for record in std::mem::take(&mut self.header.episodes) {
-            // A memory of an earlier version may have held more of those.
+        for record in std::mem::take(&mut self.episodes) {
+            // A memory of an earlier version may have held more episodes without entries.
             if record.length == 0 && memory.empty == EMPTY_EPISODES {
                 continue;
             }
@@ -371,7 +345,7 @@ impl CheckpointFile {
             };
             let index = memory.restore(record.serial, record.length as usize, ending);
             self.read(&mut memory, index, &mut checksum)?;
-            if self.before {
+            if self.is_v3 {
                 memory.weigh_borders(index);
             }
         }
@@ -380,8 +354,8 @@ impl CheckpointFile {
         if checksum.finalize().to_le_bytes() != expected {
             return Err(self.refused("a file with damaged entries"));
         }
-        memory.next_serial = self.header.next_serial;
-        memory.totals = self.header.totals;
+        memory.next_serial = self.memory.next_serial;
+        memory.totals = self.memory.totals;
         memory.largest = self.largest;
         memory.settings = Arc::clone(&settings[0]);
         memory.mask_borders();
@@ -395,7 +369,7 @@ impl CheckpointFile {
             self.fill(bytemuck::cast_slice_mut(weights))?;
             checksum.update(bytemuck::cast_slice(weights));
             if weights.iter().any(|&value| !(value.is_finite() && value >= 0.0)) {
-                return Err(self.refused("a file with weights that are none"));
+                return Err(self.refused("a file with a weight that is not a finite number >= 0"));
             }
         }
         for column in 0..memory.storage.columns() {

@@ -7,7 +7,7 @@ use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result, short};
 use crate::replay::entry_weight::{EntryWeight, mixed_errors, sampling_weights};
 use crate::replay::episode::{Bootstrap, Ending, Episode};
-use crate::replay::finite::{all_finite, check_finite, check_non_negative};
+use crate::replay::finite::{check_finite, check_finite_from_end, check_non_negative};
 use crate::replay::memory::{EntryRows, Memory};
 use crate::replay::returns::lambda_returns;
 use crate::replay::settings::NewPriority;
@@ -16,16 +16,15 @@ use crate::spec::Field;
 /// How an episode is to be closed.
 #[derive(Debug, Clone)]
 pub struct CloseOptions<'a> {
-    /// Scales the weights of the episode.
+    /// Factor of all weights of the episode.
     pub multiplier: f64,
     /// Compute qvest; otherwise it is zeros.
     pub values: bool,
-    /// Compute weights from |q - v|, unless `new_priority` says otherwise; if not, they are the initial
-    /// weights, scaled.
+    /// Compute weights from |q - v|, unless `new_priority` says otherwise; if false, the scaled initial weights.
     pub weights: bool,
     /// Value of the observation after the last action, when the episode was truncated.
     pub bootstrap: Option<Vec<f64>>,
-    /// The observation after the last action, to be stored as one more entry.
+    /// The observation after the last action, stored as one more entry.
     pub final_entry: Option<FinalEntry<'a>>,
 }
 
@@ -50,7 +49,7 @@ pub(super) struct ReturnsAndWeights {
     pub weights: Vec<f32>,
 }
 
-/// A close that was found good.
+/// A close whose arguments and results have been checked.
 struct PreparedClose {
     ending: Ending,
     /// Initial weights times the multiplier.
@@ -58,13 +57,11 @@ struct PreparedClose {
     computed: ReturnsAndWeights,
 }
 
-/// Computes returns of an episode's entries, the final state's excepted, and weights of those in `steps`.
+/// Computes returns of an episode's entries, the final state's excepted, and weights of those in `steps`. Fails with
+/// [`Error::Value`] when one of these is not finite in float32.
 ///
-/// `base` holds the initial weights times the episode's multiplier, `largest` is the memory's largest weight
-/// as a multiple of those.
-///
-/// # Errors
-/// [`Error::Value`] when a return or a weight is not finite in float32.
+/// `base` has the initial weights times the episode's multiplier, `largest` is the memory's largest weight as a multiple of
+/// those.
 pub(super) fn returns_and_weights(
     rewards: &[f32],
     values: &[f32],
@@ -96,13 +93,13 @@ pub(super) fn returns_and_weights(
         NewPriority::Number(number) => scaled(base, number).collect(),
     };
     let returns: Vec<f32> = returns.into_iter().map(|q| q as f32).collect();
-    let sound = all_finite("qvest", &returns, dims, 0)
-        .and_then(|()| all_finite("weight", &weights, 1, steps.start));
-    if sound.is_err() {
-        // What is made of values that are not finite is not either, in many steps: name the cause.
+    let finite = check_finite_from_end("qvest", &returns, dims, 0)
+        .and_then(|()| check_finite_from_end("weight", &weights, 1, steps.start));
+    if finite.is_err() {
+        // Values that are not finite make many returns so: name the cause.
         check_finite("value", "finite numbers", values, dims, 0)?;
     }
-    sound.map(|()| ReturnsAndWeights { returns, weights })
+    finite.map(|()| ReturnsAndWeights { returns, weights })
 }
 
 fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
@@ -110,124 +107,110 @@ fn scaled(base: &[f32], factor: f64) -> impl Iterator<Item = f32> {
 }
 
 impl Memory {
-    /// Closes an open episode: makes it one that can be sampled.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when an argument is out of range, or a return or a weight is not finite;
-    /// [`Error::State`] when the episode is not open, values are missing, or there is no room for the
-    /// final state. The episode stays open and nothing is changed.
-    pub fn close(&mut self, serial: u64, closing: &CloseOptions<'_>) -> Result<()> {
+    /// Closes an open episode, so that it can be sampled. Changes nothing and fails with [`Error::Value`] when an argument
+    /// is out of range, or a return or a weight is not finite; with [`Error::State`] when the episode is not open, values
+    /// are missing, or there is no room for the final state.
+    pub fn close(&mut self, serial: u64, options: &CloseOptions<'_>) -> Result<()> {
         let index = self.open_index(serial)?;
         let episode = &self.episodes[index as usize];
         self.check_working_memory(episode.len())?;
         let rewards = self.floats(episode, Field::Reward);
         let values = self.floats(episode, Field::Value);
-        let slots = episode.slots();
-        let init_w: Vec<f64> = slots.map(|slot| f64::from(self.weights[slot].base)).collect();
-        let closed = self.prepare(&rewards, &values, &init_w, closing)?;
-        self.make_room(usize::from(closed.ending.final_state))?;
-        self.commit(index, closed, closing);
+        let init_w: Vec<f64> = self.bases(episode).into_iter().map(f64::from).collect();
+        let prepared = self.prepare(&rewards, &values, &init_w, options)?;
+        self.make_room(usize::from(prepared.ending.final_state))?;
+        self.commit(index, prepared, options);
         Ok(())
     }
 
-    /// Adds a whole closed episode and returns the id of its first entry: all of it, or nothing.
-    ///
-    /// # Errors
-    /// As [`Memory::add`] and [`Memory::close`].
+    /// Adds a whole closed episode, or nothing, and returns the id of its first entry. Fails as [`Memory::add`] and
+    /// [`Memory::close`] do.
     pub fn add_episode(
         &mut self,
         rows: EntryRows<'_>,
         init_w: &[f64],
-        closing: &CloseOptions<'_>,
+        options: &CloseOptions<'_>,
     ) -> Result<u64> {
         self.check_rows(rows, init_w, 0)?;
         self.check_working_memory(init_w.len())?;
-        let rewards: Vec<f32> =
-            bytemuck::allocation::pod_collect_to_vec(rows[Field::Reward.index()]);
         // Among the written fields value comes where qvest, which is not written, has not shifted it.
-        let values: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(rows[Field::Value.index()]);
-        let closed = self.prepare(&rewards, &values, init_w, closing)?;
-        self.make_room(init_w.len() + usize::from(closed.ending.final_state))?;
+        let [rewards, values] = [Field::Reward, Field::Value]
+            .map(|field| bytemuck::allocation::pod_collect_to_vec::<u8, f32>(rows[field.index()]));
+        let prepared = self.prepare(&rewards, &values, init_w, options)?;
+        self.make_room(init_w.len() + usize::from(prepared.ending.final_state))?;
         let serial = self.open();
         let first = self.add(serial, rows, init_w)?;
         let index = self.open_index(serial)?;
-        self.commit(index, closed, closing);
+        self.commit(index, prepared, options);
         Ok(first)
     }
 
-    /// Whether there is memory to compute returns and weights of so many entries.
+    /// Fails when there is no memory to compute returns and weights of so many entries.
     pub(super) fn check_working_memory(&self, entries: usize) -> Result<()> {
-        // Rewards, values and returns in both widths, and a few numbers an entry.
+        // Rewards, values and returns in both widths, and a few numbers per entry.
         let row = 24 * self.spec.reward_dims() + 32;
         check_allocatable(entries.saturating_mul(row))
     }
 
-    /// All of a close that can be refused.
+    /// The part of a close that can fail.
     fn prepare(
         &self,
         rewards: &[f32],
         values: &[f32],
         init_w: &[f64],
-        closing: &CloseOptions<'_>,
+        options: &CloseOptions<'_>,
     ) -> Result<PreparedClose> {
-        let multiplier = check_non_negative("episodic_weight_multiplier", closing.multiplier)?;
-        self.check_updates(closing)?;
+        let multiplier = check_non_negative("episodic_weight_multiplier", options.multiplier)?;
+        self.check_options(options)?;
         let ending = Ending {
             settings: Arc::clone(&self.settings),
-            values: closing.values,
-            weights: closing.weights,
-            bootstrap: closing.bootstrap.as_deref().map(Bootstrap::from_slice),
-            final_state: closing.final_entry.is_some(),
+            values: options.values,
+            weights: options.weights,
+            bootstrap: options.bootstrap.as_deref().map(Bootstrap::from_slice),
+            final_state: options.final_entry.is_some(),
         };
         let scaled = init_w.iter().map(|&weight| (f64::from(weight as f32) * multiplier) as f32);
         let base: Vec<f32> = scaled.collect();
         let product = "a product with episodic_weight_multiplier that is finite in float32";
         check_finite("init_w", product, &base, 1, 0)?;
-        let computed =
-            returns_and_weights(rewards, values, &base, &ending, self.largest, 0..base.len())?;
+        let all = 0..base.len();
+        let computed = returns_and_weights(rewards, values, &base, &ending, self.largest, all)?;
         Ok(PreparedClose { ending, base, computed })
     }
 
-    /// All of a close that is then done; there is room for the final state.
-    fn commit(&mut self, index: u32, closed: PreparedClose, closing: &CloseOptions<'_>) {
-        let entries = closed.base.len();
-        if let Some(entry) = closing.final_entry {
-            self.add_final(index, entry, &closed.ending);
+    /// The part of a close that changes the memory; there is room for the final state.
+    fn commit(&mut self, index: u32, prepared: PreparedClose, options: &CloseOptions<'_>) {
+        let PreparedClose { ending, base, computed } = prepared;
+        if let Some(entry) = options.final_entry {
+            self.add_final(index, entry, &ending);
         }
-        self.episodes[index as usize].ending = Some(closed.ending);
-        self.write_returns(index, 0..entries, &closed.computed.returns);
-        self.write_weights(index, 0..entries, &closed.base, &closed.computed.weights);
+        self.episodes[index as usize].ending = Some(ending);
+        self.write_returns(index, 0..base.len(), &computed.returns);
+        self.write_weights(index, 0..base.len(), &base, &computed.weights);
         self.drawable += self.count_drawable(&self.episodes[index as usize]);
         self.finish(index);
     }
 
-    fn check_updates(&self, closing: &CloseOptions<'_>) -> Result<()> {
-        if closing.weights && !closing.values {
-            return Err(Error::State(
-                "do_update_weight=True needs do_update_value=True: weights are made from returns"
-                    .into(),
-            ));
+    fn check_options(&self, options: &CloseOptions<'_>) -> Result<()> {
+        let refused = |text: &str| Err(Error::State(text.into()));
+        if options.weights && !options.values {
+            return refused(
+                "do_update_weight=True needs do_update_value=True: weights are made from returns",
+            );
         }
-        if closing.values && !self.spec.has_values() {
-            return Err(Error::State(
+        if options.values && !self.spec.has_values() {
+            return refused(
                 "value_buf or qvest_buf has size 0: close with do_update_value=False and \
-                 do_update_weight=False"
-                    .into(),
-            ));
+                 do_update_weight=False",
+            );
         }
-        for &value in closing.bootstrap.iter().flatten() {
-            if !(value as f32).is_finite() {
-                return Err(Error::value(
-                    "bootstrap_value",
-                    "finite float32 numbers",
-                    short(value),
-                ));
-            }
-        }
-        Ok(())
+        let mut values = options.bootstrap.iter().flatten();
+        values.find(|&&value| !(value as f32).is_finite()).map_or(Ok(()), |&value| {
+            Err(Error::value("bootstrap_value", "finite float32 numbers", short(value)))
+        })
     }
 
-    /// Appends the entry of the final state: no reward, no weight, and the bootstrap value.
+    /// Appends the entry of the final state: without reward and weight, with the bootstrap value.
     fn add_final(&mut self, index: u32, entry: FinalEntry<'_>, ending: &Ending) {
         let slot = self.take(index, 1).start as usize;
         for field in Field::ALL {
@@ -250,39 +233,34 @@ impl Memory {
         self.weights[slot] = EntryWeight::default();
     }
 
-    /// Weighs a loaded episode's entries outside of the borders that it was closed with, which had no
-    /// weight in files before version 4.
+    /// Computes weights of a loaded episode's entries outside the borders that it was closed with. Files before version 4
+    /// have none for them.
     pub(super) fn weigh_borders(&mut self, index: u32) {
         let episode = &self.episodes[index as usize];
         let Some(ending) = &episode.ending else { return };
         let settings = Arc::clone(&ending.settings);
-        let actions = episode.actions();
-        let slots: Vec<usize> = episode.slots().take(actions).collect();
-        let base: Vec<f32> = slots.iter().map(|&slot| self.weights[slot].base).collect();
-        let mut made = base.clone();
+        let slots: Vec<usize> = episode.slots().collect();
+        let base = &self.bases(episode)[..episode.actions()];
+        let mut made = base.to_vec();
         if ending.weights {
             let returns: Vec<f64> =
                 self.floats(episode, Field::Qvest).into_iter().map(f64::from).collect();
             let values = self.floats(episode, Field::Value);
             let mut errors = mixed_errors(&returns, &values, &settings.reward_coeff);
-            errors.truncate(actions);
-            made = sampling_weights(
-                base.iter().copied(),
-                &mut errors,
-                0.0,
-                settings.priority_exponent,
-            )
-            .map(|weight| weight.min(f32::MAX))
-            .collect();
+            errors.truncate(made.len());
+            let exponent = settings.priority_exponent;
+            made = sampling_weights(base.iter().copied(), &mut errors, 0.0, exponent)
+                .map(|weight| weight.min(f32::MAX))
+                .collect();
         }
         let inside = settings.interior(episode.len(), false);
-        for (step, slot) in slots.into_iter().enumerate().filter(|(step, _)| !inside.contains(step))
+        for (step, weight) in
+            made.into_iter().enumerate().filter(|(step, _)| !inside.contains(step))
         {
-            self.weights[slot].weight = made[step];
+            self.weights[slots[step]].weight = weight;
         }
-        let weights: Vec<EntryWeight> =
-            self.episodes[index as usize].slots().map(|s| self.weights[s]).collect();
-        self.note_largest(weights[inside].iter().map(|entry| (&entry.base, &entry.weight)));
+        let weights: Vec<_> = slots[inside].iter().map(|&slot| self.weights[slot]).collect();
+        self.note_largest(weights.iter().map(|entry| (&entry.base, &entry.weight)));
     }
 
     /// One float32 field of an episode's entries.
@@ -292,27 +270,18 @@ impl Memory {
         out
     }
 
+    /// The base weights of an episode's entries.
+    pub(super) fn bases(&self, episode: &Episode) -> Vec<f32> {
+        episode.slots().map(|slot| self.weights[slot].base).collect()
+    }
+
     /// Writes returns of the entries in `steps`.
     pub(super) fn write_returns(&mut self, index: u32, steps: Range<usize>, returns: &[f32]) {
         let size = self.spec[Field::Qvest].nbytes();
         let bytes: &[u8] = bytemuck::cast_slice(returns);
-        for (run, part) in pieces(&self.episodes[index as usize], steps) {
+        for (run, part) in self.episodes[index as usize].pieces_of(steps) {
             let part = part.start * size..part.end * size;
             self.storage.write_run(Field::Qvest, run.start, &bytes[part]);
         }
     }
-}
-
-/// The slots of an episode's entries in `steps`, piece by piece, with the steps in each.
-pub(super) fn pieces(
-    episode: &Episode,
-    steps: Range<usize>,
-) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    episode.extents().iter().filter_map(move |extent| {
-        let first = extent.first as usize;
-        let part = steps.start.max(first)..steps.end.min(first + extent.run.len as usize);
-        let offset = extent.run.start as usize;
-        let slots = || part.start - first + offset..part.end - first + offset;
-        (!part.is_empty()).then(|| (slots(), part.clone()))
-    })
 }

@@ -1,4 +1,4 @@
-//! Corrections of what is stored: priorities that a learner sends back, rewards that come late.
+//! Corrections of stored entries: priorities that a learner sends back, and rewards that arrive late.
 
 use std::ops::Range;
 
@@ -16,38 +16,31 @@ use crate::spec::Field;
 /// Bytes that an update takes for each id, at most.
 pub const UPDATE_BYTES_PER_ID: usize = 64;
 
-/// An entry whose priority is new.
+/// A new priority of an entry.
 struct PriorityUpdate {
     slot: u32,
-    /// Whether it can be drawn under the present settings.
+    /// Whether the entry can be drawn under the present settings.
     inside: bool,
     priority: f64,
 }
 
-/// What a new priority is.
+/// The kind of number that is given as a new priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriorityKind {
-    /// An error, of which a weight is made.
+    /// An error, from which the weight is computed.
     Error,
     /// The weight itself.
     Weight,
 }
 
 impl Memory {
-    /// Makes weights anew: `base * (priority + priority_epsilon) ^ priority_exponent`, with epsilon and
-    /// exponent in force, or the priorities themselves. Entries outside the present borders are not drawn
-    /// before those allow it; entries whose initial weight is 0 keep weight 0; entries of open episodes get
-    /// theirs when those are closed, ids that are gone are ignored. Of one id given twice the last priority
-    /// counts.
+    /// Computes weights again: `base * (priority + priority_epsilon) ^ priority_exponent`, with epsilon and exponent in
+    /// force, or sets them to the priorities themselves. Entries outside the present borders are not drawn before those
+    /// allow it. Entries whose initial weight is 0 keep weight 0, those of open episodes get theirs on closing, and ids that
+    /// are gone are ignored. The last priority of an id given twice counts.
     ///
-    /// Returns how many ids were gone.
-    ///
-    /// # Errors
-    /// [`Error::Value`], and nothing is changed, when a priority is negative or not finite, or a weight
-    /// would not be finite.
-    ///
-    /// # Complexity
-    /// O(n log `max_step`).
+    /// Returns how many ids were gone. Changes nothing and fails with [`Error::Value`] when a priority is negative or not
+    /// finite, or a weight would not be finite. Takes O(n log `max_step`).
     pub fn update_priority(
         &mut self,
         ids: &[u64],
@@ -62,12 +55,12 @@ impl Memory {
             }
             check_non_negative("priority", priority)?;
         }
-        let (targets, gone) = self.targets(ids, priorities);
+        let (updates, gone) = self.locate_updates(ids, priorities);
         let weights: &[EntryWeight] = &self.weights;
-        prefetch(weights, targets.iter().map(|target| target.slot));
-        let slots: Vec<u32> = targets.iter().map(|target| target.slot).collect();
+        prefetch(weights, updates.iter().map(|update| update.slot));
+        let slots: Vec<u32> = updates.iter().map(|update| update.slot).collect();
         let base: Vec<f32> = slots.iter().map(|&slot| weights[slot as usize].base).collect();
-        let given = targets.iter().map(|target| target.priority);
+        let given = updates.iter().map(|update| update.priority);
         let mut made: Vec<f32> = match kind {
             PriorityKind::Weight => base
                 .iter()
@@ -83,23 +76,23 @@ impl Memory {
         };
         if let Some(at) = made.iter().position(|weight| !weight.is_finite()) {
             let expected = "one whose weight is finite in float32";
-            return Err(Error::value("priority", expected, short(targets[at].priority)));
+            return Err(Error::value("priority", expected, short(updates[at].priority)));
         }
-        for (target, weight) in targets.iter().zip(&made) {
-            self.weights[target.slot as usize].weight = *weight;
+        for (update, weight) in updates.iter().zip(&made) {
+            self.weights[update.slot as usize].weight = *weight;
         }
-        // Of an id given twice the last weight is the one that counts, everywhere.
-        for (target, drawn) in targets.iter().zip(&mut made) {
-            *drawn = if target.inside { self.weights[target.slot as usize].weight } else { 0.0 };
+        // The last weight of an id given twice counts everywhere.
+        for (update, drawn) in updates.iter().zip(&mut made) {
+            *drawn = if update.inside { self.weights[update.slot as usize].weight } else { 0.0 };
         }
         self.note_largest(base.iter().zip(&made));
         self.tree.set_many(&slots, &made);
         Ok(gone)
     }
 
-    /// The entries with an action among ids of closed episodes, and how many ids are gone.
-    fn targets(&self, ids: &[u64], priorities: &[f64]) -> (Vec<PriorityUpdate>, usize) {
-        let mut targets = Vec::with_capacity(ids.len());
+    /// The updates of entries with an action in closed episodes, and how many ids are gone.
+    fn locate_updates(&self, ids: &[u64], priorities: &[f64]) -> (Vec<PriorityUpdate>, usize) {
+        let mut updates = Vec::with_capacity(ids.len());
         let mut gone = 0;
         for (&id, &priority) in ids.iter().zip(priorities) {
             let Some((index, step)) = self.locate(id) else {
@@ -109,29 +102,19 @@ impl Memory {
             let episode = &self.episodes[index as usize];
             if episode.ending.is_some() && (step as usize) < episode.actions() {
                 let inside = self.interior(episode).contains(&(step as usize));
-                targets.push(PriorityUpdate {
-                    slot: episode.slot_of(step) as u32,
-                    inside,
-                    priority,
-                });
+                let slot = episode.slot_of(step) as u32;
+                updates.push(PriorityUpdate { slot, inside, priority });
             }
         }
-        (targets, gone)
+        (updates, gone)
     }
 
-    /// Adds to a stored reward. In a closed episode the returns of that and all earlier entries are made
-    /// anew, by the settings with which it was closed. So are their weights where those were made of
-    /// returns; where `new_priority` made them, the entry and the `multi_step - 1` before it, whose n-step
-    /// targets change, get the weight of a new entry again.
+    /// Adds to a stored reward. In a closed episode the returns of that and all earlier entries are computed again, with
+    /// the settings of the close. So are their weights where those were computed from returns; where `new_priority` set
+    /// them, the entry and the `multi_step - 1` before it, whose n-step targets change, get the weight of a new entry again.
     ///
-    /// Returns false when the entry is gone.
-    ///
-    /// # Errors
-    /// [`Error::Value`], and nothing is changed, when the id is that of a final state, or the reward, a
-    /// return or a weight would not be finite.
-    ///
-    /// # Complexity
-    /// O(length of the episode).
+    /// Returns false when the entry is gone. Changes nothing and fails with [`Error::Value`] when the id is that of a final
+    /// state, or the reward, a return or a weight would not be finite. Takes O(length of the episode).
     pub fn add_reward(&mut self, id: u64, delta: &[f32]) -> Result<bool> {
         let Some((index, step)) = self.locate(id) else { return Ok(false) };
         let episode = &self.episodes[index as usize];
@@ -155,31 +138,24 @@ impl Memory {
                 let got = "the id of a final state, which has no reward";
                 return Err(Error::value("id", "the id of an entry with an action", got));
             }
-            let reweighed = self.reweighed(ending, step);
+            let steps = self.steps_to_reweigh(ending, step);
             let values = self.floats(episode, Field::Value);
-            let slots = episode.slots().take(entries);
-            let base: Vec<f32> = slots.map(|slot| self.weights[slot].base).collect();
+            let base = &self.bases(episode)[..entries];
             let rewards = &rewards[..entries * dims];
-            let made = returns_and_weights(
-                rewards,
-                &values,
-                &base,
-                ending,
-                self.largest,
-                reweighed.clone(),
-            )?;
+            let (largest, range) = (self.largest, steps.clone());
+            let computed = returns_and_weights(rewards, &values, base, ending, largest, range)?;
             if ending.values {
-                self.write_returns(index, 0..step + 1, &made.returns);
+                self.write_returns(index, 0..step + 1, &computed.returns);
             }
-            self.write_weights(index, reweighed.clone(), &base[reweighed], &made.weights);
+            self.write_weights(index, steps.clone(), &base[steps], &computed.weights);
         }
         let bytes = bytemuck::cast_slice(&rewards[changed]);
         self.storage.field_mut(Field::Reward, slot).copy_from_slice(bytes);
         Ok(true)
     }
 
-    /// The steps whose weights a late reward at `step` makes anew.
-    fn reweighed(&self, ending: &Ending, step: usize) -> Range<usize> {
+    /// The steps whose weights change with a late reward at `step`.
+    fn steps_to_reweigh(&self, ending: &Ending, step: usize) -> Range<usize> {
         let first = match ending.settings.new_priority {
             NewPriority::Returns if ending.weights => 0,
             NewPriority::Returns => return 0..0,

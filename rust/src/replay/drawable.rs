@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use crate::replay::closing::pieces;
 use crate::replay::entry_weight::EntryWeight;
 use crate::replay::episode::Episode;
 use crate::replay::memory::Memory;
 
-/// How many entries could be drawn if they had a weight, and how many of these have none.
+/// How many entries could be drawn by their position, and how many of these cannot because their weight is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZeroWeights {
     /// Entries whose weight is 0.
@@ -18,25 +17,25 @@ pub struct ZeroWeights {
 
 impl Memory {
     /// The steps of an episode that lie inside the present borders.
-    pub(super) fn interior(&self, episode: &Episode) -> std::ops::Range<usize> {
+    pub(super) fn interior(&self, episode: &Episode) -> Range<usize> {
         self.settings.interior(episode.len(), episode.has_final_state())
     }
 
     /// Counts an episode's entries inside the present borders whose initial weight is above 0.
     pub(super) fn count_drawable(&self, episode: &Episode) -> usize {
-        let inside = pieces(episode, self.interior(episode));
+        let inside = episode.pieces_of(self.interior(episode));
         let count = |slots: Range<usize>| {
             self.weights[slots].iter().filter(|entry| entry.base > 0.0).count()
         };
         inside.map(|(slots, _)| count(slots)).sum()
     }
 
-    /// Counts the entries that could be drawn, and those of them that are not for want of a weight.
+    /// Counts entries that could be drawn, and those with weight 0 among them.
     pub fn zero_weights(&self) -> ZeroWeights {
         ZeroWeights { zero: self.drawable - self.num_sampleable(), drawable: self.drawable }
     }
 
-    /// Tells once when more than half of the entries that could be drawn have weight 0.
+    /// Returns the counts when more than half of the entries that could be drawn have weight 0; only once.
     pub fn zero_weights_to_report(&mut self) -> Option<ZeroWeights> {
         let counts = self.zero_weights();
         if self.reported_zero_weights || counts.zero * 2 <= counts.drawable {
@@ -46,8 +45,7 @@ impl Memory {
         Some(counts)
     }
 
-    /// Sets the weight with which each entry is drawn to its own, or to 0 where it lies outside the present
-    /// borders.
+    /// Sets each leaf of the tree to its entry's weight, or to 0 outside the present borders.
     pub(super) fn mask_borders(&mut self) {
         self.drawable = self.closed_episodes().map(|episode| self.count_drawable(episode)).sum();
         for &index in &self.closed {
@@ -65,7 +63,7 @@ impl Memory {
         }
     }
 
-    /// Writes bases and weights of the entries in `steps`, a number for each of those.
+    /// Writes bases and weights of the entries in `steps`, one number per step.
     pub(super) fn write_weights(
         &mut self,
         index: u32,
@@ -76,7 +74,7 @@ impl Memory {
         let first = steps.start;
         let episode = &self.episodes[index as usize];
         let inside = self.interior(episode);
-        for (slots, part) in pieces(episode, steps) {
+        for (slots, part) in episode.pieces_of(steps) {
             let rows = part.start - first..part.end - first;
             let made = base[rows.clone()].iter().zip(&weights[rows]);
             for (entry, (&base, &weight)) in self.weights[slots.clone()].iter_mut().zip(made) {
@@ -93,12 +91,12 @@ impl Memory {
         }
     }
 
-    /// Keeps the largest weight ever given; of pairs of an initial weight and a weight.
+    /// Updates the largest weight ever given by pairs of a base and a weight.
     pub(super) fn note_largest<'a>(
         &mut self,
         given: impl Iterator<Item = (&'a f32, &'a f32)> + Clone,
     ) {
-        // Without a division, for most give no new one.
+        // Without a division, since few pairs exceed the largest.
         let largest = self.largest;
         let larger = |(&base, &weight): (&f32, &f32)| f64::from(weight) > largest * f64::from(base);
         if given.clone().fold(false, |any, pair| any | larger(pair)) {

@@ -1,22 +1,21 @@
-//! Sampling weights.
+//! The weights of entries, from errors of their values.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::replay::power::raise_all;
 
-/// The weight of an entry. Both numbers together, since a new priority reads the one and writes the other.
+/// The weight of an entry. The two numbers are adjacent because a new priority reads one and writes the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct EntryWeight {
     /// Its initial weight; times the episode's multiplier once that is closed.
     pub base: f32,
-    /// Its weight, which counts inside the borders alone.
+    /// Its weight, with which it is drawn inside the borders.
     pub weight: f32,
 }
 
-/// The mixed error of every entry: `sum_d coeff[d] * |q[d] - v[d]|`, and 0 where that is negative.
-///
-/// `returns` and `values` have shape (T, R), row by row, for R numbers in `coeff`.
+/// The mixed error of every entry: `sum_d coeff[d] * |q[d] - v[d]|`, or 0 where that is negative. `returns` and `values` have
+/// shape (T, R), row by row, for R numbers in `coeff`.
 pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> {
     let term = |c: &f64, (q, v): (&f64, &f32)| c * (q - f64::from(*v)).abs();
     // Not `max`, which would turn NaN into 0.
@@ -24,7 +23,7 @@ pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> 
     let pairs = returns.iter().zip(values);
     match coeff {
         [] => Vec::new(),
-        // Without a loop in the loop this is done for many entries at a time.
+        // Without an inner loop the compiler vectorizes this.
         [c] => pairs.map(|pair| floored(term(c, pair))).collect(),
         _ => {
             let rows = returns.chunks_exact(coeff.len()).zip(values.chunks_exact(coeff.len()));
@@ -36,10 +35,9 @@ pub fn mixed_errors(returns: &[f64], values: &[f32], coeff: &[f64]) -> Vec<f64> 
     }
 }
 
-/// The weights with which entries are drawn: `base * (error + epsilon) ^ exponent`, and 0^0 is 1.
-///
-/// `base` are the entries' initial weights times their episode's multiplier; `errors` are used up. This is
-/// the proportional priority of Schaul et al. 2016, section 3.3, scaled.
+/// The weights with which entries are drawn: `base * (error + epsilon) ^ exponent`, where 0^0 is 1: the proportional
+/// priority of Schaul et al. 2016, section 3.3, scaled. `base` are initial weights times the episode's multiplier; `errors`
+/// are overwritten.
 pub fn sampling_weights<'a>(
     base: impl ExactSizeIterator<Item = f32> + 'a,
     errors: &'a mut [f64],

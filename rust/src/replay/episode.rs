@@ -18,13 +18,13 @@ pub struct Extent {
     pub run: SlotRun,
 }
 
-/// Which entry lies in a slot. 0 is none, as in memory that was never written: a slot whose place is n more
+/// Which entry lies in a slot; 0 for a free one, as in memory that was never written. A slot whose reference is n higher
 /// than another's holds the entry n steps later, of the same episode.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryRef(pub u64);
 
 impl EntryRef {
-    /// Of the entry at `step` in the episode of this index.
+    /// The reference of the entry at `step` in the episode of this index.
     #[inline]
     pub fn new(index: u32, step: u32) -> Self {
         Self((u64::from(index) + 1) << 32 | u64::from(step))
@@ -43,10 +43,10 @@ impl EntryRef {
     }
 }
 
-/// Dimensions of a bootstrap value that need no memory of their own.
+/// Dimensions of a bootstrap value that are stored without an allocation.
 pub const INLINE_BOOTSTRAP: usize = 1;
 
-/// A bootstrap value, a number for each dimension of the reward.
+/// A bootstrap value, one number per dimension of the reward.
 pub type Bootstrap = SmallVec<[f64; INLINE_BOOTSTRAP]>;
 
 /// How a closed episode ended and what its weights were made from.
@@ -67,9 +67,9 @@ pub struct Ending {
 /// An episode, open while it has no ending.
 #[derive(Debug)]
 pub struct Episode {
-    /// Number that no other episode of this memory ever has.
+    /// Number that no other episode of this memory ever gets.
     pub serial: u64,
-    /// Where its entries lie. One extent is the rule, a second where the ring wraps.
+    /// Usually one, and a second where the ring wraps.
     extents: SmallVec<[Extent; 1]>,
     len: u32,
     /// Slots taken and not yet written; behind the last extent, unless they were taken elsewhere.
@@ -128,6 +128,20 @@ impl Episode {
         self.pieces().flatten()
     }
 
+    /// The slots of the entries in `steps`, piece by piece, with the steps in each.
+    pub fn pieces_of(
+        &self,
+        steps: Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        self.extents.iter().filter_map(move |extent| {
+            let first = extent.first as usize;
+            let part = steps.start.max(first)..steps.end.min(first + extent.run.len as usize);
+            let offset = extent.run.start as usize;
+            let slots = || part.start - first + offset..part.end - first + offset;
+            (!part.is_empty()).then(|| (slots(), part.clone()))
+        })
+    }
+
     /// Appends the slots of `run`.
     pub fn push(&mut self, run: SlotRun) {
         match self.extents.last_mut() {
@@ -161,11 +175,11 @@ impl Episode {
     }
 }
 
-/// Counts of what was ever closed in a memory, evicted since or not.
+/// Counts of all episodes ever closed in a memory, evicted since or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Episodes.
     pub episodes: u64,
-    /// Their entries, final states left out: the steps that were taken.
+    /// Their entries without final states: the steps that were taken.
     pub steps: u64,
 }

@@ -1,17 +1,17 @@
-//! Which closed episodes go when others come.
+//! Which closed episodes are evicted.
 //!
-//! An episode without entries takes no slot. It counts as an episode, but makes none go that has entries: where a
-//! limit is passed, one of those goes first.
+//! An episode without entries takes no slot. It counts as an episode, but evicts no episode with entries: above a limit, one
+//! without entries goes first.
 
 use crate::replay::footprint::EMPTY_EPISODES;
 use crate::replay::memory::Memory;
 
 impl Memory {
-    /// Drops closed episodes until the limits hold again; the newest has just been closed.
+    /// Evicts closed episodes until the limits hold again; the newest has just been closed.
     pub(super) fn evict_past_limits(&mut self) {
         let limit = self.settings.max_episode;
         while limit > 0 && self.closed.len() > limit {
-            // Looking for one costs no more than what was saved by keeping it.
+            // The search costs no more than keeping such episodes has saved.
             let empty = if self.empty > 0 { self.position_of_empty() } else { None };
             self.evict(empty.unwrap_or(0));
         }
@@ -20,7 +20,7 @@ impl Memory {
         }
     }
 
-    /// Where the newest closed episode without entries is, if that is the newest of all; else the oldest one.
+    /// The position of the newest closed episode if that has no entries, else of the oldest one without entries.
     fn position_of_empty(&self) -> Option<usize> {
         let is_empty = |&index: &u32| self.episodes[index as usize].is_empty();
         if self.closed.back().is_some_and(is_empty) {
@@ -29,12 +29,12 @@ impl Memory {
         self.closed.iter().position(is_empty)
     }
 
-    /// Drops the oldest closed episode, if there is one.
+    /// Evicts the oldest closed episode. Returns whether there was one.
     pub(super) fn evict_oldest(&mut self) -> bool {
         self.evict(0)
     }
 
-    /// Drops the closed episode at a place in the order of closing, if there is one.
+    /// Evicts the closed episode at a position in the order of closing. Returns whether there was one.
     fn evict(&mut self, at: usize) -> bool {
         let Some(index) = self.closed.remove(at) else { return false };
         self.drawable -= self.count_drawable(&self.episodes[index as usize]);

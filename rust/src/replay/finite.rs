@@ -1,38 +1,17 @@
-//! Numbers that have to be finite, and which step has one that is not.
+//! Numbers that have to be finite, and the step of one that is not.
 
 use crate::error::{Error, Result, short};
 
-/// The number, when it is finite and not negative.
-///
-/// # Errors
-/// [`Error::Value`] otherwise.
+/// Returns the number. Fails with [`Error::Value`] unless it is finite and >= 0.
 pub fn check_non_negative(name: &str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
-        Ok(value)
-    } else {
-        Err(Error::value(name, "a finite number >= 0", short(value)))
+        return Ok(value);
     }
+    Err(Error::value(name, "a finite number >= 0", short(value)))
 }
 
-/// Names the last step that is not finite: returns are made from the end, so it is the cause of those before.
-/// `first` is the step of the first number.
-///
-/// # Errors
-/// [`Error::Value`] that names it.
-pub(super) fn all_finite(name: &str, values: &[f32], dims: usize, first: usize) -> Result<()> {
-    match values.iter().rposition(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let got = format!("{} at {}", short(values[at]), step_text(at, dims, first));
-            Err(Error::value(name, "numbers finite in float32", got))
-        }
-    }
-}
-
-/// Whether all numbers of entries from step `first` on are finite; `dims` numbers are a step's.
-///
-/// # Errors
-/// [`Error::Value`] that names the first one that is not.
+/// Checks numbers of entries from step `first` on, `dims` numbers per step. Fails with [`Error::Value`] that names the
+/// first one that is not finite.
 pub(super) fn check_finite(
     name: &str,
     expected: &str,
@@ -40,17 +19,33 @@ pub(super) fn check_finite(
     dims: usize,
     first: usize,
 ) -> Result<()> {
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => {
-            let got = format!("{} at {}", short(values[at]), step_text(at, dims, first));
-            Err(Error::value(name, expected, got))
-        }
-    }
+    let at = values.iter().position(|value| !value.is_finite());
+    check_none(at, name, expected, values, dims, first)
 }
 
-/// Which step, and which of several dimensions, the number `at` belongs to.
-fn step_text(at: usize, dims: usize, first: usize) -> String {
-    let step = first + at / dims.max(1);
-    if dims > 1 { format!("step {step}, dimension {}", at % dims) } else { format!("step {step}") }
+/// As [`check_finite`], for computed numbers. Names the last one that is not finite: returns are computed from the end, so
+/// it is the cause of those before it.
+pub(super) fn check_finite_from_end(
+    name: &str,
+    values: &[f32],
+    dims: usize,
+    first: usize,
+) -> Result<()> {
+    let at = values.iter().rposition(|value| !value.is_finite());
+    check_none(at, name, "numbers finite in float32", values, dims, first)
+}
+
+/// Fails when there is a position `at` of a number that is not finite.
+fn check_none(
+    at: Option<usize>,
+    name: &str,
+    expected: &str,
+    values: &[f32],
+    dims: usize,
+    first: usize,
+) -> Result<()> {
+    let Some(at) = at else { return Ok(()) };
+    let (step, dim) = (first + at / dims.max(1), at % dims.max(1));
+    let dimension = if dims > 1 { format!(", dimension {dim}") } else { String::new() };
+    Err(Error::value(name, expected, format!("{} at step {step}{dimension}", short(values[at]))))
 }

@@ -1,13 +1,12 @@
 //! Which slots are free.
 //!
-//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken in
-//! order and come back in order. With several, each takes a run ahead of what it writes, so that its
-//! episode stays contiguous in memory; what it holds unwritten can be taken back, so that not a slot is
-//! lost to anybody's reserve.
+//! Free slots queue first in, first out, as runs. With one writer that is a ring: slots are taken and freed in order. With
+//! several, each takes a run ahead of need, so that its episode stays contiguous; unwritten slots of such a reserve can be
+//! taken back, so that none is lost to it.
 
 use std::collections::VecDeque;
 
-/// Neighbouring slots `start .. start + len`.
+/// Adjacent slots `start .. start + len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotRun {
     /// First slot.
@@ -55,7 +54,7 @@ impl FreeSlots {
         free
     }
 
-    /// Takes at most `count` neighbouring slots, from the front.
+    /// Takes at most `count` adjacent slots, from the front.
     pub fn take(&mut self, count: u32) -> Option<SlotRun> {
         let front = self.runs.front_mut()?;
         let run = front.split_front(count);
@@ -65,7 +64,7 @@ impl FreeSlots {
         Some(run)
     }
 
-    /// Gives slots back to the end of the queue, to be written last.
+    /// Appends slots to the queue, to be taken last.
     pub fn give_back(&mut self, run: SlotRun) {
         match self.runs.back_mut() {
             Some(back) if back.end() == run.start => back.len += run.len,

@@ -1,24 +1,21 @@
-//! Importance-sampling weights.
+//! Importance-sampling weights of a batch.
 
 use crate::error::{Error, Result, short};
 use crate::replay::finite::check_non_negative;
 use crate::replay::power::raise_all;
 
-/// What the weights of a batch are divided by.
+/// The largest weight, by which those of a batch are divided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Largest {
     /// The largest of this batch.
     OfBatch,
-    /// The largest there is: that of the entry with this, the smallest, sampling weight.
+    /// The largest of the memory: that of its smallest sampling weight, given here.
     OfAll(f64),
 }
 
-/// Computes `(N * P) ^ -exponent` for each weight, P being `weight / total`, divided by the largest.
-///
-/// Schaul et al. 2016, section 3.4, where `exponent` is called beta.
-///
-/// # Errors
-/// [`Error::Value`] when a number is out of range.
+/// Computes `(N * P) ^ -exponent` for each weight, where P is `weight / total`, divided by the largest (Schaul et al. 2016,
+/// section 3.4, where `exponent` is beta). Fails with [`Error::Value`] when a number is out
+/// of range.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Zeroed memory that is reserved at once and committed as it is written.
+//! Arrays of zeros that are reserved at once and committed as they are written.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,10 +8,8 @@ use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
 
-/// An array of plain values in anonymous pages of its own.
-///
-/// A `Vec` would do but for two things: it aborts the process when the reservation fails, and a
-/// fallible one would have to be written, and so committed, from end to end.
+/// An array of plain values in anonymous pages of its own. A `Vec` aborts the process when a reservation fails, and one
+/// with a fallible reservation has to be written, and so committed, from end to end.
 #[derive(Debug)]
 pub struct MappedArray<T> {
     pages: Option<MmapMut>,
@@ -21,24 +19,20 @@ pub struct MappedArray<T> {
 }
 
 impl<T: Pod> MappedArray<T> {
-    /// Reserves `len` zeros.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the system refuses.
+    /// Reserves `len` zeros. Fails with [`Error::Memory`] when the system refuses.
     pub fn new(len: usize) -> Result<Self> {
         let refused = |why: String| {
             let size = size_of::<T>() as u128 * len as u128;
             Error::Memory(format!("cannot reserve {size} bytes: {why}"))
         };
-        let size = len.checked_mul(size_of::<T>());
-        let size = size.ok_or_else(|| refused("more than the address space".into()))?;
+        let too_large = || refused("more than the address space".into());
+        let size = len.checked_mul(size_of::<T>()).ok_or_else(too_large)?;
         if size == 0 {
             return Ok(Self { pages: None, bytes: 0..0, values: PhantomData });
         }
-        let span = huge_span(size).ok_or_else(|| refused("more than the address space".into()))?;
+        let span = huge_span(size).ok_or_else(too_large)?;
         let slack = if span > 0 { HUGE + span.saturating_sub(size) } else { 0 };
-        let reserved = size.checked_add(slack);
-        let reserved = reserved.ok_or_else(|| refused("more than the address space".into()))?;
+        let reserved = size.checked_add(slack).ok_or_else(too_large)?;
         let pages = MmapMut::map_anon(reserved).map_err(|error| refused(error.to_string()))?;
         let start = if span > 0 { pages.as_ptr().align_offset(HUGE) } else { 0 };
         prefer_huge_pages(&pages, start..start + span);
@@ -46,12 +40,12 @@ impl<T: Pod> MappedArray<T> {
     }
 }
 
-/// A huge page. Entries are read at random places, which costs more in walks through page tables than in
-/// memory, above all in a virtual machine.
+/// Bytes of a huge page. Entries are read at random, which costs more in walks through page tables than in memory, above
+/// all in a virtual machine.
 const HUGE: usize = 2 << 20;
 
-/// How much of a column of `size` bytes to put on huge pages: the whole ones, and one more for the end where
-/// that is much of the column and little of the page is left empty.
+/// How much of an array of `size` bytes to put on huge pages: the whole ones, and one more for the end where that is much
+/// of the array and little of the page stays empty.
 fn huge_span(size: usize) -> Option<usize> {
     let rounded = size.checked_next_multiple_of(HUGE)?;
     let wasted = rounded - size;
@@ -59,7 +53,7 @@ fn huge_span(size: usize) -> Option<usize> {
     Some(if wasted == 0 || counts { rounded } else { rounded - HUGE })
 }
 
-/// A kernel that has none, or that is told not to, is as good as one that does.
+/// Does nothing where the kernel has no huge pages, or has them switched off.
 fn prefer_huge_pages(pages: &MmapMut, range: Range<usize>) {
     #[cfg(target_os = "linux")]
     if !range.is_empty() {
@@ -86,8 +80,8 @@ impl<T: Pod> std::ops::DerefMut for MappedArray<T> {
     }
 }
 
-/// Reads one value of each that will be needed. In a loop as short as this the processor waits for many of
-/// them at once; in the loop that does the work only for two or three.
+/// Reads the values that will be needed. In a loop as short as this the processor waits for many of them at once, in the
+/// loop that does the work for only two or three.
 #[inline]
 pub fn prefetch<T: Copy>(values: &[T], needed: impl Iterator<Item = u32>) {
     for at in needed {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use slab::Slab;
 
@@ -13,28 +14,23 @@ use crate::replay::episode::{Ending, EntryRef, Episode, Totals};
 use crate::replay::finite::check_finite;
 use crate::replay::footprint::nbytes;
 use crate::replay::free_slots::{FreeSlots, SlotRun};
-use crate::replay::keyed_hash::KeyedMap;
 use crate::replay::mapped_array::MappedArray;
 use crate::replay::settings::Settings;
 use crate::replay::storage::Storage;
 use crate::replay::sum_tree::SumTree;
 use crate::spec::{EntrySpec, Field};
 
-/// The fields that a writer gives; qvest is computed.
+/// The fields of an entry that a writer sets; qvest is computed.
 pub const WRITTEN: [Field; 6] =
     [Field::State, Field::Action, Field::Reward, Field::Prob, Field::Value, Field::Info];
 
-/// Bytes of the written fields, one after the other for each entry, in the order of [`WRITTEN`].
+/// The bytes of each written field, in the order of [`WRITTEN`], entry after entry.
 pub type EntryRows<'a> = [&'a [u8]; WRITTEN.len()];
 
 /// Slots that a writer takes ahead of need, so that episodes written side by side stay in few pieces.
 const RESERVE: u32 = 64;
 
-/// A ring of whole episodes. Not thread-safe; the owner locks.
-///
-/// Entries lie in slots, an episode's entries in one run of slots or a few. An entry's id is its
-/// episode's serial number and its step, so a stale id is found to be stale, and ids of an episode are
-/// consecutive. Free slots and those of open episodes have weight 0 in the tree.
+/// A ring of whole episodes. Its owner has a lock around it.
 #[derive(Debug)]
 pub struct Memory {
     pub(super) spec: EntrySpec,
@@ -43,11 +39,11 @@ pub struct Memory {
     used: usize,
     used_by_open: usize,
     pub(super) storage: Storage,
-    /// For each slot its [`EntryRef`].
+    /// The [`EntryRef`] of each slot.
     pub(super) entry_refs: MappedArray<u64>,
-    /// For each slot the weight of its entry.
+    /// By slot.
     pub(super) weights: MappedArray<EntryWeight>,
-    /// For each slot the weight with which it is drawn now.
+    /// The weight with which each slot is drawn now: 0 for free slots and open episodes.
     pub(super) tree: SumTree,
     pub(super) free_slots: FreeSlots,
     pub(super) episodes: Slab<Episode>,
@@ -55,27 +51,23 @@ pub struct Memory {
     /// Closed episodes without entries.
     pub(super) empty: usize,
     open: Vec<u32>,
-    /// Files bring serial numbers.
-    serials: KeyedMap<u64, u32>,
+    /// Index of each serial number. Files choose these: the hash has random keys, so that they cannot be chosen to collide.
+    serials: HashMap<u64, u32>,
     pub(super) next_serial: u64,
-    /// What was ever closed.
     pub(super) totals: Totals,
     /// The largest weight ever given, as a multiple of its entry's initial weight; 1 at first.
     pub(super) largest: f64,
     /// Closed entries inside the present borders whose initial weight is above 0.
     pub(super) drawable: usize,
-    /// Whether [`Memory::zero_weights_to_report`] has told.
+    /// Whether [`Memory::zero_weights_to_report`] has returned counts.
     pub(super) reported_zero_weights: bool,
     pub(super) step_bits: u32,
     pub(super) rng: Xoshiro256PlusPlus,
 }
 
 impl Memory {
-    /// Reserves room for `max_step` entries.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when that is more than is available (not asked when `overcommit`) or the system
-    /// refuses; [`Error::Value`] for more than 2^32 - 2 entries.
+    /// Reserves memory for `max_step` entries. Fails with [`Error::Memory`] when that is more than is available (not
+    /// checked with `overcommit`) or the system refuses, with [`Error::Value`] for more than 2^32 - 2 entries.
     pub fn new(
         spec: EntrySpec,
         max_step: usize,
@@ -83,17 +75,14 @@ impl Memory {
         overcommit: bool,
     ) -> Result<Self> {
         let needed = nbytes(&spec, max_step);
-        if !overcommit && needed > u128::from(available_memory()) {
-            let available = available_memory();
+        let available = if overcommit { u64::MAX } else { available_memory() };
+        if !overcommit && needed > u128::from(available) {
             return Err(Error::Memory(format!(
                 "max_step: {max_step} entries take up to {needed} bytes, of which {available} are \
                  available; allow_overcommit=True reserves them all the same"
             )));
         }
-        let Ok(slots) = u32::try_from(max_step).map_err(drop).and_then(|slots| match slots {
-            u32::MAX => Err(()),
-            _ => Ok(slots),
-        }) else {
+        let Some(slots) = u32::try_from(max_step).ok().filter(|&slots| slots < u32::MAX) else {
             return Err(Error::value("max_step", "at most 4294967294", max_step));
         };
         Ok(Self {
@@ -110,7 +99,7 @@ impl Memory {
             closed: VecDeque::new(),
             empty: 0,
             open: Vec::new(),
-            serials: KeyedMap::default(),
+            serials: HashMap::default(),
             next_serial: 0,
             totals: Totals::default(),
             largest: 1.0,
@@ -132,8 +121,8 @@ impl Memory {
         &self.settings
     }
 
-    /// Puts settings in force, for episodes closed from now on. Those that decide on borders, which are
-    /// `frame_stack`, `frame_padding` and `multi_step`, decide at once which of all closed entries are drawn.
+    /// Puts settings in force for episodes closed from now on. `frame_stack`, `frame_padding` and `multi_step` decide at
+    /// once which of all closed entries can be drawn.
     pub fn set_settings(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, Arc::new(settings));
         if !old.has_borders_of(&self.settings) {
@@ -156,7 +145,7 @@ impl Memory {
         self.closed.len()
     }
 
-    /// What was ever closed.
+    /// Counts of all episodes ever closed.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -171,7 +160,7 @@ impl Memory {
         self.tree.positive()
     }
 
-    /// The smallest weight of an entry that can be drawn, 0 when there is none. O(`max_step`).
+    /// The smallest weight of an entry that can be drawn; 0 without such entries. Takes O(`max_step`).
     pub fn min_weight(&self) -> f32 {
         self.tree.smallest()
     }
@@ -191,14 +180,14 @@ impl Memory {
         serial << self.step_bits | u64::from(step)
     }
 
-    /// Episode and step of an id that is not gone.
+    /// The episode's index and the step of an id; None when the entry is gone.
     pub(super) fn locate(&self, id: u64) -> Option<(u32, u32)> {
         let step = (id & ((1 << self.step_bits) - 1)) as u32;
         let index = *self.serials.get(&(id >> self.step_bits))?;
         ((step as usize) < self.episodes[index as usize].len()).then_some((index, step))
     }
 
-    /// Opens an episode and returns its serial number, by which its writer speaks of it.
+    /// Opens an episode and returns its serial number.
     pub fn open(&mut self) -> u64 {
         let serial = self.next_serial;
         self.next_serial += 1;
@@ -220,12 +209,9 @@ impl Memory {
         }
     }
 
-    /// Appends `init_w.len()` entries to an open episode and returns the id of the first: all of them,
-    /// or none.
-    ///
-    /// # Errors
-    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes;
-    /// [`Error::Value`] for a reward that is not finite, or a weight that is not or is negative.
+    /// Appends `init_w.len()` entries to an open episode, all or none, and returns the id of the first. Fails with
+    /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
+    /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
     pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {
         let index = self.open_index(serial)?;
         let first = self.episodes[index as usize].len();
@@ -248,10 +234,7 @@ impl Memory {
         Ok(self.id(serial, first as u32))
     }
 
-    /// Whether rewards and initial weights of entries from step `first` on are good ones.
-    ///
-    /// # Errors
-    /// [`Error::Value`] that names the step.
+    /// Checks rewards and initial weights of entries from step `first` on. Fails with [`Error::Value`] that names the step.
     pub(super) fn check_rows(
         &self,
         rows: EntryRows<'_>,
@@ -272,10 +255,7 @@ impl Memory {
         check_finite("reward", "finite numbers", &rewards, self.spec.reward_dims(), first)
     }
 
-    /// Drops an open episode with its entries.
-    ///
-    /// # Errors
-    /// [`Error::State`] when it is not open.
+    /// Drops an open episode with its entries. Fails with [`Error::State`] when it is not open.
     pub fn abort(&mut self, serial: u64) -> Result<()> {
         let index = self.open_index(serial)?;
         let episode = self.forget(index);
@@ -288,7 +268,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Drops all episodes, open ones too. Ids go on from where they were.
+    /// Drops all episodes, open ones too. Ids are not reused.
     pub fn clear(&mut self) {
         while self.evict_oldest() {}
         for index in std::mem::take(&mut self.open) {
@@ -301,20 +281,15 @@ impl Memory {
         self.free_slots = FreeSlots::new(self.capacity as u32);
     }
 
-    /// Evicts the oldest closed episodes until `count` slots are free.
-    ///
-    /// # Errors
-    /// [`Error::State`], and nothing is evicted, when open episodes leave no room.
+    /// Evicts the oldest closed episodes until `count` slots are free. Evicts nothing and fails with [`Error::State`] when
+    /// open episodes leave no room.
     pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
         self.check_room(count)?;
         while self.used + count > self.capacity && self.evict_oldest() {}
         Ok(())
     }
 
-    /// Whether `count` entries fit beside those of open episodes.
-    ///
-    /// # Errors
-    /// [`Error::State`] when they do not.
+    /// Fails with [`Error::State`] when `count` entries do not fit beside those of open episodes.
     pub(super) fn check_room(&self, count: usize) -> Result<()> {
         if self.used_by_open + count > self.capacity {
             return Err(Error::State(format!(
@@ -326,8 +301,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes at most `count` neighbouring slots for the next entries of an open episode. There must be
-    /// room.
+    /// Takes at most `count` adjacent slots for the next entries of an open episode; there is room.
     pub(super) fn take(&mut self, index: u32, count: usize) -> SlotRun {
         let count = count as u32;
         if self.episodes[index as usize].reserve.len == 0 {
@@ -348,7 +322,7 @@ impl Memory {
         run
     }
 
-    /// Half of the largest reserve that another open episode holds.
+    /// Takes half of the largest reserve of another open episode.
     fn take_back(&mut self, index: u32) -> SlotRun {
         let others = self.open.iter().copied().filter(|&other| other != index);
         let richest = others.max_by_key(|&other| self.episodes[other as usize].reserve.len);
@@ -357,12 +331,11 @@ impl Memory {
         })
     }
 
-    /// Moves an open episode among the closed ones.
+    /// Makes an open episode a closed one.
     pub(super) fn finish(&mut self, index: u32) {
         let episode = &mut self.episodes[index as usize];
-        let final_state = episode.ending.as_ref().is_some_and(|ending| ending.final_state);
         self.totals.episodes += 1;
-        self.totals.steps += episode.len() as u64 - u64::from(final_state);
+        self.totals.steps += episode.actions() as u64;
         self.used_by_open -= episode.len();
         self.free_slots.put_back(std::mem::take(&mut episode.reserve));
         self.open.retain(|&open| open != index);
@@ -370,14 +343,14 @@ impl Memory {
         self.evict_past_limits();
     }
 
-    /// Puts a closed episode behind the others.
+    /// Appends a closed episode to the others.
     fn enqueue(&mut self, index: u32) {
         self.empty += usize::from(self.episodes[index as usize].is_empty());
         self.closed.push_back(index);
     }
 
-    /// Adds the newest closed episode with slots for `length` entries, all of whose bytes are for the
-    /// caller to write, and returns its index. There must be room.
+    /// Appends a closed episode with slots for `length` entries, whose bytes the caller writes, and returns its index;
+    /// there is room.
     pub(super) fn restore(&mut self, serial: u64, length: usize, ending: Ending) -> u32 {
         self.next_serial = serial;
         self.open();
@@ -394,12 +367,12 @@ impl Memory {
         index
     }
 
-    /// Marks slots as nobody's.
+    /// Marks slots as free.
     pub(super) fn vacate(&mut self, run: SlotRun) {
         self.entry_refs[run.start as usize..run.end() as usize].fill(0);
     }
 
-    /// Takes an episode out of the tables; its slots are for the caller to free.
+    /// Removes an episode from the tables; the caller frees its slots.
     pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
         self.serials.remove(&episode.serial);
@@ -408,7 +381,7 @@ impl Memory {
         episode
     }
 
-    /// One field of an episode's entries, one after the other.
+    /// Copies one field of an episode's entries into `out`.
     pub fn read(&self, episode: &Episode, field: Field, out: &mut [u8]) {
         let size = self.spec[field].nbytes();
         for extent in episode.extents() {
@@ -418,13 +391,13 @@ impl Memory {
         }
     }
 
-    /// Bytes for entries, weights and bookkeeping, where every episode has one step.
+    /// Bytes for entries, weights and bookkeeping if every episode has one step.
     pub fn nbytes(&self) -> u64 {
         u64::try_from(nbytes(&self.spec, self.capacity)).unwrap_or(u64::MAX)
     }
 }
 
-/// The error of every call that needs an open episode.
+/// The error of a call that needs an open episode.
 pub fn no_episode_open() -> Error {
     Error::State("no episode is open: call new_episode() first".into())
 }

@@ -10,10 +10,10 @@ use crate::replay::cache::Cache;
 use crate::replay::cache_store::{TakenSamples, WeightedChoice, too_large};
 use crate::replay::transition::uniform;
 
-/// Decides which server each row of a batch comes from, and keeps what servers gave until it is used.
+/// Decides which server each row of a batch comes from, and queues the caches of servers until they are used.
 ///
-/// Rows are planned before anybody is asked for them, and a plan that cannot be carried out yet is kept: were
-/// it drawn anew, whoever is late would be drawn less often than its weights say.
+/// Rows are planned before servers are asked, and a plan is kept until it can be carried out: if it were drawn again, a
+/// server that is late would be drawn less often than its weight says.
 #[derive(Debug)]
 pub struct Mixer<B> {
     queues: Vec<ServerQueue<B>>,
@@ -22,50 +22,46 @@ pub struct Mixer<B> {
     rng: Xoshiro256PlusPlus,
 }
 
-/// What one server gave, oldest first, and how much of the first is used.
+/// The caches of one server, oldest first.
 #[derive(Debug)]
 struct ServerQueue<B> {
-    given: VecDeque<Arc<Cache<B>>>,
+    caches: VecDeque<Arc<Cache<B>>>,
+    /// Samples of the first cache that are used.
     used: usize,
+    /// Samples of all caches that are not.
     unused: usize,
 }
 
 impl<B: AsRef<[u8]>> Mixer<B> {
-    /// For samples of so many servers.
+    /// Creates a mixer of so many servers.
     pub fn new(servers: usize, rng: Xoshiro256PlusPlus) -> Self {
-        let queue = || ServerQueue { given: VecDeque::new(), used: 0, unused: 0 };
-        let queues = (0..servers).map(|_| queue()).collect();
-        Self { queues, plan: VecDeque::new(), rng }
+        let queue = |_| ServerQueue { caches: VecDeque::new(), used: 0, unused: 0 };
+        Self { queues: (0..servers).map(queue).collect(), plan: VecDeque::new(), rng }
     }
 
-    /// Keeps what a server gave; all must be of one shape.
-    ///
-    /// # Errors
-    /// [`Error::Index`] when there is no such server.
+    /// Queues a cache of a server; all caches must have one shape. Fails with [`Error::Index`] for an unknown server.
     pub fn push(&mut self, server: usize, samples: Cache<B>) -> Result<()> {
         let count = self.queues.len();
         let queue = self.queues.get_mut(server).ok_or_else(|| {
             Error::Index(format!("server: expected one of {count}, got {server}"))
         })?;
         queue.unused += samples.rows();
-        queue.given.push_back(Arc::new(samples));
+        queue.caches.push_back(Arc::new(samples));
         Ok(())
     }
 
-    /// Samples of each server that are not used yet.
+    /// Unused samples of each server.
     pub fn unused(&self) -> Vec<usize> {
         self.queues.iter().map(|queue| queue.unused).collect()
     }
 
-    /// Draws servers in proportion to `weights`, a number for each, until so many rows are planned.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when there are not as many weights as servers, or one is none;
-    /// [`Error::State`] when all are 0. Nothing is planned.
+    /// Draws servers in proportion to `weights`, one per server, until so many rows are planned. Plans nothing and fails
+    /// with [`Error::Value`] unless the weights are as many finite numbers >= 0 as there are servers, and with
+    /// [`Error::State`] when all are 0.
     pub fn plan(&mut self, rows: usize, weights: &[f64]) -> Result<()> {
         let servers = self.queues.len();
-        let sound = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
-        if weights.len() != servers || !sound {
+        let valid = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+        if weights.len() != servers || !valid {
             let expected = format!("{servers} numbers >= 0");
             return Err(Error::value("weights", expected, format!("{weights:?}")));
         }
@@ -84,51 +80,44 @@ impl<B: AsRef<[u8]>> Mixer<B> {
         Ok(())
     }
 
-    /// Strikes out the rows that are planned to come from a server.
+    /// Removes the rows of a server from the plan.
     pub fn forget(&mut self, server: usize) {
         self.plan.retain(|&planned| planned as usize != server);
     }
 
-    /// Of the next rows that are planned, how many each server has still to give.
+    /// Of the next planned rows, how many samples each server has still to send.
     pub fn lacking(&self, rows: usize) -> Vec<usize> {
-        let mut counts = vec![0; self.queues.len()];
+        let mut counts = vec![0_usize; self.queues.len()];
         for &server in self.plan.iter().take(rows) {
             counts[server as usize] += 1;
         }
-        let queues = self.queues.iter();
-        counts.iter().zip(queues).map(|(count, queue)| queue.lacks(*count)).collect()
+        let pairs = counts.iter().zip(&self.queues);
+        pairs.map(|(count, queue)| count.saturating_sub(queue.unused)).collect()
     }
 
-    /// Takes the next rows that are planned: all of them, or none.
-    ///
-    /// # Errors
-    /// [`Error::State`] when some are not planned or not here yet.
-    ///
-    /// # Complexity
-    /// O(rows + what was given and is not used).
+    /// Takes the next planned rows, all or none. Fails with [`Error::State`] when some are not planned or not here yet.
+    /// Takes O(rows + queued caches).
     pub fn take(&mut self, rows: usize) -> Result<TakenSamples<B>> {
         let lacking: usize = self.lacking(rows).iter().sum();
         if self.plan.len() < rows || lacking > 0 {
-            let (planned, here) = (self.plan.len().min(rows), rows.saturating_sub(lacking));
-            return Err(Error::State(format!(
-                "insufficient samples: have {}, need batch_size={rows}",
-                planned.min(here)
-            )));
+            let have = self.plan.len().min(rows.saturating_sub(lacking));
+            let text = format!("insufficient samples: have {have}, need batch_size={rows}");
+            return Err(Error::State(text));
         }
         let mut picks = Vec::new();
         picks.try_reserve_exact(rows).map_err(|_| too_large(rows))?;
         let mut caches = Vec::new();
-        // Where each server's current cache lies among `caches`.
+        // The position of each server's current cache in `caches`.
         let mut current: Vec<Option<u32>> = vec![None; self.queues.len()];
         for server in self.plan.drain(..rows) {
             let server = server as usize;
             let queue = &mut self.queues[server];
             let cache = current[server].unwrap_or_else(|| {
-                caches.extend(queue.given.front().map(Arc::clone));
+                caches.extend(queue.caches.front().map(Arc::clone));
                 caches.len() as u32 - 1
             });
             picks.push((cache, queue.used as u32));
-            current[server] = if queue.step() { None } else { Some(cache) };
+            current[server] = if queue.use_sample() { None } else { Some(cache) };
         }
         let senders = vec![0; caches.len()];
         Ok(TakenSamples { caches, senders, picks })
@@ -136,19 +125,15 @@ impl<B: AsRef<[u8]>> Mixer<B> {
 }
 
 impl<B: AsRef<[u8]>> ServerQueue<B> {
-    fn lacks(&self, count: usize) -> usize {
-        count.saturating_sub(self.unused)
-    }
-
-    /// Uses a sample, and tells whether it was the last of the first cache, which then goes.
-    fn step(&mut self) -> bool {
+    /// Counts the next sample as used. Returns whether it was the last of the first cache, which is then removed.
+    fn use_sample(&mut self) -> bool {
         self.used += 1;
         self.unused -= 1;
-        let over = self.given.front().is_some_and(|first| first.rows() == self.used);
-        if over {
-            self.given.pop_front();
+        let last = self.caches.front().is_some_and(|first| first.rows() == self.used);
+        if last {
+            self.caches.pop_front();
             self.used = 0;
         }
-        over
+        last
     }
 }

@@ -2,23 +2,49 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what can be set | [`settings`] |
-//! | who owns bytes | [`mapped_array`], [`storage`] |
-//! | which slot is whose | [`free_slots`], [`episode`] |
-//! | how many bytes that takes | [`footprint`] |
-//! | which episode goes | `eviction` |
-//! | what is an entry worth | [`returns`], [`entry_weight`] |
+//! | which settings there are | [`settings`] |
+//! | where the bytes of an entry lie | [`storage`], in a [`mapped_array`] |
+//! | which slots are free | [`free_slots`] |
+//! | which slots an episode has | [`episode`] |
+//! | which episode is evicted | `eviction` |
+//! | how many bytes a memory takes | [`footprint`] |
+//! | what the return and the weight of an entry are | [`returns`], [`entry_weight`], by powers in [`power`] |
 //! | which entries can be drawn | [`drawable`] |
 //! | which of them is drawn | [`sum_tree`] |
-//! | what a draw looks like | [`transition`] |
-//! | how it outlives the process | [`checkpoint`] |
-//! | what goes over the network | [`cache`] |
-//! | what a learner draws from | [`cache_store`], of several servers [`mixer`] |
-//! | what has come from whom | [`sender_counters`] |
-//! | how numbers that others choose are looked up | `keyed_hash` |
-//! | all of it together | [`memory`], with [`closing`] and [`corrections`] |
+//! | what a sample contains | [`transition`] |
+//! | how a learner corrects samples | [`importance`] |
+//! | how a memory outlives the process | [`checkpoint`] |
+//! | what a client sends a server | [`cache`] |
+//! | what a learner draws from | [`cache_store`]; with several servers, [`mixer`] |
+//! | how much each sender has sent | [`sender_counters`] |
+//! | how an episode is written, closed, corrected | [`memory`], [`closing`], [`corrections`] |
 //!
-//! Nothing here is thread-safe; the owner of a [`memory::Memory`] locks.
+//! Nothing here locks or starts threads: the owner of a [`memory::Memory`], of a store or of a mixer has a lock around it.
+//!
+//! **Slots.** A memory has slots `0 .. max_step`, one for each entry. One writer takes them in a ring. Several writers take
+//! up to 64 slots ahead each, so that their episodes stay in few pieces; when no slot is free, half of the largest unwritten
+//! reserve is taken back, so the last slot is as usable as the first. The oldest closed episode is evicted only when all
+//! slots hold entries.
+//!
+//! **Ids.** An entry's id is its episode's serial number and its step in one 64-bit number. Serial numbers are never
+//! reused, so the id of an evicted entry is recognised, and ids of an episode are consecutive. A slot stores episode and
+//! step in 8 bytes, from which the id is computed.
+//!
+//! **Weights.** Each slot has an initial weight (times the episode's multiplier), a weight, and a leaf of the sum tree. The
+//! leaf is the weight, or 0 for a free slot, an open episode, and an entry that `frame_stack`, `frame_padding` or
+//! `multi_step` would take out of its episode. Changing one of those three rewrites the leaves; weights stay.
+//!
+//! **Late corrections.** A closed episode keeps the settings that it was closed with, shared with its neighbours, so a late
+//! reward recomputes exactly the returns that a close would have.
+//!
+//! **All or nothing.** Everything that can fail is checked before the first byte changes: a close computes returns and
+//! weights aside, and `add_episode` does so before it evicts anything.
+//!
+//! **Waiting for memory** is most of the work in a draw, a gather or an update, since entries lie anywhere in many
+//! megabytes. Large arrays lie on huge pages. Loops that need scattered values read one of each first, in a loop so short
+//! that the processor waits for many at once ([`mapped_array::prefetch`]). A slot whose entry reference is n higher than
+//! another's holds the entry n steps later, so a draw looks at the episode only where that lies in several pieces. Fields
+//! are gathered for 64 rows at a time, out of the first-level cache.
 
 pub mod cache;
 pub mod cache_store;
@@ -33,7 +59,6 @@ pub(crate) mod finite;
 pub mod footprint;
 pub mod free_slots;
 pub mod importance;
-mod keyed_hash;
 pub mod mapped_array;
 pub mod memory;
 pub mod mixer;

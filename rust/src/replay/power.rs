@@ -3,26 +3,23 @@
 use std::f64::consts::{LN_2, LOG2_E};
 use std::sync::LazyLock;
 
-/// Entries of each table: the error of the polynomials between two of them is below that of f64.
+/// Entries of each table; between two of them the error of the polynomials is below that of f64.
 const ENTRIES: usize = 128;
 const INDEX_BITS: u32 = ENTRIES.trailing_zeros();
 
 const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 
-/// Numbers looked at together: either all of them are raised the short way, or each by `powf`.
+/// Numbers raised together: all by the tables, or each by `powf`.
 const CHUNK: usize = 8;
 
-/// Logarithms, in base 2, that powers and their bases may have: the tables know no zero, no infinity
-/// and nothing subnormal.
+/// The largest base-2 logarithm of bases and powers: the tables lack zero, infinity and subnormal numbers.
 const LARGEST_LOG: f64 = 1000.0;
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::new);
 
-/// Raises every number to the power of `exponent`, as `powf` does to within 13 digits.
-///
-/// Three times as fast as that, which goes for 16 digits. The relative error is below 2^-43, far below
-/// what f32 can tell.
+/// Raises every number to the power of `exponent`, three times as fast as `powf`. The relative error is below 2^-43, far
+/// below the precision of f32.
 pub fn raise_all(numbers: &mut [f64], exponent: f64) {
     if exponent == 1.0 {
         return;

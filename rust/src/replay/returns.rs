@@ -1,6 +1,6 @@
 //! Multi-step returns.
 
-/// Computes the lambda-return of every entry, each reward dimension on its own.
+/// Computes the lambda-return of every entry, per reward dimension.
 ///
 /// With T entries, value estimates v and a bootstrap value b (0 for an episode that terminated):
 ///
@@ -10,10 +10,8 @@
 /// ```
 ///
 /// (Sutton and Barto, *Reinforcement Learning*, section 12.1.) lambda 0 is TD(0), 1 is Monte Carlo.
-/// `rewards`, `values` and `out` have shape (T, R), row by row; `gamma` and `bootstrap` have R numbers.
-///
-/// # Complexity
-/// O(T R), from the end to the front.
+/// `rewards`, `values` and `out` have shape (T, R), row by row; `gamma` and `bootstrap` have R numbers. Takes O(T R),
+/// from the end to the front.
 ///
 /// # Examples
 /// ```

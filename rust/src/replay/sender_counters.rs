@@ -1,8 +1,8 @@
-//! What has arrived from whom.
+//! How much each sender has sent.
 
-use crate::replay::keyed_hash::KeyedMap;
+use foldhash::HashMap;
 
-/// Caches and what they held.
+/// A number of caches, and what they contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Whole caches.
@@ -21,77 +21,61 @@ impl CacheCounts {
     }
 }
 
-/// Tallies by sender. Anybody can send under any name, so only the `most` who sent last have a tally of
-/// their own; those of the others are put together.
+/// Counters per sender. A peer can send under any name, so only the `most` latest senders have counters of their own; those
+/// of all others are added up.
 #[derive(Debug)]
 pub struct SenderCounters {
     most: usize,
     total: CacheCounts,
     others: CacheCounts,
-    /// Senders choose their names.
-    senders: KeyedMap<u32, SenderCounter>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct SenderCounter {
-    tally: CacheCounts,
-    /// How many caches had arrived when it sent last.
-    last: u64,
+    /// Counts of each sender, and the number of caches that had arrived when it sent last. Senders choose their numbers:
+    /// the hash has random keys, so that these cannot be chosen to collide.
+    senders: HashMap<u32, (CacheCounts, u64)>,
 }
 
 impl SenderCounters {
-    /// An empty one.
+    /// Creates counters without senders.
     pub fn new(most: usize) -> Self {
-        Self {
-            most,
-            total: CacheCounts::default(),
-            others: CacheCounts::default(),
-            senders: KeyedMap::default(),
-        }
+        let (total, others) = Default::default();
+        Self { most, total, others, senders: HashMap::default() }
     }
 
-    /// Adds what one has sent.
-    ///
-    /// # Complexity
-    /// O(1) for those who are known, O(`most`) for those who are not.
-    pub fn add(&mut self, sender: u32, tally: CacheCounts) {
-        self.total.add(tally);
+    /// Adds to a sender's counts. Takes O(1) for a known sender, O(`most`) for another.
+    pub fn add(&mut self, sender: u32, counts: CacheCounts) {
+        self.total.add(counts);
         if self.senders.len() >= self.most && !self.senders.contains_key(&sender) {
-            self.fold();
+            self.drop_least_recent();
         }
-        let account = self
-            .senders
-            .entry(sender)
-            .or_insert(SenderCounter { tally: CacheCounts::default(), last: 0 });
-        account.tally.add(tally);
-        account.last = self.total.caches;
+        let (known, last) = self.senders.entry(sender).or_default();
+        known.add(counts);
+        *last = self.total.caches;
     }
 
-    /// Forgets the name of who has been silent longest.
-    fn fold(&mut self) {
-        let silent = self.senders.iter().min_by_key(|(_, account)| account.last);
-        if let Some(account) =
-            silent.map(|(&sender, _)| sender).and_then(|sender| self.senders.remove(&sender))
+    /// Counts the sender that has been silent longest with the others.
+    fn drop_least_recent(&mut self) {
+        let least = self.senders.iter().min_by_key(|(_, (_, last))| *last);
+        if let Some((counts, _)) =
+            least.map(|(&sender, _)| sender).and_then(|sender| self.senders.remove(&sender))
         {
-            self.others.add(account.tally);
+            self.others.add(counts);
         }
     }
 
-    /// What all have sent.
+    /// Counts of all senders.
     pub fn total(&self) -> CacheCounts {
         self.total
     }
 
-    /// What those have sent who have no tally of their own any more.
+    /// Counts of senders without counters of their own.
     pub fn others(&self) -> CacheCounts {
         self.others
     }
 
-    /// Who has sent what; whoever sent last comes last.
+    /// Counts of each sender, the latest sender last.
     pub fn senders(&self) -> Vec<(u32, CacheCounts)> {
         let mut all: Vec<_> = self.senders.iter().collect();
-        all.sort_unstable_by_key(|(_, account)| account.last);
-        all.into_iter().map(|(&sender, account)| (sender, account.tally)).collect()
+        all.sort_unstable_by_key(|(_, (_, last))| *last);
+        all.into_iter().map(|(&sender, &(counts, _))| (sender, counts)).collect()
     }
 }
 
@@ -99,22 +83,19 @@ impl SenderCounters {
 mod tests {
     use super::*;
 
-    fn tally(caches: u64, samples: u64, bytes: u64) -> CacheCounts {
-        CacheCounts { caches, samples, bytes }
-    }
-
     #[test]
     fn sender_silent_longest_is_counted_with_others() {
+        let counts = |caches, samples, bytes| CacheCounts { caches, samples, bytes };
         let mut counters = SenderCounters::new(2);
         for (sender, samples) in [(7, 1), (8, 10), (7, 2), (9, 100)] {
-            counters.add(sender, tally(1, samples, 4 * samples));
+            counters.add(sender, counts(1, samples, 4 * samples));
         }
-        assert_eq!(counters.senders(), [(7, tally(2, 3, 12)), (9, tally(1, 100, 400))]);
-        assert_eq!(counters.others(), tally(1, 10, 40));
-        // One who comes again begins again, and nothing is counted twice.
-        counters.add(8, tally(1, 1000, 4000));
-        assert_eq!(counters.senders(), [(9, tally(1, 100, 400)), (8, tally(1, 1000, 4000))]);
-        assert_eq!(counters.others(), tally(3, 13, 52));
-        assert_eq!(counters.total(), tally(5, 1113, 4452));
+        assert_eq!(counters.senders(), [(7, counts(2, 3, 12)), (9, counts(1, 100, 400))]);
+        assert_eq!(counters.others(), counts(1, 10, 40));
+        // A sender that returns starts from zero, and nothing is counted twice.
+        counters.add(8, counts(1, 1000, 4000));
+        assert_eq!(counters.senders(), [(9, counts(1, 100, 400)), (8, counts(1, 1000, 4000))]);
+        assert_eq!(counters.others(), counts(3, 13, 52));
+        assert_eq!(counters.total(), counts(5, 1113, 4452));
     }
 }

@@ -1,4 +1,4 @@
-//! The settable properties of a memory.
+//! The settings of a memory.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,15 +11,15 @@ use crate::spec::FIELDS;
 /// Flags of a cache: the seven fields of prev, then those of next.
 pub const FLAGS: usize = 2 * FIELDS;
 
-/// What the weight of a new entry is made of; its initial weight is a factor of each.
+/// The source of a new entry's weight, which is multiplied by its initial weight.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum NewPriority {
-    /// The error of its value against its return; without `do_update_weight` the initial weight alone.
+    /// The error of its value against its return; 1 without `do_update_weight`.
     #[default]
     Returns,
     /// The largest weight that the memory ever gave (Schaul et al. 2016, algorithm 1).
     Max,
-    /// This number.
+    /// A constant.
     Number(f64),
 }
 
@@ -33,20 +33,20 @@ impl Display for NewPriority {
     }
 }
 
-/// What stands in a stack of frames for those before the first frame of an episode.
+/// The frames before the first of an episode in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum FramePadding {
-    /// Nothing: steps without a whole stack are not drawn.
+    /// Steps without a whole stack are not drawn.
     #[default]
     None,
-    /// The first frame.
+    /// The first frame, repeated.
     Repeat,
     /// Zeros.
     Zero,
 }
 
 impl FramePadding {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::None, Self::Repeat, Self::Zero];
 }
 
@@ -60,7 +60,7 @@ impl Display for FramePadding {
     }
 }
 
-/// The settings in force. An episode keeps the ones it was closed with.
+/// The settings in force. An episode keeps those it was closed with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Exponent of the priority, alpha in the PER paper.
@@ -73,7 +73,7 @@ pub struct Settings {
     pub multi_step: usize,
     /// Samples in a cache.
     pub cache_size: usize,
-    /// Closed episodes held at most; 0 is no limit.
+    /// Closed episodes held at most; 0 for no limit.
     pub max_episode: usize,
     /// Whether a server gives samples of a cache more than once.
     pub reuse_cache: bool,
@@ -83,16 +83,16 @@ pub struct Settings {
     pub reward_coeff: Vec<f64>,
     /// Which fields samples carry.
     pub cache_flags: [bool; FLAGS],
-    /// What the weight of a new entry is made of.
+    /// The source of a new entry's weight.
     pub new_priority: NewPriority,
-    /// What is added to each error before the exponent.
+    /// Added to each error before the exponent.
     pub priority_epsilon: f64,
-    /// What stands for frames before the first.
+    /// The frames before the first in a stack.
     pub frame_padding: FramePadding,
 }
 
 impl Settings {
-    /// The defaults for a reward of so many dimensions.
+    /// The defaults.
     pub fn new(reward_dims: usize) -> Self {
         Self {
             priority_exponent: 0.5,
@@ -111,33 +111,25 @@ impl Settings {
         }
     }
 
-    /// Whether samples have the same arrays under these settings as under others.
+    /// Whether samples have the same arrays under both settings.
     pub fn has_layout_of(&self, other: &Self) -> bool {
         (self.frame_stack, self.cache_flags) == (other.frame_stack, other.cache_flags)
     }
 
-    /// Sets the priority exponent.
-    ///
-    /// # Errors
-    /// [`Error::Value`] unless finite and >= 0.
+    /// Sets the priority exponent. Fails with [`Error::Value`] unless finite and >= 0.
     pub fn set_priority_exponent(&mut self, value: f64) -> Result<()> {
         self.priority_exponent = check_non_negative("priority_exponent", value)?;
         Ok(())
     }
 
-    /// Sets what is added to each error.
-    ///
-    /// # Errors
-    /// [`Error::Value`] unless finite and >= 0.
+    /// Sets epsilon. Fails with [`Error::Value`] unless finite and >= 0.
     pub fn set_priority_epsilon(&mut self, value: f64) -> Result<()> {
         self.priority_epsilon = check_non_negative("priority_epsilon", value)?;
         Ok(())
     }
 
-    /// Sets what the weight of a new entry is made of.
-    ///
-    /// # Errors
-    /// [`Error::Value`] for a number that is negative or not finite in float32.
+    /// Sets the source of a new entry's weight. Fails with [`Error::Value`] for a number that is not finite in float32 and
+    /// >= 0.
     pub fn set_new_priority(&mut self, value: NewPriority) -> Result<()> {
         if let NewPriority::Number(number) = value
             && !(number >= 0.0 && (number as f32).is_finite())
@@ -149,10 +141,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets lambda.
-    ///
-    /// # Errors
-    /// [`Error::Value`] unless in [0, 1].
+    /// Sets lambda. Fails with [`Error::Value`] unless in [0, 1].
     pub fn set_mix_lambda(&mut self, value: f64) -> Result<()> {
         if !(0.0..=1.0).contains(&value) {
             return Err(Error::value("mix_lambda", "a number in [0, 1]", short(value)));
@@ -161,10 +150,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets gamma: one number for all dimensions, or the leading ones.
-    ///
-    /// # Errors
-    /// [`Error::Value`] unless all are finite and >= 0 and there are not too many.
+    /// Sets gamma: one number for all dimensions, or the leading ones. Fails with [`Error::Value`] unless all are
+    /// finite and >= 0 and there are not too many.
     pub fn set_discount_factor(&mut self, values: &DimensionValues) -> Result<()> {
         for &value in values.as_slice() {
             check_non_negative("discount_factor", value)?;
@@ -172,9 +159,7 @@ impl Settings {
         values.write("discount_factor", &mut self.discount_factor)
     }
 
-    /// Sets the coefficients of the priority: one number for all dimensions, or the leading ones.
-    ///
-    /// # Errors
+    /// Sets the coefficients of the priority: one number for all dimensions, or the leading ones. Fails with
     /// [`Error::Value`] unless all are finite and there are not too many.
     pub fn set_reward_coeff(&mut self, values: &DimensionValues) -> Result<()> {
         for &value in values.as_slice() {
@@ -185,10 +170,7 @@ impl Settings {
         values.write("reward_coeff", &mut self.reward_coeff)
     }
 
-    /// Sets the leading cache flags.
-    ///
-    /// # Errors
-    /// [`Error::Value`] for more than 14.
+    /// Sets the leading cache flags. Fails with [`Error::Value`] for more than 14.
     pub fn set_cache_flags(&mut self, flags: &[bool]) -> Result<()> {
         let Some(leading) = self.cache_flags.get_mut(..flags.len()) else {
             let got = format!("{} flags", flags.len());
@@ -198,7 +180,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether every number is one that could have been set, for a reward of so many dimensions.
+    /// Whether every number could have been set, for a reward of so many dimensions.
     pub fn is_valid(&self, reward_dims: usize) -> bool {
         let gamma = &self.discount_factor;
         let coeff = &self.reward_coeff;
@@ -213,28 +195,25 @@ impl Settings {
             && self.frame_stack.min(self.multi_step).min(self.cache_size) >= 1
     }
 
-    /// Entries of an episode of `length` that lie inside its borders, and so have both a whole stack
-    /// before them, padded or not, and a `next` after them. A final state ends the steps to `next` early,
-    /// so with one all actions have a `next`.
+    /// The steps of an episode of `length` entries inside its borders: with a whole stack before them, padded or not, and
+    /// a `next` after them. With a final state, where `multi_step` ends early, all actions have a `next`.
     pub fn interior(&self, length: usize, final_state: bool) -> std::ops::Range<usize> {
         let end = length.saturating_sub(if final_state { 1 } else { self.multi_step });
-        let start = self.unpadded_stack() - 1;
-        start.min(end)..end
+        (self.unpadded_stack() - 1).min(end)..end
     }
 
-    /// Frames that a stack needs from its episode.
+    /// Frames of a stack that must lie in its episode.
     pub fn unpadded_stack(&self) -> usize {
         if self.frame_padding == FramePadding::None { self.frame_stack } else { 1 }
     }
 
-    /// Whether entries lie inside the borders under these settings exactly where they do under others.
+    /// Whether episodes have the same borders under both settings.
     pub fn has_borders_of(&self, other: &Self) -> bool {
-        let borders = |settings: &Self| (settings.unpadded_stack(), settings.multi_step);
-        borders(self) == borders(other)
+        (self.unpadded_stack(), self.multi_step) == (other.unpadded_stack(), other.multi_step)
     }
 }
 
-/// A value for some of the reward dimensions.
+/// New values of reward dimensions.
 #[derive(Debug, Clone)]
 pub enum DimensionValues {
     /// One number for all dimensions.
@@ -257,7 +236,7 @@ impl DimensionValues {
             Self::All(value) => target.fill(*value),
             Self::Some(values) => {
                 let Some(leading) = target.get_mut(..values.len()) else {
-                    let expected = format!("at most {dims} numbers, one a reward dimension");
+                    let expected = format!("at most {dims} numbers, one per reward dimension");
                     return Err(Error::value(name, expected, format!("{} numbers", values.len())));
                 };
                 leading.copy_from_slice(values);

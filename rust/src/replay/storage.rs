@@ -1,7 +1,7 @@
-//! The bytes of entries: large fields by column, the small ones together in one record.
+//! The bytes of entries: a column per large field, and one record with all small fields.
 //!
-//! A sample reads all fields of an entry. One record for the small ones makes that one or two cache
-//! lines instead of seven; a column for each large field makes a stack of frames one copy.
+//! A sample reads all fields of an entry: with one record for the small ones these are one or two cache lines instead of
+//! seven. With a column of its own, the frames of a stack are adjacent and copied in one go; each frame is stored once.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::replay::mapped_array::MappedArray;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// Fields of at most so many bytes share the record: two cache lines.
+/// Fields of at most so many bytes, two cache lines, are in the record.
 const RECORD_FIELD: usize = 128;
 
 /// Where a field lies: in `columns[column]`, `offset` bytes into rows of `stride` bytes.
@@ -30,10 +30,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Reserves `slots` rows.
-    ///
-    /// # Errors
-    /// [`crate::error::Error::Memory`] when the system refuses.
+    /// Reserves `slots` rows. Fails with [`crate::error::Error::Memory`] when the system refuses.
     pub fn new(spec: &EntrySpec, slots: usize) -> Result<Self> {
         let mut locations = [FieldLocation { column: 0, offset: 0, stride: 0, size: 0 }; FIELDS];
         let mut strides = vec![0];
@@ -57,18 +54,18 @@ impl Storage {
         Ok(Self { locations, strides, columns })
     }
 
-    /// How many columns there are: the record and one for each large field.
+    /// The number of columns: the record and one per large field.
     pub fn columns(&self) -> usize {
         self.columns.len()
     }
 
-    /// A column's rows of some slots.
+    /// The rows of some slots in a column.
     pub fn rows(&self, column: usize, slots: Range<usize>) -> &[u8] {
         let stride = self.strides[column];
         &self.columns[column][slots.start * stride..slots.end * stride]
     }
 
-    /// The same, to be written.
+    /// As [`Self::rows`].
     pub fn rows_mut(&mut self, column: usize, slots: Range<usize>) -> &mut [u8] {
         let stride = self.strides[column];
         &mut self.columns[column][slots.start * stride..slots.end * stride]
@@ -82,7 +79,7 @@ impl Storage {
         &self.columns[location.column][start..start + location.size]
     }
 
-    /// One field of one entry, to be written.
+    /// As [`Self::field`].
     #[inline]
     pub fn field_mut(&mut self, field: Field, slot: usize) -> &mut [u8] {
         let location = self.locations[field.index()];
@@ -90,16 +87,15 @@ impl Storage {
         &mut self.columns[location.column][start..start + location.size]
     }
 
-    /// Copies one field of the `count` entries from `slot` on into `out`, one after the other.
+    /// Copies one field of the `count` entries from `slot` on into `out`.
     pub fn read_run(&self, field: Field, slot: usize, count: usize, out: &mut [u8]) {
         let location = self.locations[field.index()];
         if location.size == 0 || count == 0 {
             return;
         }
         if location.stride == location.size {
-            out.copy_from_slice(
-                &self.columns[location.column][slot * location.size..][..count * location.size],
-            );
+            let column = &self.columns[location.column];
+            out.copy_from_slice(&column[slot * location.size..][..count * location.size]);
             return;
         }
         let slots = slot as u32..(slot + count) as u32;
@@ -108,7 +104,7 @@ impl Storage {
         }
     }
 
-    /// Copies `values`, one after the other, into one field of the entries from `slot` on.
+    /// Copies `values` into one field of the entries from `slot` on.
     pub fn write_run(&mut self, field: Field, slot: usize, values: &[u8]) {
         let location = self.locations[field.index()];
         if location.size == 0 {
@@ -144,10 +140,9 @@ impl Storage {
         }
     }
 
-    /// Copies one field of the entries in `slots` into `out`, one after the other.
+    /// Copies one field of the entries in `slots` into `out`.
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
-        // A copy whose size the compiler knows is one or two moves, not a call; most fields have one
-        // of these sizes.
+        // A copy of constant size is one or two moves instead of a call; most fields have one of these sizes.
         match self.locations[field.index()].size {
             0 => {}
             1 => self.gather_sized::<1>(field, slots, out),
@@ -171,12 +166,11 @@ impl Storage {
         }
     }
 
-    /// Reads a little of the records in `slots`, as [`prefetch`](crate::replay::mapped_array::prefetch).
+    /// Reads both ends of the records in `slots`, as [`prefetch`](crate::replay::mapped_array::prefetch) does.
     pub fn prefetch(&self, slots: &[u32]) {
         let (record, stride) = (&self.columns[0], self.strides[0]);
         if stride > 0 {
-            let first = slots.iter().map(|&slot| slot as usize * stride);
-            for start in first {
+            for start in slots.iter().map(|&slot| slot as usize * stride) {
                 std::hint::black_box((record[start], record[start + stride - 1]));
             }
         }

@@ -1,4 +1,4 @@
-//! Drawing in proportion to weights.
+//! Draws in proportion to weights.
 
 use crate::error::Result;
 use crate::replay::mapped_array::{MappedArray, prefetch};
@@ -6,33 +6,28 @@ use crate::replay::mapped_array::{MappedArray, prefetch};
 /// Children of a node: sixteen f32 are one cache line, sixteen f64 two.
 const WIDTH: usize = 16;
 
-/// A node's children are looked at in four groups of four.
+/// A node's children are summed in four groups of four.
 const GROUPS: usize = 4;
 
-/// Bytes that come out of memory together.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Weights with their sums, 16 wide, for draws in proportion.
+/// Weights with their sums, 16 children per node, for draws in proportion.
 ///
-/// Leaves are f32, every sum is f64 and is recomputed from its children whenever one changes, so that
-/// nothing drifts: the root stays within rounding of the sum of the leaves however many updates there
-/// were. A leaf of weight 0 is never drawn, whatever the rounding.
-///
-/// Memory: 4 bytes a leaf, and a little over half a byte for the sums.
+/// Leaves are f32. A sum is f64 and recomputed from its children when one changes, so the root stays within rounding of the
+/// sum of the leaves after any number of updates. A leaf of weight 0 is never drawn. A leaf takes 4 bytes, and a little over
+/// half a byte for its share of the sums.
 #[derive(Debug)]
 pub struct SumTree {
     leaves: MappedArray<f32>,
-    /// Sums of 16 below each, from the leaves up to the root; each padded to a multiple of 16.
+    /// Sums of 16 children each, from the leaves up to the root; each level is padded to a multiple of 16.
     sums: Vec<MappedArray<f64>>,
     positive: usize,
     len: usize,
 }
 
 impl SumTree {
-    /// `len` leaves of weight 0.
-    ///
-    /// # Errors
-    /// [`crate::error::Error::Memory`] when the system refuses the memory.
+    /// Creates `len` leaves of weight 0. Fails with [`crate::error::Error::Memory`] when the system refuses the memory.
     pub fn new(len: usize) -> Result<Self> {
         let padded = len.max(1).next_multiple_of(WIDTH);
         let leaves = MappedArray::new(padded)?;
@@ -82,20 +77,14 @@ impl SumTree {
         self.positive
     }
 
-    /// The smallest weight above 0, or 0 when there is none.
-    ///
-    /// # Complexity
-    /// O(len).
+    /// The smallest weight above 0, or 0 if all are 0. Takes O(len).
     pub fn smallest(&self) -> f32 {
         let positive = self.leaves.iter().copied().filter(|&weight| weight > 0.0);
         let smallest = positive.fold(f32::INFINITY, f32::min);
         if smallest.is_finite() { smallest } else { 0.0 }
     }
 
-    /// Sets the leaves from `first` on to `weights`, each finite and >= 0.
-    ///
-    /// # Complexity
-    /// O(n + log len) for n weights.
+    /// Sets the leaves from `first` on to `weights`, each finite and >= 0. Takes O(n + log len) for n weights.
     pub fn set_run(&mut self, first: usize, weights: impl ExactSizeIterator<Item = f32>) {
         let mut nodes = first / WIDTH..(first + weights.len()).div_ceil(WIDTH);
         if nodes.is_empty() {
@@ -115,10 +104,8 @@ impl SumTree {
         }
     }
 
-    /// Sets scattered leaves, each weight finite and >= 0. The last of a leaf's weights counts.
-    ///
-    /// # Complexity
-    /// O(n log len) at worst; sums shared by many leaves are made once.
+    /// Sets scattered leaves, each weight finite and >= 0; the last weight of a leaf counts. Takes O(n log len), less where
+    /// leaves share sums.
     pub fn set_many(&mut self, leaves: &[u32], weights: &[f32]) {
         prefetch(&self.leaves, leaves.iter().copied());
         let mut nodes = Vec::with_capacity(leaves.len());
@@ -152,16 +139,9 @@ impl SumTree {
         .sum();
     }
 
-    /// Finds the leaf under each target: leaf i for targets in `[sum of those before, that + i's)`.
-    ///
-    /// The leaves are put into `found`; the targets are used up. All descend together, level by level, so
-    /// that the waits for memory of one overlap with those of the others.
-    ///
-    /// # Panics
-    /// When no leaf has a weight above 0.
-    ///
-    /// # Complexity
-    /// O(n log len).
+    /// Finds the leaf of each target: leaf i for a target from the sum of the leaves before i up to that sum with leaf i.
+    /// Overwrites the targets. All descend together, level by level, so that their waits for memory overlap. Panics when no
+    /// leaf has a weight above 0. Takes O(n log len).
     pub fn find(&self, targets: &mut [f64], found: &mut Vec<u32>) {
         assert!(self.positive > 0, "nothing can be drawn from weights that are all 0");
         found.clear();
@@ -199,8 +179,7 @@ fn descend_all<T: Copy>(
         let four = std::array::from_fn(|at| weight(&children[group * GROUPS + at]));
         let mut child = group * GROUPS + pick(four, rest);
         if weight(&children[child]) <= 0.0 {
-            // Rounding put the target at or past the end: the last leaf that can be drawn is meant, here
-            // and below.
+            // Rounding put the target at or past the end: take the last leaf that can be drawn, here and below.
             child = children[..child].iter().rposition(|each| weight(each) > 0.0).unwrap_or(0);
             *rest = f64::INFINITY;
         }
@@ -208,40 +187,16 @@ fn descend_all<T: Copy>(
     }
 }
 
-/// Which of four the target lies in; what lies before that is taken off the target.
+/// Which of four the target lies in; the sum of those before it is subtracted from the target.
 #[inline]
 fn pick(four: [f64; GROUPS], rest: &mut f64) -> usize {
     let one = four[0];
     let two = one + four[1];
     let three = two + four[2];
-    // Without branches, which half of the time would be mispredicted.
+    // Without branches, half of which would be mispredicted.
     let before = [0.0, one, two, three];
     let picked =
         usize::from(one <= *rest) + usize::from(two <= *rest) + usize::from(three <= *rest);
     *rest -= before[picked];
     picked
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn target_at_a_border_finds_the_leaf_after_it() {
-        let mut tree = SumTree::new(40).unwrap();
-        tree.set_many(&[3, 20, 39], &[1.0, 2.0, 4.0]);
-        let mut found = Vec::new();
-        tree.find(&mut [0.0, 0.999, 1.0, 2.999, 3.0, 6.999, 7.0, 1e9], &mut found);
-        assert_eq!(found, [3, 3, 20, 20, 39, 39, 39, 39]);
-        assert_eq!((tree.total(), tree.positive(), tree.smallest()), (7.0, 3, 1.0));
-    }
-
-    #[test]
-    fn tree_of_one_leaf_finds_it() {
-        let mut tree = SumTree::new(1).unwrap();
-        tree.set_run(0, [0.5].into_iter());
-        let mut found = Vec::new();
-        tree.find(&mut [0.25], &mut found);
-        assert_eq!(found, [0]);
-    }
 }

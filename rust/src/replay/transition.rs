@@ -1,4 +1,4 @@
-//! Drawing transitions and gathering their fields.
+//! Draws of transitions, and the arrays of a sample.
 
 use rand::Rng;
 
@@ -10,33 +10,28 @@ use crate::replay::memory::Memory;
 use crate::replay::settings::FramePadding;
 use crate::spec::{FIELDS, Field};
 
-/// Bytes that a draw needs for each row, at most.
+/// Bytes that a draw needs per row, at most.
 pub const DRAW_BYTES_PER_ROW: usize = 64;
 
-/// Rows gathered together: what they are made of fits into the first-level cache.
+/// Rows gathered together, whose records fit into the first-level cache.
 const TOGETHER: usize = 64;
 
-/// Drawn transitions: valid until the memory is changed.
+/// Drawn transitions, valid until the memory is changed.
 #[derive(Debug, Default)]
 pub struct Draws {
     /// Slots of the entries in which the action was taken.
     pub prev: Vec<u32>,
-    /// Slots of those `multi_step` steps later, or of the final state where that comes first.
+    /// Slots of the entries `multi_step` steps later, or of the final state where that comes first.
     pub next: Vec<u32>,
-    /// Sampling weight of each prev.
+    /// Weight of each prev.
     pub weights: Vec<f32>,
     /// Sum of all weights at the draw.
     pub total: f64,
 }
 
 impl Memory {
-    /// Draws `count` transitions with replacement, each with probability weight / sum of weights.
-    ///
-    /// # Errors
-    /// [`Error::State`] when nothing can be drawn, with the reason.
-    ///
-    /// # Complexity
-    /// O(count log `max_step`).
+    /// Draws `count` transitions with replacement, each with probability weight / sum of weights. Fails with
+    /// [`Error::State`] and the reason when nothing can be drawn. Takes O(count log `max_step`).
     pub fn draw(&mut self, count: usize) -> Result<Draws> {
         self.check_drawable()?;
         check_allocatable(count.saturating_mul(DRAW_BYTES_PER_ROW))?;
@@ -51,23 +46,21 @@ impl Memory {
         Ok(Draws { prev, next, weights, total })
     }
 
-    /// Whether anything can be drawn.
-    ///
-    /// # Errors
-    /// [`Error::State`] with the reason when nothing can.
+    /// Fails with [`Error::State`] and the reason when nothing can be drawn.
     pub fn check_drawable(&self) -> Result<()> {
         if self.num_sampleable() > 0 { Ok(()) } else { Err(Error::State(self.why_nothing())) }
     }
 
+    /// The slot of the `next` of the entry in a slot.
     #[inline]
     fn later(&self, refs: &[u64], slot: u32) -> u32 {
-        // No episode is longer, and sums stay far from their limits.
+        // No episode is longer, and sums stay far below overflow.
         let steps = self.settings.multi_step.min(refs.len());
         let (here, there) = (refs[slot as usize], slot as usize + steps);
         if refs.get(there) == Some(&(here + steps as u64)) {
             return there as u32;
         }
-        // Its episode goes on elsewhere, or ends before.
+        // The episode continues elsewhere, or ends before.
         let (episode, step) = self.entry(slot);
         episode.slot_of(episode.ahead(step, steps)) as u32
     }
@@ -100,8 +93,8 @@ impl Memory {
             .into()
     }
 
-    /// Copies one field of the entries in `slots` into `out`, one after the other; the state with the
-    /// `frame_stack - 1` states before it, oldest first.
+    /// Copies one field of the entries in `slots` into `out`; the state with the `frame_stack - 1` states before it, oldest
+    /// first.
     pub fn gather(&self, field: Field, slots: &[u32], out: &mut [u8]) {
         let stack = self.settings.frame_stack;
         let size = self.spec[field].nbytes() * stack;
@@ -116,8 +109,7 @@ impl Memory {
 
     fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
         let oldest = self.entry_refs[slot as usize].wrapping_sub(stack as u64 - 1);
-        // Each is looked at: between two of its slots an episode may have others elsewhere, as many as lie
-        // between those.
+        // All are compared: between two slots of an episode there may be as many of others as it has elsewhere.
         let together = |&first: &usize| {
             (oldest..).zip(&self.entry_refs[first..][..stack]).all(|(at, &entry)| at == entry)
         };
@@ -138,10 +130,10 @@ impl Memory {
         }
     }
 
-    /// Copies fields of a batch, rows of prev's and then of next's, each into its part; parts of fields
-    /// that are not wanted are empty.
+    /// Copies the fields of a batch, prev's and then next's, each into its part; parts of fields that are left out are
+    /// empty.
     pub fn gather_all(&self, draws: &Draws, parts: &mut [&mut [u8]]) {
-        // Few rows at a time, so that what one field brought into the cache is there for the others.
+        // Few rows at a time, so that records that one field brought into the cache are there for the others.
         for first in (0..draws.prev.len()).step_by(TOGETHER) {
             let rows = first..draws.prev.len().min(first + TOGETHER);
             self.storage.prefetch(&draws.prev[rows.clone()]);
@@ -155,11 +147,8 @@ impl Memory {
         }
     }
 
-    /// Counts episodes from a number that other memories hardly begin with, so that ids of theirs are found to
-    /// be gone here. All ids stay below 2^63.
-    ///
-    /// # Errors
-    /// [`Error::State`] when an episode has been opened.
+    /// Counts episodes from a random number, so that ids of other memories are gone here. All ids stay below 2^63. Fails
+    /// with [`Error::State`] when an episode has been opened.
     pub fn start_ids(&mut self, random: u64) -> Result<()> {
         if self.next_serial != 0 {
             return Err(Error::State("ids have been given already".into()));
@@ -184,13 +173,12 @@ impl Memory {
         })
     }
 
-    /// The discounted sum of the rewards from each prev to its next, and the discount of the value of next:
-    /// float32, in each reward dimension on its own.
+    /// Writes the discounted sum of the rewards from each prev to its next, and the discount of the value of next, as
+    /// float32 per reward dimension.
     ///
-    /// With `n` steps to `next`, which are `multi_step` or as many as there are to the final state, these
-    /// are the sum over k < n of `gamma ^ k * r[t + k]`, and `gamma ^ n`, or 0 where the episode terminated
-    /// within them. `returns + discounts * V(next)` is the n-step target (Sutton and Barto, *Reinforcement
-    /// Learning*, equation 7.1). Gamma is the discount factor in force.
+    /// With `n` steps to `next` (`multi_step`, or fewer to the final state) these are the sum over k < n of
+    /// `gamma ^ k * r[t + k]`, and `gamma ^ n`, or 0 where the episode terminated within them. Then
+    /// `returns + discounts * V(next)` is the n-step target (Sutton and Barto, *Reinforcement Learning*, equation 7.1).
     pub fn nstep(&self, draws: &Draws, returns: &mut [u8], discounts: &mut [u8]) {
         let gamma: &[f64] = &self.settings.discount_factor;
         let dims = gamma.len().max(1);
@@ -229,7 +217,7 @@ impl Memory {
             }
         };
         let first = self.entry_refs[slot];
-        // Each is looked at, as for a stack.
+        // All are compared, as for a stack.
         let together = |refs: &[u64]| (first..).zip(refs).all(|(at, &entry)| at == entry);
         if self.entry_refs.get(slot..slot + steps).is_some_and(together) {
             (slot..slot + steps).rev().for_each(add);
@@ -240,10 +228,10 @@ impl Memory {
     }
 }
 
-/// Powers of the discount factors, made as far as they are asked for.
+/// Powers of the discount factors, computed on demand.
 struct Powers<'a> {
     gamma: &'a [f64],
-    /// Those of exponent 0, then of 1, and so on.
+    /// All powers with exponent 0, then 1, and so on.
     made: Vec<f64>,
 }
 
@@ -252,7 +240,7 @@ impl<'a> Powers<'a> {
         Self { gamma, made: vec![1.0; gamma.len()] }
     }
 
-    /// Each factor to this power.
+    /// Each factor raised to this power.
     fn of(&mut self, exponent: usize) -> &[f64] {
         let dims = self.gamma.len();
         while self.made.len() < (exponent + 1) * dims {

@@ -147,6 +147,14 @@ proptest! {
 }
 
 #[test]
+fn target_at_a_border_finds_the_leaf_after_it() {
+    let mut tree = built(&[0.0; 40]);
+    tree.set_many(&[3, 20, 39], &[1.0, 2.0, 4.0]);
+    let found = find(&tree, &[0.0, 0.999, 1.0, 2.999, 3.0, 6.999, 7.0, 1e9]);
+    assert_eq!(found, [3, 3, 20, 20, 39, 39, 39, 39]);
+}
+
+#[test]
 fn first_and_last_leaf_are_reachable_at_every_length() {
     for len in 1..=5000 {
         let mut tree = SumTree::new(len).unwrap();
