@@ -1,4 +1,4 @@
-//! The memory of one batch.
+//! The memory of a batch, which NumPy arrays alias.
 #![allow(unsafe_code)]
 
 #[cfg(unix)]
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// Arrays start at multiples of a cache line.
 const ALIGN: usize = 64;
 
-/// Where the arrays of a batch lie; each has the same number of rows.
+/// The arrays of a batch; each has the same number of rows.
 #[derive(Debug, Clone, Default)]
 pub struct BatchLayout {
     parts: Vec<ArrayLayout>,
@@ -35,8 +35,8 @@ struct ArrayLayout {
 }
 
 impl BatchLayout {
-    /// Arrays of `rows` rows, whose rows have these sizes. Fails with [`Error::Memory`] when they exceed the address
-    /// space, or there are too many.
+    /// Arrays of `rows` rows of these sizes. Fails with [`Error::Memory`] when they exceed the address space, or there are too
+    /// many.
     pub fn new(rows: usize, sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut layout = Self { rows, ..Self::default() };
         for row in sizes {
@@ -56,16 +56,17 @@ impl BatchLayout {
     }
 }
 
-/// The memory of one batch, reserved once together with that of others. It lives as long as any holder.
+/// The memory of one batch, reserved once together with that of others, and kept as long as any holder.
 ///
-/// NumPy arrays alias it, so no Rust reference to its bytes is ever made: they are copied in and out. Who may touch a row is the business of [`crate::collector::batch_queue::BatchQueue`]: its claimant until it is
-/// committed, the consumer until the batch is released. Python code that looks at an array after that sees
-/// bytes of several rows' writing, but bytes.
+/// NumPy arrays alias it, so there is never a Rust reference to its bytes: they are copied in and out.
+/// [`crate::collector::batch_queue::BatchQueue`] decides which thread may access a row: its claimant until it is committed, the
+/// consumer until the batch is released. Python code that reads an array later sees bytes of other rows, but bytes. Methods
+/// panic when rows or bytes lie outside the batch.
 #[derive(Debug)]
 pub struct Batch {
     layout: Arc<BatchLayout>,
     memory: Arc<MmapRaw>,
-    /// Where in the memory it begins.
+    /// Its offset in the memory.
     base: usize,
 }
 
@@ -92,20 +93,18 @@ impl Batch {
 
     /// Maps a batch into a file that other processes map too.
     ///
-    /// The file must not shrink while it is mapped: touching a page that it has lost ends the process
-    /// (SIGBUS). Linux promises that for a memfd sealed with `F_SEAL_SHRINK`, which is what the caller
-    /// gives; systems without memfd have no such promise, and there the other processes are trusted.
-    /// Nothing here keeps those from writing any bytes at any time, so whatever is read from the batch
-    /// is checked where it matters. Fails with [`Error::Value`] when the batch is larger than the file;
-    /// [`Error::Memory`] when the system refuses.
+    /// The file must not shrink while it is mapped: an access to a page that it has lost ends the process (SIGBUS). Linux
+    /// guarantees that for a memfd sealed with `F_SEAL_SHRINK`, which callers use; on systems without memfd the other processes
+    /// are trusted. These can write any bytes at any time, so values from the batch are checked where they matter. Fails
+    /// with [`Error::Value`] when the batch is larger than the file, with [`Error::Memory`] when the system refuses.
     #[cfg(unix)]
     pub fn in_file(layout: BatchLayout, descriptor: i32) -> Result<Arc<Self>> {
         let refused = |error| Error::Memory(format!("cannot map the file {descriptor}: {error}"));
         if descriptor < 0 {
             return Err(Error::value("file", "a descriptor", descriptor));
         }
-        // SAFETY: it is not -1. It is only asked for its size, which is an error where it is not open, and
-        // `ManuallyDrop` leaves it open for its owner.
+        // SAFETY: it is not -1. Only its size is queried, which is an error where it is not open, and `ManuallyDrop` leaves it
+        // open for its owner.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
         let size = file.metadata().map_err(refused)?.len();
         if layout.size as u64 > size {
@@ -116,28 +115,25 @@ impl Batch {
         Ok(Arc::new(Self { base: 0, layout: Arc::new(layout), memory }))
     }
 
-    /// Maps a batch into a file that other processes map too. Fails with [`Error::State`]: this system has no
-    /// descriptors.
+    /// Fails with [`Error::State`], since this system has no descriptors.
     #[cfg(not(unix))]
     pub fn in_file(_layout: BatchLayout, _descriptor: i32) -> Result<Arc<Self>> {
         Err(Error::State("memory is shared between processes on POSIX systems alone".into()))
     }
 
-    /// Where an array begins in the memory of all.
+    /// The offset of an array in the memory of all batches.
     pub fn offset(&self, part: usize) -> usize {
         self.base + self.layout.parts[part].offset
     }
 
-    /// Where an array begins. It has [`Self::rows`] rows, one after the other, and is aligned for every
-    /// dtype; the memory stays in place as long as `self` lives.
+    /// The address of an array of [`Self::rows`] adjacent rows, aligned for every dtype. It stays valid as long as `self`.
     pub fn start(&self, part: usize) -> *mut u8 {
-        let offset = self.base + self.layout.parts[part].offset;
-        // SAFETY: `BatchLayout::new` put the offset inside the batch, or at its end for an empty array, and
-        // `several` the batch inside the memory.
-        unsafe { self.memory.as_mut_ptr().add(offset) }
+        // SAFETY: `BatchLayout::new` put the offset inside the batch, or at its end for an empty array, and `several` the
+        // batch inside the memory.
+        unsafe { self.memory.as_mut_ptr().add(self.offset(part)) }
     }
 
-    /// Where the memory of all batches of this collector begins.
+    /// The address of the memory of all batches of this collector.
     pub fn start_of_all(&self) -> *mut u8 {
         self.memory.as_mut_ptr()
     }
@@ -168,19 +164,19 @@ impl Batch {
         }
     }
 
-    /// Copies bytes into a row, `skip` bytes from its start. Panics when they do not fit there.
+    /// Copies bytes into a row, `skip` bytes from its start.
     #[inline]
     pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
         self.rows_of(part).write(row, skip, bytes);
     }
 
-    /// Copies the start of a row out. Panics when the row is shorter than `bytes`.
+    /// Copies the start of a row out.
     #[inline]
     pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
         self.rows_of(part).read(row, bytes);
     }
 
-    /// Zeroes the first rows of an array. Panics when there are not so many.
+    /// Zeroes the first rows of an array.
     pub fn zero(&self, part: usize, rows: usize) {
         assert!(rows <= self.layout.rows, "outside of a batch");
         let size = rows * self.layout.parts[part].row;
@@ -199,26 +195,25 @@ pub struct BatchRows<'a> {
 }
 
 impl BatchRows<'_> {
-    /// Where `len` bytes of a row lie, `skip` bytes from its start.
+    /// The address of `len` bytes of a row, `skip` bytes from its start.
     #[inline]
-    fn place(&self, row: usize, skip: usize, len: usize) -> *mut u8 {
+    fn address(&self, row: usize, skip: usize, len: usize) -> *mut u8 {
         let fits = row < self.count && skip <= self.row && len <= self.row - skip;
         assert!(fits, "outside of a batch");
         // SAFETY: the array has so many rows of that size, and the batch is there as long as `self` is.
         unsafe { self.start.add(row * self.row + skip) }
     }
 
-    /// Copies bytes into a row, `skip` bytes from its start. Panics when they do not fit there.
+    /// Copies bytes into a row, `skip` bytes from its start.
     #[inline]
     pub fn write(&self, row: usize, skip: usize, bytes: &[u8]) {
-        let place = self.place(row, skip, bytes.len());
-        // SAFETY: `place` checked the bounds. `bytes` is an exclusive or shared Rust borrow, and none of
-        // those lies in this memory. One writer at a time is the claimant's promise.
-        unsafe { copy(bytes.as_ptr(), place, bytes.len()) }
+        let address = self.address(row, skip, bytes.len());
+        // SAFETY: `address` checked the bounds. `bytes` is a Rust borrow, and none of those lies in this memory. The claimant of
+        // the row promises to be its only writer.
+        unsafe { copy(bytes.as_ptr(), address, bytes.len()) }
     }
 
-    /// Copies bytes into whole rows, from this one on. Panics when there are not so many rows, or the bytes are not
-    /// those of whole ones.
+    /// Copies bytes into whole rows, from this one on. Panics too when they are not those of whole rows.
     pub fn write_run(&self, row: usize, bytes: &[u8]) {
         if let Some(rows) = self.run(row, bytes.len()) {
             // SAFETY: `run` checked the bounds. The rest is as in `write`.
@@ -226,7 +221,7 @@ impl BatchRows<'_> {
         }
     }
 
-    /// Copies whole rows out, from this one on. As [`Self::write_run`].
+    /// Copies whole rows out, from this one on, as [`Self::write_run`] copies them in.
     pub fn read_run(&self, row: usize, bytes: &mut [u8]) {
         if let Some(rows) = self.run(row, bytes.len()) {
             // SAFETY: as in `write_run`.
@@ -234,7 +229,7 @@ impl BatchRows<'_> {
         }
     }
 
-    /// Where whole rows of `len` bytes in all lie; None for no bytes.
+    /// The address of whole rows of `len` bytes in all; None for no bytes.
     fn run(&self, row: usize, len: usize) -> Option<*mut u8> {
         let rows = len.checked_div(self.row).unwrap_or(0);
         let fits = row <= self.count && rows <= self.count - row && rows * self.row == len;
@@ -243,20 +238,20 @@ impl BatchRows<'_> {
         (len > 0).then(|| unsafe { self.start.add(row * self.row) })
     }
 
-    /// Copies the start of a row out. Panics when the row is shorter than `bytes`.
+    /// Copies the start of a row out.
     #[inline]
     pub fn read(&self, row: usize, bytes: &mut [u8]) {
-        let place = self.place(row, 0, bytes.len());
+        let address = self.address(row, 0, bytes.len());
         // SAFETY: as in `write`.
-        unsafe { copy(place, bytes.as_mut_ptr(), bytes.len()) }
+        unsafe { copy(address, bytes.as_mut_ptr(), bytes.len()) }
     }
 
-    /// Zeroes bytes of a row, `skip` bytes from its start. Panics when they do not fit there.
+    /// Zeroes bytes of a row, `skip` bytes from its start.
     #[inline]
     pub fn clear(&self, row: usize, skip: usize, len: usize) {
-        let place = self.place(row, skip, len);
+        let address = self.address(row, skip, len);
         // SAFETY: as in `write`.
-        unsafe { std::ptr::write_bytes(place, 0, len) }
+        unsafe { std::ptr::write_bytes(address, 0, len) }
     }
 }
 

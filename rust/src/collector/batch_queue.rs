@@ -1,7 +1,7 @@
-//! Who gets which row of which batch, and where each batch is on its way round.
+//! Row assignment: which owner has which row of which batch, and in which phase each batch is.
 //!
-//! Bookkeeping without bytes and without a lock: the lock of the scheduler guards a context's queues, that of a
-//! request batcher its own.
+//! Bookkeeping without bytes and without a lock of its own: the queues of a context are under the lock of the scheduler, that
+//! of a request batcher under the batcher's.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 /// A row of a queue's batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Which of the queue's batches.
+    /// The batch, by its position in the queue.
     pub buffer: usize,
-    /// Which of its rows.
+    /// The row in it.
     pub row: usize,
 }
 
@@ -22,20 +22,20 @@ pub struct Row {
 pub struct TakenBatch {
     /// The collector.
     pub collector: usize,
-    /// Which of its batches.
+    /// The batch, by its position in the collector's queue.
     pub buffer: usize,
-    /// Rows filled, from the first on.
+    /// Filled rows, from the first on.
     pub rows: usize,
     /// The number of this delivery of the batch.
     pub serial: u64,
 }
 
-/// Where a batch is on its way round.
+/// The phases that a batch goes through again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BatchPhase {
     Free,
     Filling,
-    /// Has all its rows; some are still being written.
+    /// All rows are assigned, and some still being written.
     Sealed,
     Ready,
     Out,
@@ -47,11 +47,11 @@ struct Buffer<O> {
     phase: BatchPhase,
     owners: Vec<O>,
     written: usize,
-    /// Deliveries so far: tells an answer to this one from a late answer to an earlier one.
+    /// Deliveries so far, to recognise late answers to an earlier one.
     serial: u64,
 }
 
-/// How a queue fills its batches.
+/// The rules by which a queue fills its batches.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueRules<O> {
     /// Rows of a full batch.
@@ -60,15 +60,14 @@ pub struct QueueRules<O> {
     pub buffers: usize,
     /// A batch goes out short when its first row has waited so long.
     pub timeout: Option<Duration>,
-    /// The order of rows, where that is not the order of arrival. Rows are then assigned only when all of a batch
-    /// are requested.
+    /// The order of rows, if not that of arrival. Rows are then assigned only when all of a batch are requested.
     pub order: Option<fn(&O, &O) -> std::cmp::Ordering>,
 }
 
 /// Batches of one kind, filled row by row and delivered in turn.
 ///
-/// A row goes from [`claim`](Self::claim), or [`assign_waiting`](Self::assign_waiting) after a wait, through
-/// [`commit`](Self::commit); a batch from [`next_ready`](Self::next_ready) through [`take`](Self::take),
+/// A row goes through [`claim`](Self::claim), or [`assign_waiting`](Self::assign_waiting) after a wait, and
+/// [`commit`](Self::commit); a batch through [`next_ready`](Self::next_ready), [`take`](Self::take),
 /// [`answer`](Self::answer) and [`release`](Self::release).
 #[derive(Debug)]
 pub struct BatchQueue<O> {
@@ -76,9 +75,9 @@ pub struct BatchQueue<O> {
     buffers: Vec<Buffer<O>>,
     free: VecDeque<usize>,
     open: Option<usize>,
-    /// Batches without room that are still being written, oldest first.
+    /// Sealed batches, oldest first.
     sealed: VecDeque<usize>,
-    /// Batches sealed since that was last asked.
+    /// Batches sealed since the last [`Self::take_newly_sealed`].
     newly_sealed: usize,
     waiting: VecDeque<O>,
     /// When the first row of the batch being filled was requested.
@@ -87,7 +86,7 @@ pub struct BatchQueue<O> {
 }
 
 impl<O> BatchQueue<O> {
-    /// A queue whose batches are all free.
+    /// Creates a queue whose batches are all free.
     pub fn new(rules: QueueRules<O>) -> Self {
         let buffer =
             |_| Buffer { phase: BatchPhase::Free, owners: Vec::new(), written: 0, serial: 0 };
@@ -109,8 +108,8 @@ impl<O> BatchQueue<O> {
         self.rules.batch_size
     }
 
-    /// Claims a row for `owner`. None when there is none now: then the owner waits its turn, and
-    /// [`Self::assign_waiting`] will name it.
+    /// Claims a row for `owner`. Without a free row returns None; the owner then waits until [`Self::assign_waiting`] visits
+    /// it.
     pub fn claim(&mut self, owner: O) -> Option<Row> {
         if self.assigns_at_once() {
             return Some(self.assign(owner));
@@ -119,7 +118,7 @@ impl<O> BatchQueue<O> {
         None
     }
 
-    /// Claims adjacent rows for the first of some owners: the first row, and how many. None when there are none now.
+    /// Claims adjacent rows for the first of some owners. Returns the first row, and how many; None without a free row.
     pub fn claim_many(&mut self, owners: impl Iterator<Item = O>) -> Option<(Row, usize)> {
         if !self.assigns_at_once() {
             return None;
@@ -163,7 +162,7 @@ impl<O> BatchQueue<O> {
         Row { buffer: at, row }
     }
 
-    /// The batch that is being filled, or a free one that is from now on; there is one.
+    /// The batch that is being filled, or a free one to fill from now on; there is one.
     fn opened(&mut self) -> usize {
         let at = self.open.or_else(|| self.free.pop_front()).unwrap_or_default();
         if self.open.replace(at).is_none() && self.rules.order.is_none() {
@@ -187,8 +186,8 @@ impl<O> BatchQueue<O> {
         std::mem::take(&mut self.newly_sealed)
     }
 
-    /// The next batch to deliver: all its rows are written, and so are those of the batches before it. This keeps the
-    /// rows of one owner in order.
+    /// The next batch to deliver, whose rows and those of all batches before it are written. This keeps the rows of one owner
+    /// in order.
     pub fn next_ready(&mut self) -> Option<usize> {
         let at = *self.sealed.front()?;
         let buffer = &mut self.buffers[at];
@@ -199,7 +198,7 @@ impl<O> BatchQueue<O> {
         self.sealed.pop_front()
     }
 
-    /// Assigns rows to owners that waited, and names them to `visit`: in the order of arrival, or a whole batch in the
+    /// Assigns rows to owners that waited, and calls `visit` for each: in the order of arrival, or for a whole batch in the
     /// queue's own order.
     pub fn assign_waiting(&mut self, mut visit: impl FnMut(&O, Row)) {
         if self.rules.order.is_some() {
@@ -233,8 +232,8 @@ impl<O> BatchQueue<O> {
         self.close();
     }
 
-    /// Seals the batch being filled, so that it goes out short once its rows are written. In the queue's own order
-    /// these rows are assigned only now, and named to `visit`.
+    /// Seals the batch being filled, so that it goes out short once its rows are written. In the queue's own order its rows
+    /// are assigned only now, and `visit` is called for each.
     pub fn shorten(&mut self, mut visit: impl FnMut(&O, Row)) {
         if self.rules.order.is_some() && self.is_open() {
             self.assign_in_order(&mut visit);
@@ -270,17 +269,17 @@ impl<O> BatchQueue<O> {
         self.out
     }
 
-    /// Notes that a row is written, which may make batches ready.
+    /// Marks a row as written.
     pub fn commit(&mut self, row: Row) {
         self.commit_many(row.buffer, 1);
     }
 
-    /// Notes that so many rows of a batch are written.
+    /// Marks so many rows of a batch as written.
     pub fn commit_many(&mut self, buffer: usize, rows: usize) {
         self.buffers[buffer].written += rows;
     }
 
-    /// Gives a ready batch to a consumer: how many rows it has, and the number of this delivery.
+    /// Gives a ready batch to a consumer. Returns its rows, and the number of this delivery.
     pub fn take(&mut self, buffer: usize) -> (usize, u64) {
         self.out += 1;
         let buffer = &mut self.buffers[buffer];
@@ -289,8 +288,7 @@ impl<O> BatchQueue<O> {
         (buffer.owners.len(), buffer.serial)
     }
 
-    /// Checks that a batch is still in the hands of this delivery's consumer. Fails with [`Error::State`] when this
-    /// delivery is over.
+    /// Fails with [`Error::State`] when this delivery is over.
     pub fn check_out(&self, buffer: usize, serial: u64) -> Result<()> {
         let held = self.buffers.get(buffer);
         if held.is_some_and(|held| held.phase == BatchPhase::Out && held.serial == serial) {
@@ -299,7 +297,7 @@ impl<O> BatchQueue<O> {
         Err(Error::State("this batch was answered or given back before".into()))
     }
 
-    /// Takes back a batch that is delivered again. Fails with [`Error::State`] when this delivery is over.
+    /// Takes back a batch to deliver it again. Fails with [`Error::State`] when this delivery is over.
     pub fn put_back(&mut self, buffer: usize, serial: u64) -> Result<()> {
         self.check_out(buffer, serial)?;
         self.buffers[buffer].phase = BatchPhase::Ready;
@@ -307,15 +305,15 @@ impl<O> BatchQueue<O> {
         Ok(())
     }
 
-    /// Begins to read the replies of a batch, which ends its delivery. Returns its owners, in the order of its rows.
-    /// Fails with [`Error::State`] when this delivery is over.
+    /// Ends the delivery of a batch, whose replies are read next. Returns its owners, in the order of its rows. Fails with
+    /// [`Error::State`] when this delivery is over.
     pub fn answer(&mut self, buffer: usize, serial: u64) -> Result<Vec<O>> {
         self.check_out(buffer, serial)?;
         self.buffers[buffer].phase = BatchPhase::Answered;
         Ok(std::mem::take(&mut self.buffers[buffer].owners))
     }
 
-    /// Frees a batch whose replies were read; the vector of its owners is used again.
+    /// Frees a batch whose replies have been read; the vector of its owners is reused.
     pub fn release(&mut self, buffer: usize, mut owners: Vec<O>) {
         owners.clear();
         self.out -= 1;
@@ -326,7 +324,7 @@ impl<O> BatchQueue<O> {
         self.free.push_back(buffer);
     }
 
-    /// Empties the queue for good: the owners that have a row or wait for one.
+    /// Empties the queue for good. Returns the owners that have a row or wait for one.
     pub fn abandon(&mut self) -> Vec<O> {
         let rows = self.buffers.iter_mut().flat_map(|buffer| std::mem::take(&mut buffer.owners));
         rows.chain(self.waiting.drain(..)).collect()

@@ -1,4 +1,6 @@
-//! Games that run, their batches, and the threads that step them.
+//! A context: games that run, their batches, and the threads that step them.
+//!
+//! The lock of `threads` is taken before that of the scheduler, and only to start and to stop.
 
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
@@ -17,7 +19,7 @@ use crate::collector::context_plan::ContextPlan;
 use crate::collector::description::Collector;
 use crate::collector::failure_policy::Failures;
 use crate::collector::game_state::GameState;
-use crate::collector::options::{buffers, check_fill, check_memory, memory, rules};
+use crate::collector::options::{buffers, check_fill, check_memory, rules};
 use crate::collector::run_state::RunState;
 use crate::collector::runtime::Runtime;
 use crate::collector::scheduler::Scheduler;
@@ -33,9 +35,6 @@ use crate::games::{Game, GameSpec};
 const MAX_GAMES: usize = 1 << 24;
 
 /// Many games that step whenever they can, and batches of their states.
-///
-/// No game has a thread. Between two steps a game is a state in a shard; games that can go on stand in a queue, from
-/// which threads take batches of work, and a thread that waits for a batch of states does such work meanwhile.
 #[derive(Debug)]
 pub struct Context {
     pub(super) runtime: Arc<Runtime>,
@@ -43,7 +42,7 @@ pub struct Context {
     count: usize,
 }
 
-/// What a thread that waits for a batch is given.
+/// Work for a thread that waits for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkItem {
     /// A batch.
@@ -53,8 +52,8 @@ pub enum WorkItem {
 }
 
 impl Context {
-    /// Creates a context that has not started; `game` makes each game by its number. Fails with [`Error::Value`] when
-    /// options or collectors do not fit, [`Error::Memory`] when the system refuses.
+    /// Creates a context that has not started; `game` makes each game by its number. Fails with [`Error::Value`] when options
+    /// or collectors do not fit, with [`Error::Memory`] when the system refuses.
     pub fn new<G: Game + 'static>(
         spec: &GameSpec,
         collectors: Vec<Collector>,
@@ -74,15 +73,15 @@ impl Context {
         mut game_batch: impl FnMut(Range<usize>) -> Box<dyn GameBatch>,
     ) -> Result<Self> {
         let threads = options.threads.clamp(1, options.games.max(1));
-        // Games whose steps take long are not to wait for each other.
+        // Slow games are not to wait for each other.
         let most = if spec.blocking { 1 } else { SHARD_SIZE };
         let shard_bits = (options.games / threads).clamp(1, most).ilog2();
         let here = |games| Games::Here(game_batch(games));
         Self::make(spec, collectors, options, Vec::new(), shard_bits, here)
     }
 
-    /// Creates a context that has not started, of games that env workers step: one for each file, whose step buffer
-    /// lies there, or in plain memory. It has no threads of its own. Fails as [`Self::new`] does.
+    /// Creates a context that has not started, of games that env workers step, without threads of its own. There is an env
+    /// worker per file, whose step buffer lies there, or in plain memory. Fails as [`Self::new`] does.
     pub fn with_env_workers(
         spec: &GameSpec,
         collectors: Vec<Collector>,
@@ -127,7 +126,7 @@ impl Context {
             count = 0;
         }
         let state = |at: usize| {
-            // Behind all games come the queries of the first, then of the next.
+            // After all games come the queries of the first, then of the next.
             let query = at.checked_sub(options.games);
             let game = query.map_or(at, |query| query / options.queries);
             let tid = query.map_or(0, |query| query % options.queries + 1);
@@ -143,7 +142,9 @@ impl Context {
             shard_bits,
             games: options.games,
             queries: options.queries,
-            batches: collectors().map(|each| memory(each, buffers)).collect::<Result<_>>()?,
+            batches: collectors()
+                .map(|each| Batch::several(each.layout()?, buffers))
+                .collect::<Result<_>>()?,
             scheduler: Mutex::new(scheduler),
             plan,
             step_buffers,
@@ -153,7 +154,7 @@ impl Context {
         Ok(Self { runtime: Arc::new(runtime), threads: Mutex::default(), count })
     }
 
-    /// Lets the games go. Fails with [`Error::State`] when it was started before, or has no threads to run on.
+    /// Starts the games. Fails with [`Error::State`] when it was started before, or threads cannot be started.
     pub fn start(&self) -> Result<()> {
         let mut threads = lock(&self.threads);
         let mut scheduler = lock(&self.runtime.scheduler);
@@ -177,9 +178,9 @@ impl Context {
         Ok(())
     }
 
-    /// Waits for a batch, of one collector or of any, and steps games meanwhile. None when `until` comes
-    /// first. The replies of the batch are zero. Fails with [`Error::State`] when the context is not running, or the
-    /// error that a game failed with.
+    /// Waits for a batch, of the collector `only` or of any, and steps games meanwhile. Returns None when `until` comes first.
+    /// The replies of the batch are zero. Fails with [`Error::State`] when the context is not running, or with the error of
+    /// a game.
     pub fn wait(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<TakenBatch>> {
         let item = self.next_item(only, until, |_| None)?;
         Ok(item.and_then(|item| if let WorkItem::Batch(taken) = item { Some(taken) } else { None }))
@@ -208,12 +209,12 @@ impl Context {
                 return Ok(Some(WorkItem::Batch(taken)));
             }
             if scheduler.expire() || scheduler.relieve() || scheduler.flush_leftovers() {
-                // Games that begin again may be slow ones, which this thread does not step.
+                // Games that restart may be slow ones, which this thread does not step.
                 runtime.wake_workers(&scheduler, Some(Role::Consumer));
                 continue;
             }
             if scheduler.is_over() {
-                let (game, text) = scheduler.failures.last().unwrap_or_default();
+                let (game, text) = scheduler.failures.last.clone().unwrap_or_default();
                 let text = format!("all games were dropped, the last was game {game}: {text}");
                 scheduler.run_state = RunState::Failed(Error::State(text));
                 runtime.wake_all();
@@ -234,8 +235,8 @@ impl Context {
         }
     }
 
-    /// Gives the replies of a batch to its games, or just gives the batch back when it takes none. Does nothing after
-    /// a stop. Fails with [`Error::State`] when this delivery is over.
+    /// Returns a batch, and its replies to its games. Does nothing after a stop. Fails with [`Error::State`] when this
+    /// delivery is over.
     pub fn answer(&self, taken: TakenBatch) -> Result<()> {
         let runtime = &*self.runtime;
         let mut scheduler = lock(&runtime.scheduler);
@@ -257,20 +258,20 @@ impl Context {
             }
             let mut scheduler = lock(&runtime.scheduler);
             scheduler.release(taken, owners);
-            // As a rule this thread waits for the next batch, and works meanwhile.
+            // This thread usually waits for the next batch, and works meanwhile.
             let role = (!scheduler.has_env_workers()).then_some(Role::Consumer);
             runtime.wake_workers(&scheduler, role);
             scheduler
         };
-        // Threads that sleep may have waited for just this.
+        // Sleeping threads may wait for this.
         if scheduler.consumers > 0 {
             runtime.batch_ready.notify_all();
         }
         Ok(())
     }
 
-    /// Takes back a batch that could not be processed; it is delivered again, before all others. Fails with
-    /// [`Error::State`] when this delivery is over.
+    /// Takes back a batch that could not be processed, and delivers it again before all others. Fails with [`Error::State`]
+    /// when this delivery is over.
     pub fn put_back(&self, taken: TakenBatch) -> Result<()> {
         let mut scheduler = lock(&self.runtime.scheduler);
         scheduler.put_back(taken)?;
@@ -278,13 +279,13 @@ impl Context {
         Ok(())
     }
 
-    /// Checks that a batch is still out. Fails with [`Error::State`] when this delivery is over.
+    /// Fails with [`Error::State`] when this delivery is over.
     pub fn check_out(&self, taken: TakenBatch) -> Result<()> {
         let scheduler = lock(&self.runtime.scheduler);
         scheduler.queues[taken.collector].check_out(taken.buffer, taken.serial)
     }
 
-    /// Ends everything: threads that wait get an error, the context's own are joined, undelivered batches are dropped.
+    /// Ends the run: threads that wait get an error, the context's own are joined, undelivered batches are dropped.
     pub fn stop(&self) {
         let mut scheduler = lock(&self.runtime.scheduler);
         if !matches!(scheduler.run_state, RunState::Failed(_)) {
@@ -294,30 +295,30 @@ impl Context {
         self.runtime.wake_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // A thread's panic was caught, and reported to the threads that wait.
+            // Panics were caught, and reported to the threads that wait.
             drop(thread.join());
         }
     }
 
-    /// Checks that it is running. Fails with [`Error::State`], or the error that a game failed with.
+    /// Fails with [`Error::State`] when the context is not running, or with the error of a game.
     pub fn check(&self) -> Result<()> {
         lock(&self.runtime.scheduler).run_state.check()
     }
 
-    /// The game that the run failed with.
+    /// The game whose failure ended the run.
     pub fn failed_game(&self) -> Option<u32> {
         let scheduler = lock(&self.runtime.scheduler);
         let failed = matches!(scheduler.run_state, RunState::Failed(_));
-        scheduler.failures.last().filter(|_| failed).map(|(game, _)| game)
+        scheduler.failures.last.as_ref().filter(|_| failed).map(|&(game, _)| game)
     }
 
-    /// How many games failed, and what became of them.
+    /// Counts of failures.
     pub fn failures(&self) -> FailureCounts {
-        lock(&self.runtime.scheduler).failures.counts()
+        lock(&self.runtime.scheduler).failures.counts
     }
 
-    /// Replaces a game's next step. The game must wait for a reply that the caller has not given yet, or not have
-    /// started. Fails with [`Error::Value`] when there is no such game.
+    /// Replaces a game's next step. The game must be waiting for a reply of the caller, or not have started. Fails with
+    /// [`Error::Value`] for an unknown game.
     pub fn override_step(&self, game: usize, by: Override) -> Result<()> {
         let games = self.runtime.games;
         if game >= games {
@@ -327,12 +328,12 @@ impl Context {
         Ok(())
     }
 
-    /// Ends the run with an error, which threads that wait get.
+    /// Ends the run with an error for threads that wait.
     pub fn fail(&self, error: Error) {
         self.runtime.fail(error);
     }
 
-    /// The batches of a collector: those that are filled in turn.
+    /// The batches of a collector, which are filled in turn.
     pub fn batches(&self, collector: usize) -> &[Arc<Batch>] {
         &self.runtime.batches[collector]
     }
@@ -342,12 +343,12 @@ impl Context {
         self.runtime.plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector)
     }
 
-    /// What each collector has delivered.
+    /// The deliveries of each collector.
     pub fn delivered(&self) -> Vec<Delivered> {
         lock(&self.runtime.scheduler).delivered.clone()
     }
 
-    /// What each game has done.
+    /// Counts of each game.
     pub fn counts(&self) -> Vec<Counts> {
         let all = self.runtime.shards.iter().flat_map(|shard| lock(shard).counts());
         all.take(self.runtime.games).collect()

@@ -1,4 +1,4 @@
-//! All descriptions of a context, checked and resolved to bytes.
+//! All descriptions of a context, checked and resolved to bytes: read by all threads, changed by none.
 
 use crate::collector::copy_plan::{CopyPlan, HistorySpec};
 use crate::collector::description::Collector;
@@ -6,15 +6,15 @@ use crate::collector::record_columns::{BuiltinColumn, RecordColumns};
 use crate::error::{Error, Result};
 use crate::games::GameSpec;
 
-/// Collectors of a context at most: sets of them are the bits of one number.
+/// Collectors of a context at most: a set of them is one number of bits.
 pub const MAX_COLLECTORS: usize = 64;
 
-/// Everything that the games of a context do for its collectors.
+/// The checked descriptions of a context.
 #[derive(Debug)]
 pub struct ContextPlan {
-    /// What a record holds.
+    /// The columns of a record.
     pub columns: RecordColumns,
-    /// The collectors, in the order of the descriptions.
+    /// By collector.
     pub copy_plans: Vec<CopyPlan>,
     /// The histories of a game; the first is of all states.
     pub histories: Vec<HistorySpec>,
@@ -24,34 +24,28 @@ pub struct ContextPlan {
     read: u16,
     /// Games take turns among players.
     pub has_turns: bool,
-    /// For each player the collectors that reply when it moves, as bits.
+    /// By player, the collectors that reply when it moves, as bits.
     repliers: Vec<u64>,
-    /// For each player the histories of its states alone, as bits from the second history on.
+    /// By player, the histories of its states alone, as bits from the second history on.
     present: Vec<u64>,
 }
 
 impl ContextPlan {
-    /// Resolves descriptions. Fails with [`Error::Value`] when there is nothing to collect, or descriptions do not
-    /// fit the game or each other.
+    /// Resolves descriptions. Fails with [`Error::Value`] when there are none, or they do not fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
         if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
-            return Err(Error::value(
-                "collectors",
-                format!("1 to {MAX_COLLECTORS}"),
-                collectors.len(),
-            ));
+            let expected = format!("1 to {MAX_COLLECTORS}");
+            return Err(Error::value("collectors", expected, collectors.len()));
         }
         collectors.iter().try_for_each(|each| each.check(game))?;
         let columns = RecordColumns::new(game, &collectors)?;
         let mut histories = vec![HistorySpec { player: None, depth: 1 }];
         let later: Vec<_> =
             (0..collectors.len()).map(|at| later_writers(&collectors, at)).collect();
-        let copy_plans: Result<Vec<CopyPlan>> = collectors
-            .into_iter()
-            .zip(later)
+        let pairs = collectors.into_iter().zip(later);
+        let copy_plans = pairs
             .map(|(collector, later)| CopyPlan::new(collector, &later, &columns, &mut histories))
-            .collect();
-        let copy_plans = copy_plans?;
+            .collect::<Result<Vec<_>>>()?;
         let mut plan = Self {
             read: read_columns(&copy_plans),
             columns,
@@ -101,7 +95,7 @@ fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> u64 {
     items.iter().enumerate().map(bit).fold(0, |all, one| all | one)
 }
 
-/// The builtin columns that a collector reads, as bits. Stacked frames are told apart by their episodes.
+/// The builtin columns that a collector reads, as bits. Stacks of frames need the column of episodes.
 fn read_columns(copy_plans: &[CopyPlan]) -> u16 {
     let gathers = || copy_plans.iter().flat_map(|copy_plan| &copy_plan.gathers);
     let reads = |column: &BuiltinColumn| {
@@ -111,7 +105,7 @@ fn read_columns(copy_plans: &[CopyPlan]) -> u16 {
     bits_of(&BuiltinColumn::ALL, reads) as u16
 }
 
-/// For each reply of a collector, those after it that write the same key.
+/// By reply of a collector, the later collectors that write the same key, as bits.
 fn later_writers(collectors: &[Collector], at: usize) -> Vec<u64> {
     let writes =
         |each: &Collector, key: &str| each.replies.iter().flatten().any(|reply| reply.key == key);

@@ -1,4 +1,4 @@
-//! Which bytes a collector copies between records and rows.
+//! The bytes that a collector copies between records and rows.
 
 use std::ops::Range;
 
@@ -19,33 +19,32 @@ pub struct HistorySpec {
 /// A description, resolved to bytes.
 #[derive(Debug)]
 pub struct CopyPlan {
-    /// The description.
     pub collector: Collector,
-    /// The history that it looks at, by position.
+    /// The position of the history that it shows.
     pub history: usize,
-    /// What goes from records into a row, by input.
+    /// By input.
     pub gathers: Vec<Gather>,
-    /// What goes from an answered row into a record, by reply.
+    /// By reply.
     pub scatters: Vec<Scatter>,
 }
 
-/// What a row shows of an input, at each of its states.
+/// The copy of an input from records to a row, at each of its states.
 #[derive(Debug)]
 pub struct Gather {
-    /// Where it lies in a record.
+    /// The column in a record.
     pub range: Range<usize>,
-    /// It comes from the record after that of the state.
+    /// The input comes from the record after that of the state.
     shifted: bool,
-    /// The newest record does not have it yet.
+    /// The newest record does not have the input yet.
     late: bool,
-    /// What it is where there was no state yet; None for zeros.
+    /// The input before the first state; None for zeros.
     pub blank: Option<&'static [u8]>,
-    /// How many of the episode's last states are stacked, oldest first; 0 is one without an axis.
+    /// How many of the episode's last states are stacked, oldest first; 0 for one without an axis.
     pub frames: usize,
 }
 
 impl Gather {
-    /// The record that a state's input comes from, both counted back from the newest; None where there is none yet.
+    /// The record of the input of a state, both counted back from the newest; None while there is no such record.
     #[inline]
     pub fn source(&self, back: usize) -> Option<usize> {
         let from = if self.shifted { back.checked_sub(1) } else { Some(back) };
@@ -53,21 +52,20 @@ impl Gather {
     }
 }
 
-/// What is taken of a reply.
+/// The copy of a reply from a row to a record.
 #[derive(Debug)]
 pub struct Scatter {
     /// The array of the batch.
     pub part: usize,
-    /// Where it goes in a record.
+    /// The column in a record.
     pub range: Range<usize>,
-    /// The collectors after this one that write it too, as bits.
+    /// The later collectors that write the column too, as bits.
     pub later: u64,
 }
 
 impl CopyPlan {
-    /// Resolves a description. `later` are, for each reply, the collectors after this one that write it too; the
-    /// history that the collector needs is added to `histories`. Fails with [`Error::Value`] for a key that is no
-    /// column, or of another size.
+    /// Resolves a description. `later` has, by reply, the later collectors that write it too. Adds the history that the
+    /// collector needs to `histories`. Fails with [`Error::Value`] for a key without a column, or of another size.
     pub fn new(
         collector: Collector,
         later: &[u64],
@@ -96,7 +94,7 @@ fn gathers(collector: &Collector, columns: &RecordColumns) -> Result<Vec<Gather>
         Ok(Gather {
             range: known.range.clone(),
             shifted: input.shifted,
-            // A collector that is asked now cannot see what others are replying now.
+            // A replying collector does not see the replies of others to the same state.
             late: known.reply && collector.replying(),
             blank: (at == BuiltinColumn::Seq as usize).then_some(NO_SEQ.as_slice()),
             frames: input.stack,

@@ -1,7 +1,7 @@
-//! Who gets a batch next, and what happens when it comes back.
+//! Delivery: which batch goes out next, and what its return allows.
 //!
-//! Under the lock of the scheduler, as all its methods. Replies are read, and games stepped, by
-//! [`super::runtime`] after that lock was given back.
+//! These methods of the scheduler need its lock and take no other. [`super::runtime`] reads replies and steps games after
+//! releasing it.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::collector::scheduler::Scheduler;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::Result;
 
-/// Work that a thread which answers a batch does immediately. Others would have to be woken for a share of
-/// it, and the batch that follows would wait for them.
+/// Duration of the work that a thread does immediately when it returns a batch. Other threads would have to be woken for a
+/// share of it, and the next batch would wait for them.
 const ALONE: Duration = Duration::from_micros(100);
 
 impl Scheduler {
-    /// Takes the batch that has been ready longest, of one collector or of any.
+    /// Takes the batch that has been ready longest, of the collector `only` or of any.
     pub fn take(&mut self, only: Option<usize>) -> Option<TakenBatch> {
         let wanted = |collector| only.is_none_or(|only| only == collector);
         let at = self.ready.iter().position(|&(collector, _)| wanted(collector))?;
@@ -24,16 +24,15 @@ impl Scheduler {
         Some(TakenBatch { collector, buffer, rows, serial })
     }
 
-    /// Takes a batch back that is delivered again, before all others. Fails with
-    /// [`Error::State`](crate::error::Error::State) when this delivery is over.
+    /// Takes a batch back to deliver it again, before all others. Fails when this delivery is over.
     pub fn put_back(&mut self, taken: TakenBatch) -> Result<()> {
         self.queues[taken.collector].put_back(taken.buffer, taken.serial)?;
         self.ready.push_front((taken.collector, taken.buffer));
         Ok(())
     }
 
-    /// Makes tasks of an answered batch when they are cheap and its games are quick and wait for nothing else: then
-    /// the caller does best to process the replies immediately. Returns whether it did.
+    /// Makes tasks of an answered batch when they are cheap, and its games are quick and wait for nothing else: then the
+    /// caller is to process the replies immediately. Returns whether it made them.
     pub fn reply_immediately(
         &mut self,
         work: &mut WorkBatch,

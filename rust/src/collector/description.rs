@@ -1,4 +1,4 @@
-//! What a caller asks to be collected.
+//! Descriptions of collectors, as callers give them.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::spec::FieldSpec;
 pub struct Input {
     /// The key in the batch.
     pub key: String,
-    /// The column that it comes from: the key, or `last_` and the key.
+    /// Its column: the key, or `last_` and the key.
     pub column: String,
-    /// Takes the column of the next state, and zero at the newest.
+    /// Shows the column of the next state, and zero at the newest.
     pub shifted: bool,
-    /// Stacks so many of the episode's last states, oldest first; 0 is one without an axis.
+    /// Stacks so many of the episode's last states, oldest first; 0 for one without an axis.
     pub stack: usize,
     /// dtype and shape of the column, before any stacking.
     pub field: FieldSpec,
@@ -31,30 +31,30 @@ pub struct Reply {
     pub field: FieldSpec,
 }
 
-/// One kind of batch.
+/// A collector: one kind of batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collector {
     /// Its name.
     pub name: String,
     /// Rows of a full batch.
     pub batch_size: usize,
-    /// States of a row.
+    /// States per row.
     pub steps: usize,
     /// A batch goes out short when its first row has waited so long.
     pub timeout: Option<Duration>,
-    /// Sees only states in which this player moves.
+    /// Only states in which this player moves.
     pub player: Option<usize>,
     /// Keys of the input.
     pub inputs: Vec<Input>,
-    /// Keys of the reply; None when it only listens.
+    /// Keys of the reply; None for a collector that only listens.
     pub replies: Option<Vec<Reply>>,
-    /// Games wait until their batch is given back, even when the collector only listens.
+    /// Games wait until their batch is returned, even when the collector only listens.
     pub block: bool,
 }
 
 impl Collector {
-    /// Bytes of a row in each array of a batch: all inputs of the oldest state, then of the next, and then the
-    /// replies likewise. Fails with [`Error::Memory`] when they exceed the address space.
+    /// The arrays of a batch: all inputs of the oldest state, then of the next, and then the replies likewise. Fails with
+    /// [`Error::Memory`] when they exceed the address space.
     pub fn layout(&self) -> Result<BatchLayout> {
         let steps = 0..self.steps;
         let inputs = steps.clone().flat_map(|_| self.input_sizes());
@@ -103,12 +103,12 @@ impl Collector {
         self.player.is_none_or(|only| only == player)
     }
 
-    /// Whether its games wait until their batch is given back.
+    /// Whether its games wait until their batch is returned.
     pub fn holding(&self) -> bool {
         self.replying() || self.block
     }
 
-    /// States between one delivery of a listener and the next.
+    /// States from one delivery to a listener to the next.
     fn stride(&self) -> u64 {
         self.steps.saturating_sub(1).max(1) as u64
     }
@@ -118,7 +118,7 @@ impl Collector {
         states >= self.steps as u64 && (states - self.steps as u64).is_multiple_of(self.stride())
     }
 
-    /// States after the last that a listener got, when there were so many.
+    /// How many of so many states a listener has not got yet.
     pub fn undelivered(&self, states: u64) -> u64 {
         match states.checked_sub(self.steps as u64) {
             Some(more) => more % self.stride(),
@@ -126,14 +126,14 @@ impl Collector {
         }
     }
 
-    /// Checks that it fits a game. Fails with [`Error::Value`] when it does not.
+    /// Fails with [`Error::Value`] when it does not fit a game.
     pub fn check(&self, game: &GameSpec) -> Result<()> {
-        let least = |what: &str, number: usize| match number {
-            0 => Err(Error::value(format!("{what} of {:?}", self.name), "an integer >= 1", 0)),
-            _ => Ok(()),
-        };
-        least("_batchsize", self.batch_size)?;
-        least("_T", self.steps)?;
+        for (key, number) in [("_batchsize", self.batch_size), ("_T", self.steps)] {
+            if number == 0 {
+                let name = format!("{key} of {:?}", self.name);
+                return Err(Error::value(name, "an integer >= 1", number));
+            }
+        }
         let player = self.player.unwrap_or(0);
         if player >= game.players.len() {
             return Err(Error::value("_name", format!("one of {:?}", game.players), player));

@@ -1,7 +1,7 @@
-//! What env workers call: games that are stepped outside of this crate, and the queries that they make meanwhile.
+//! Calls of env workers: moves of games that they step, and queries that those make meanwhile.
 //!
-//! The lock of the scheduler is taken first, that of a step buffer's in-flight moves second, that of a shard last;
-//! the first and the last are never held together.
+//! The lock of the scheduler is taken first, that of a step buffer's in-flight moves second, that of a shard last; the first
+//! and the last are never held together.
 
 use std::thread::current;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use crate::collector::work_batch::{Role, Task, WorkBatch};
 use crate::error::{Error, Result};
 use crate::games::Game;
 
-/// How long an env worker makes moves before it reports: other threads wait no longer than that, and handing over
-/// costs little in comparison.
+/// Duration of the moves that an env worker makes before it reports: other threads wait no longer, and a hand-over costs
+/// little in comparison.
 const MOVES: Duration = Duration::from_millis(1);
 
-/// The same for a thread that waits for a batch: all games wait for that batch, and longer would miss timeouts.
+/// The same for a thread that waits for a batch, as all games do; longer would miss timeouts.
 const INLINE_MOVES: Duration = Duration::from_millis(10);
 
 impl Context {
@@ -28,9 +28,9 @@ impl Context {
         &self.runtime.step_buffers
     }
 
-    /// Takes the report of an env worker, and waits for new moves: how many rows of its step buffer have one. 0 when
-    /// `until` comes first, None when the run is over. Does other work meanwhile. Fails with [`Error::Value`] when it
-    /// did not have so many moves, or there is no such env worker.
+    /// Takes the report of an env worker, waits for new moves and does other work meanwhile. Returns how many rows of the step
+    /// buffer have a move: 0 when `until` comes first, None when the run is over. Fails with [`Error::Value`] for a report
+    /// of more moves than there were, or an unknown env worker.
     pub fn play(&self, env_worker: usize, report: Report, until: Instant) -> Result<Option<usize>> {
         let runtime = &*self.runtime;
         let step_buffer = self.step_buffer(env_worker)?;
@@ -58,9 +58,8 @@ impl Context {
         Ok(Some(self.write_moves(step_buffer)))
     }
 
-    /// Waits for a batch as [`Self::wait`] does, or for moves of the only env worker, which has no thread: this thread
-    /// makes them, so nothing is handed over between threads. [`Self::report`] takes their report. Fails as
-    /// [`Self::wait`]; [`Error::Value`] when there is no env worker does.
+    /// Waits for a batch as [`Self::wait`] does, or for moves of the only env worker, which this thread is to make and to
+    /// [`Self::report`]. Fails as [`Self::wait`] does, and with [`Error::Value`] without an env worker.
     pub fn attend(&self, only: Option<usize>, until: Option<Instant>) -> Result<Option<WorkItem>> {
         let step_buffer = self.step_buffer(0)?;
         lock(&self.runtime.scheduler).inline = true;
@@ -74,9 +73,8 @@ impl Context {
         Ok(item)
     }
 
-    /// Takes the report about the moves that this thread was given, if it was given any. Moves that it has not begun
-    /// are handed out again. Fails with [`Error::Value`] when it did not have so many moves, or there is no such env
-    /// worker.
+    /// Takes the report of the moves of this thread. Moves that it has not begun are handed out again. Fails with
+    /// [`Error::Value`] for a report of more moves than there were, or an unknown env worker.
     pub fn report(&self, env_worker: usize, report: Report) -> Result<()> {
         let runtime = &*self.runtime;
         let mut in_flight = lock(&self.step_buffer(env_worker)?.in_flight);
@@ -98,15 +96,15 @@ impl Context {
         Ok(())
     }
 
-    /// Whether this thread has moves of the first env worker that it has not reported.
+    /// Whether this thread has unreported moves of the first env worker.
     pub fn is_moving(&self) -> bool {
         let first = self.runtime.step_buffers.first();
         first.is_some_and(|buffer| lock(&buffer.in_flight).owner == Some(current().id()))
     }
 
-    /// Asks every replying collector about a state, as query `tid` of a game that an env worker is stepping, and waits
-    /// for the replies: the bytes of each reply key. Fails with [`Error::Value`] when there is no such query,
-    /// [`Error::State`] when it is under way or the run is over.
+    /// Asks every replying collector about a state, as query `tid` of a game that an env worker is stepping, and returns the
+    /// bytes of each reply key. Fails with [`Error::Value`] for an unknown query, with [`Error::State`] when it is
+    /// unanswered or the run is over.
     pub fn query(
         &self,
         game: usize,
@@ -127,7 +125,7 @@ impl Context {
         let mut scheduler = runtime.run(lock(&runtime.scheduler), &mut work, Role::Worker);
         while !scheduler.queries.end(query) {
             scheduler.run_state.check()?;
-            // The threads that would do this work may all wait here.
+            // All threads that would do this work may wait here.
             scheduler = if scheduler.work.pick(&mut work, Role::Worker) {
                 runtime.run(scheduler, &mut work, Role::Worker)
             } else {
@@ -144,7 +142,7 @@ impl Context {
         all.get(env_worker).ok_or_else(missing)
     }
 
-    /// Gives this thread moves, unless another has some: how many.
+    /// Gives this thread moves, unless another thread has some. Returns how many.
     fn hand_out(&self, scheduler: &mut Scheduler, env_worker: usize) -> usize {
         let runtime = &*self.runtime;
         let step_buffer = &runtime.step_buffers[env_worker];
@@ -161,7 +159,7 @@ impl Context {
         in_flight.games.len()
     }
 
-    /// Writes the moves of this thread to its step buffer: how many.
+    /// Writes the moves of this thread to its step buffer. Returns how many.
     fn write_moves(&self, step_buffer: &StepBuffer) -> usize {
         let runtime = &*self.runtime;
         let mut in_flight = lock(&step_buffer.in_flight);

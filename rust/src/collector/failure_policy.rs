@@ -1,6 +1,6 @@
-//! What becomes of games that fail, and of work that fails for some of several games.
+//! The failure policy of games, and work of several games that fails for some of them.
 //!
-//! [`Failures`] belongs to the scheduler, and is under its lock.
+//! [`Failures`] is under the lock of the scheduler.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -15,78 +15,64 @@ use crate::error::Result;
 /// Longest back-off before a game begins again.
 const MAX_REST: Duration = Duration::from_secs(60);
 
-/// What becomes of a game that fails.
+/// The failure policy: what happens to a game that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// The whole run fails with it.
+    /// The whole run fails.
     Raise,
-    /// It begins a new episode; after too many restarts of a game the whole run fails.
+    /// The game begins a new episode; after too many restarts of one game the whole run fails.
     Restart {
-        /// Restarts of each game at most.
+        /// Restarts per game at most.
         most: u32,
-        /// Rest before its first restart; doubled each time, up to a minute.
+        /// Rest before the first restart; doubled each time, up to a minute.
         backoff: Duration,
     },
-    /// It is dropped, and the run fails when no game is left.
+    /// The game is dropped; the run fails without games.
     Drop,
 }
 
-/// What to do about one failure.
+/// The decision about one failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole run fails.
     Fail,
-    /// The game rests, and begins again.
+    /// The game rests, and restarts.
     Rest,
-    /// The game is gone.
+    /// The game is dropped.
     Drop,
 }
 
-/// How many games failed, and what became of them.
+/// Counts of failures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailureCounts {
     /// Failures of games.
     pub failures: u64,
-    /// Games that were to begin again.
+    /// Restarts, those of resting games included.
     pub restarts: u64,
-    /// Games that are gone.
+    /// Dropped games.
     pub dropped: u64,
 }
 
-/// The games that failed.
+/// The failures of a context's games.
 #[derive(Debug)]
 pub struct Failures {
     policy: OnError,
     games: usize,
     restarts: HashMap<u32, u32>,
     resting: BinaryHeap<Reverse<(Instant, u32)>>,
-    counts: FailureCounts,
-    last: Option<(u32, String)>,
+    pub(super) counts: FailureCounts,
+    /// The game that failed last, and its error text.
+    pub(super) last: Option<(u32, String)>,
 }
 
 impl Failures {
-    /// No failures yet, of so many games.
+    /// Creates a record without failures of so many games.
     pub fn new(policy: OnError, games: usize) -> Self {
         let (restarts, resting) = (HashMap::default(), BinaryHeap::new());
         Self { policy, games, restarts, resting, counts: FailureCounts::default(), last: None }
     }
 
-    /// How many games failed, and what became of them.
-    pub fn counts(&self) -> FailureCounts {
-        self.counts
-    }
-
-    /// The game that failed last, and its error text.
-    pub fn last(&self) -> Option<(u32, String)> {
-        self.last.clone()
-    }
-
-    /// Keeps the error text of a game that failed.
-    pub fn remember(&mut self, game: u32, text: String) {
-        self.last = Some((game, text));
-    }
-
-    /// Games that are not gone.
+    /// Games that are not dropped.
     pub fn live(&self) -> usize {
         self.games - self.counts.dropped as usize
     }
@@ -116,7 +102,7 @@ impl Failures {
         Verdict::Rest
     }
 
-    /// The text about earlier restarts in the error that ends the run; empty under other policies.
+    /// The text about earlier restarts in the error that ends the run; empty with other policies.
     pub fn restarts_before(&self, game: u32) -> String {
         let OnError::Restart { most, .. } = self.policy else { return String::new() };
         let count = self.restarts.get(&game).copied().unwrap_or_default();
@@ -140,11 +126,11 @@ impl Failures {
     }
 }
 
-/// The items that failed, by position, and their error texts.
+/// Positions of items that failed, and their error texts.
 pub type FailedItems = Vec<(usize, String)>;
 
-/// Runs work that counts a position up as it goes. Where it fails or panics, it is run again from the next position
-/// on. Returns those positions and their error texts.
+/// Runs work that counts a position up. Where it fails or panics, it is run again from the next position on. Returns the
+/// failed positions.
 pub fn skipping_failures(mut act: impl FnMut(&mut usize) -> Result<()>) -> FailedItems {
     let mut failed = Vec::new();
     let mut done = 0;
@@ -186,7 +172,7 @@ mod tests {
         assert_eq!(failures.decide(1, start), Verdict::Fail);
         assert_eq!(failures.restarts_before(1), ", after 3 restarts (max_restarts=3)");
         let counts = FailureCounts { failures: 5, restarts: 4, dropped: 0 };
-        assert_eq!((failures.counts(), failures.live()), (counts, 2));
+        assert_eq!((failures.counts, failures.live()), (counts, 2));
     }
 
     #[test]

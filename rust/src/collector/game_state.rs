@@ -1,4 +1,4 @@
-//! Where one game, or one query of a game, stands between its collectors.
+//! How far a game, or a query of a game, has got. Under the lock of its shard.
 
 use crate::collector::context_plan::ContextPlan;
 use crate::games::Outcome;
@@ -6,18 +6,17 @@ use crate::games::Outcome;
 /// How far a game has got with its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GamePhase {
-    /// It has no state yet.
+    /// There is no state yet.
     Fresh,
-    /// Replying collectors see the state.
     AwaitingReplies,
-    /// All have replied, and listening collectors were told.
+    /// All collectors have replied, and listeners have rows.
     Replied,
 }
 
-/// What a game needs before it goes on.
+/// The things that a game needs before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowRequest {
-    /// Rows of these collectors, as bits, and their replies.
+    /// Rows of these collectors, as bits, and replies.
     Replies(u64),
     /// Rows of these listening collectors, as bits, for its history.
     Histories(u64),
@@ -34,17 +33,17 @@ pub enum Move {
     Step,
 }
 
-/// What a game does once instead of its next step.
+/// The thing that a game does once instead of its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Override {
     /// Show its state again.
     Stay,
-    /// Begin an episode, with no history of what was before. A seed replaces the one that determines the game's
-    /// episodes, and counts them anew.
+    /// Begin an episode without a history. A seed replaces the one that determines the game's episodes, whose numbers start
+    /// again.
     Begin(Option<u64>),
 }
 
-/// What a game has done.
+/// Counts of one game.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// States reached.
@@ -53,12 +52,10 @@ pub struct Counts {
     pub episodes: u64,
 }
 
-/// Where a game stands.
 #[derive(Debug)]
 pub struct GameState {
-    /// The game's number.
     pub id: u32,
-    /// Which query of its game it is; 0 is the game itself.
+    /// The query of the game; 0 for the game itself.
     pub tid: u32,
     /// Steps of the episode.
     pub seq: i32,
@@ -67,7 +64,7 @@ pub struct GameState {
     /// The state is the last of its episode.
     pub over: bool,
     phase: GamePhase,
-    /// The player to move in the present state.
+    /// The player to move.
     pub player: u32,
     /// The histories of single players that the present state is in, as bits.
     present: u64,
@@ -79,7 +76,6 @@ pub struct GameState {
 }
 
 impl GameState {
-    /// A game before its first state, or a query of it.
     pub fn new(id: u32, tid: u32, seed: u64) -> Self {
         Self {
             id,
@@ -97,18 +93,16 @@ impl GameState {
         }
     }
 
-    /// States and episodes so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Takes what replaces the next step.
+    /// Takes the override of the next step.
     #[inline]
     pub fn take_override(&mut self) -> Option<Override> {
         if self.next_override.is_none() { None } else { self.next_override.take() }
     }
 
-    /// Replaces the next step.
     pub fn override_step(&mut self, by: Override) {
         match (self.phase, by) {
             (GamePhase::Fresh, Override::Begin(seed)) => self.seed = seed.unwrap_or(self.seed),
@@ -117,13 +111,13 @@ impl GameState {
         }
     }
 
-    /// Requests replies to the present state.
+    /// The request of replies to the present state.
     #[inline]
     pub fn request_replies(&self, plan: &ContextPlan) -> RowRequest {
         RowRequest::Replies(plan.repliers(self.player as usize))
     }
 
-    /// Marks the present state as replied to by all. Returns whether it was not before.
+    /// Marks the present state as replied to by all collectors. Returns whether that is new.
     #[inline]
     pub fn mark_replied(&mut self) -> bool {
         let news = self.phase == GamePhase::AwaitingReplies;
@@ -137,7 +131,6 @@ impl GameState {
         history == 0 || self.present >> (history - 1) & 1 == 1
     }
 
-    /// The next move.
     #[inline]
     pub fn next_move(&self) -> Move {
         if self.phase == GamePhase::Fresh || self.over {
@@ -151,14 +144,14 @@ impl GameState {
         self.episode.wrapping_add(u32::from(self.phase != GamePhase::Fresh))
     }
 
-    /// Notes that an episode begins.
+    /// Counts an episode that begins.
     pub fn begin(&mut self) {
         self.episode = self.next_episode();
         self.seq = 0;
         self.over = false;
     }
 
-    /// Notes a step.
+    /// Counts a step.
     #[inline]
     pub fn step(&mut self, outcome: Outcome) {
         self.seq = self.seq.wrapping_add(1);
@@ -166,7 +159,7 @@ impl GameState {
         self.counts.episodes += u64::from(self.over);
     }
 
-    /// Enters a state in which this player moves, and which belongs to these histories of single players.
+    /// Enters a state in which this player moves, and which is in these histories of single players.
     #[inline]
     pub fn enter(&mut self, player: usize, present: u64) {
         self.player = player as u32;
@@ -176,7 +169,7 @@ impl GameState {
         self.forget_replies();
     }
 
-    /// Has an episode begin next, as if there had been no state before.
+    /// Makes the next move begin an episode, as if there had been no state before.
     pub fn begin_anew(&mut self, seed: Option<u64>) {
         self.phase = GamePhase::Replied;
         self.over = true;
@@ -199,14 +192,14 @@ impl GameState {
         self.replied = 0;
     }
 
-    /// Notes that a collector has replied to the present state.
+    /// Records that a collector has replied to the present state.
     #[inline]
     pub fn reply(&mut self, collector: usize) {
         self.replied |= 1 << collector;
     }
 }
 
-/// The seed of an episode. No two episodes share one, and it depends on nothing else that runs.
+/// The seed of an episode, different for each. Nothing else that runs affects it.
 fn episode_seed(seed: u64, game: u32, episode: u32) -> u64 {
     mix(mix(seed) ^ (u64::from(game) << 32 | u64::from(episode)))
 }

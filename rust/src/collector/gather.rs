@@ -1,4 +1,4 @@
-//! Rows of batches, filled from the histories of games.
+//! Rows of batches, written from histories under the lock of their shard.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ struct GameRow {
     game: usize,
 }
 
-/// Writes adjacent rows of a batch, from `first` on, one for each of these games, input by input. `run` are the same
-/// games where they are adjacent: as far as their records are adjacent too, they are copied in one go.
+/// Writes adjacent rows of a batch, from `first` on, one per game, input by input. `run` are the same games where they are
+/// adjacent: their records are copied in one go as far as those are adjacent too.
 pub fn gather(
     copy_plan: &CopyPlan,
     records: &HistoryBuffer,

@@ -1,6 +1,4 @@
-//! Rings of records: the last states of the games of a shard.
-//!
-//! Under the lock of the shard that owns them.
+//! Rings of records: the last states of the games of a shard, under its lock.
 
 use std::ops::Range;
 
@@ -8,10 +6,8 @@ use crate::collector::context_plan::ContextPlan;
 use crate::collector::record_columns::BuiltinColumn;
 use crate::games::game_batch::GameItem;
 
-/// A ring of records for each of several games, stored column by column, so that bytes which are copied together lie
-/// together.
-///
-/// A column is named by its range in a record, and has an item for each game and ring position.
+/// A ring of records for each of several games, stored by column, so that bytes which are copied together are adjacent. A
+/// column is named by its range in a record, and has an item for each ring position and game.
 #[derive(Debug)]
 pub struct HistoryBuffer {
     bytes: Vec<u8>,
@@ -45,8 +41,7 @@ impl HistoryBuffer {
         self.rings[game].count = 0;
     }
 
-    /// Begins a record of a game in place of its oldest, whose bytes stay until they are written. Returns its item in
-    /// each column.
+    /// Begins a record of a game in place of its oldest, whose bytes stay until they are written, and returns its item.
     #[inline]
     pub fn push(&mut self, game: usize) -> usize {
         let ring = &mut self.rings[game];
@@ -55,20 +50,18 @@ impl HistoryBuffer {
         ring.newest * self.rings.len() + game
     }
 
-    /// The item of the newest record in each column; there must be one.
+    /// The item of the newest record; there is one.
     #[inline]
     pub fn item(&self, game: usize) -> usize {
         self.rings[game].newest * self.rings.len() + game
     }
 
-    /// A column.
     #[inline]
     pub fn column(&self, column: &Range<usize>) -> &[u8] {
         let items = self.depth * self.rings.len();
         &self.bytes[column.start * items..column.end * items]
     }
 
-    /// A column.
     #[inline]
     pub fn column_mut(&mut self, column: &Range<usize>) -> &mut [u8] {
         let items = self.depth * self.rings.len();
@@ -86,7 +79,7 @@ impl HistoryBuffer {
         items.iter_mut().zip(games).for_each(|(item, game)| *item = value(game));
     }
 
-    /// Writes items of a column, if a collector reads it: the value of each item's game.
+    /// Writes items of a column, the value of each item's game, if a collector reads it.
     #[inline]
     pub fn put<const N: usize>(
         &mut self,
@@ -114,7 +107,7 @@ impl HistoryBuffer {
         }
     }
 
-    /// A column of the newest record; there must be one.
+    /// A column of the newest record; there is one.
     #[inline]
     pub fn newest(&self, column: &Range<usize>, game: usize) -> &[u8] {
         &self.bytes[self.item_range(column, self.rings[game].newest, game)]
@@ -134,7 +127,7 @@ impl HistoryBuffer {
         kept.then(|| &self.bytes[self.item_range(column, self.position(game, steps), game)])
     }
 
-    /// How many records each of these adjacent games has at least, if their newest records are adjacent too.
+    /// The least number of records of these adjacent games, if their newest records are adjacent too.
     pub fn in_step(&self, games: Range<usize>) -> Option<usize> {
         let rings = &self.rings[games];
         let newest = rings.first()?.newest;

@@ -2,34 +2,57 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what is collected, and how | [`description`], [`options`] |
-//! | what a record of a state holds | `record_columns` |
-//! | which bytes go where | `copy_plan`, of all collectors [`context_plan`] |
-//! | **who schedules** games | `scheduler`, with `work_queue` |
-//! | what happens when nothing else does | `starvation` |
-//! | **who assigns** rows and batches | [`batch_queue`] |
-//! | **who delivers** batches | `delivery` |
-//! | **who keeps histories** | `shard`, in rings of records: `history_buffer` |
+//! | what is collected, and with which options | [`description`], [`options`] |
+//! | which columns a record of a state has | [`record_columns`] |
+//! | which bytes a collector copies | `copy_plan`, for all collectors [`context_plan`] |
+//! | **scheduler**: which games go on | `scheduler`, with `work_queue` and `query` |
+//! | when a batch goes out short | `starvation` |
+//! | **row assignment**: which game or caller has which row of which batch | [`batch_queue`] |
+//! | where the bytes of a batch lie | [`batch`] |
+//! | **delivery**: which batch goes out next, and what its return allows | `delivery` |
+//! | **histories**: which past states a game has | `shard`, in rings of records: `history_buffer` |
 //! | how a history becomes a row | `gather` |
-//! | where one game stands | `game_state` |
-//! | who owns the bytes of a batch | [`batch`] |
-//! | what a thread does | `work_batch`, with `runtime`; locks are taken by `sync` |
-//! | whether it runs, and what a failed game does to that | `run_state`, [`failure_policy`] |
-//! | how games are stepped outside of this crate | [`step_buffer`], called by `env_workers` |
-//! | which of those games ask for replies during a step | `query` |
-//! | all of it together | [`context`] |
-//! | the same without games, for callers | [`request_batcher`] |
+//! | how far one game has got | `game_state` |
+//! | what a thread does between two looks at the scheduler | `work_batch`, by `runtime`; `sync` takes locks |
+//! | whether a context runs, and what a failed game does to it | `run_state`, [`failure_policy`] |
+//! | how Python steps games | [`step_buffer`], by the calls of `env_workers` |
+//! | what a user of games calls | [`context`] |
+//! | what a user without games calls | [`request_batcher`] |
 //!
 //! **Locks** are taken in this order:
 //!
-//! 1. `Context::threads`, by start alone;
+//! 1. `Context::threads`, by start and stop only;
 //! 2. `Runtime::scheduler`: never held while a game steps, a row is copied or a shard is locked;
 //! 3. `StepBuffer::in_flight`, of one env worker;
 //! 4. `Runtime::shards`, one at a time: held while its games step and their rows are copied.
 //!
-//! A `RequestBatcher` has one lock of its own, which is not held while rows are copied. Rows of a batch need no lock:
-//! the assignment of a row gives its bytes to one writer until the row is committed, and the delivery of a batch to one
-//! reader until it is given back.
+//! A `RequestBatcher` has one lock of its own, which is not held while rows are copied. Rows of a batch need no lock: the
+//! assignment of a row gives its bytes to one writer until the row is committed, and the delivery of a batch gives it to one
+//! reader until it is returned.
+//!
+//! **No game has a thread.** Between two steps a game is a `GameState` in a shard. Games that can go on queue in the
+//! scheduler, from which threads take about 50 us of work at a time; a thread that waits for a batch works too. Cheap games
+//! therefore need no hand-over between threads, and with expensive ones a work batch holds one game. A game that takes more
+//! than a millisecond, or may (`blocking`), is left to worker threads, so that waits keep their timeouts.
+//!
+//! **The way of a row.** A game requests a row of each collector that its player has. The batch queue assigns rows in order;
+//! they are written without a lock and committed. A batch with all rows written is ready, after those that were filled before
+//! it, so histories of one game stay in order. A consumer takes it and returns it with replies, which are copied to the
+//! games' records; then the batch is free, and its games go on once all collectors have replied. Where two collectors reply
+//! the same key, the later description counts. A game without a free row waits in the queue.
+//!
+//! **Cheap replies are processed immediately** by the thread that returns the batch: it takes the replies, steps the games
+//! and writes their next rows, 64 games at a time while they are in the cache. Work cheaper than waking a thread is deferred
+//! to the next wait.
+//!
+//! **Nothing hangs.** When no task is queued or running, no batch is ready, and no batch that is out would wake a game, the
+//! oldest open batch goes out short.
+//!
+//! **Same seed, same games.** An episode's seed is a hash of the seed, the game's number and the episode's, and nothing else.
+//! With `deterministic`, batches are delivered in the order in which their rows were assigned.
+//!
+//! **A game that fails** has its histories cleared, so that no history spans a failure; states that a listener misses by
+//! that are counted.
 
 pub mod batch;
 pub mod batch_queue;

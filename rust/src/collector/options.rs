@@ -1,9 +1,6 @@
-//! How a context runs, and what memory that takes.
-
-use std::sync::Arc;
+//! The options of a context, and the memory that it takes.
 
 use crate::available_memory;
-use crate::collector::batch::Batch;
 use crate::collector::batch_queue::QueueRules;
 use crate::collector::context_plan::ContextPlan;
 use crate::collector::copy_plan::HistorySpec;
@@ -12,25 +9,25 @@ use crate::collector::failure_policy::OnError;
 use crate::collector::game_state::GameState;
 use crate::error::{Error, Result};
 
-/// How a context runs.
+/// The options of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Games.
     pub games: usize,
     /// Threads beside those that wait for batches; at least one.
     pub threads: usize,
-    /// Batches of each collector; None for as many as suit the games, at least two and at most 256.
+    /// Batches per collector; None for as many as suit the games, at least two and at most 256.
     pub buffers: Option<usize>,
     /// Bytes that it may take.
     pub memory: u64,
-    /// Together with a game's number and the episode's it determines an episode's seed.
+    /// Determines an episode's seed, together with the game's number and the episode's.
     pub seed: u64,
-    /// Batches with as many rows as there are games are sorted by game, and batches are delivered in the order in
-    /// which their rows were assigned, not that in which they were written.
+    /// Batches with a row per game are sorted by game, and batches are delivered in the order in which their rows were
+    /// assigned, not that in which they were written.
     pub deterministic: bool,
-    /// What becomes of a game that fails.
+    /// The failure policy.
     pub on_error: OnError,
-    /// Queries that each game may make at once during a step.
+    /// Queries that a game may make at once during a step.
     pub queries: usize,
 }
 
@@ -52,13 +49,13 @@ pub(super) fn check_fill(collector: &Collector, options: Options) -> Result<()> 
     Err(Error::value(name, expected, collector.batch_size))
 }
 
-/// Bytes that a game takes beside its histories, about.
+/// Bytes of a game beside its histories, about.
 const GAME: usize = size_of::<GameState>() + 256;
 
-/// Bytes that a batch takes beside its memory, about.
+/// Bytes of a batch beside its memory, about.
 const BATCH: usize = 256;
 
-/// Compares the memory that the context will take with what is available.
+/// Refuses a context that takes more memory than is available.
 pub(super) fn check_memory(plan: &ContextPlan, options: Options, buffers: usize) -> Result<()> {
     let collectors = || plan.copy_plans.iter().map(|copy_plan| &copy_plan.collector);
     let history =
@@ -75,17 +72,17 @@ pub(super) fn check_memory(plan: &ContextPlan, options: Options, buffers: usize)
     available_memory::check_memory("games, histories and batches", needed, kept, options.memory)
 }
 
-/// Batches of a collector at most, unless more are asked for: a few are enough to answer in turn, and games
-/// without a row wait as well in the queue as in a batch.
+/// Batches of a collector at most, unless more are requested: a few are enough to answer in turn, and games without a row
+/// can wait in the queue.
 const MAX_BUFFERS: usize = 256;
 
-/// How many batches each collector has.
+/// The number of batches per collector.
 pub(super) fn buffers(options: Options, rows: usize) -> usize {
     let fitting = (options.games / rows.max(1)).min(MAX_BUFFERS);
     options.buffers.unwrap_or(fitting).max(2)
 }
 
-/// How a collector's batches are filled.
+/// The rules of a collector's batches.
 pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> QueueRules<u32> {
     let sorted = options.deterministic && collector.batch_size == options.games;
     QueueRules {
@@ -94,9 +91,4 @@ pub(super) fn rules(collector: &Collector, options: Options, buffers: usize) -> 
         timeout: collector.timeout,
         order: sorted.then_some(u32::cmp),
     }
-}
-
-/// The batches of a collector.
-pub(super) fn memory(collector: &Collector, buffers: usize) -> Result<Vec<Arc<Batch>>> {
-    Batch::several(collector.layout()?, buffers)
 }

@@ -1,4 +1,4 @@
-//! What a record of a state holds, and where.
+//! The columns of a record of a state: builtin ones, those of the game, and replies.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::spec::{FieldSpec, shape_text};
 /// The key of the action.
 const ACTION: &str = "a";
 
-/// A column of a record.
+/// One column.
 #[derive(Debug, Clone)]
 pub struct RecordColumn {
     /// The key.
@@ -19,7 +19,7 @@ pub struct RecordColumn {
     pub field: FieldSpec,
     /// Its bytes in the record.
     pub range: Range<usize>,
-    /// Replies write it, and it is zero until then.
+    /// Replies write it; it is zero before.
     pub reply: bool,
 }
 
@@ -32,11 +32,10 @@ pub struct RecordColumns {
     action: usize,
 }
 
-/// Declares the columns that every record has: an enum of them, and a table of keys, dtypes and sizes in the same
-/// order.
+/// Declares the builtin columns: an enum, and a table of keys, dtypes and sizes in the same order.
 macro_rules! builtin_columns {
     ($($(#[$doc:meta])* $name:ident = ($key:literal, $dtype:literal, $itemsize:literal),)*) => {
-        /// A column that every record has; they come first in it.
+        /// A column at the start of every record.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum BuiltinColumn {
             $($(#[$doc])* $name,)*
@@ -46,7 +45,7 @@ macro_rules! builtin_columns {
         const BUILTIN: &[(&str, &str, usize)] = &[$(($key, $dtype, $itemsize),)*];
 
         impl BuiltinColumn {
-            /// All of them.
+            /// All builtin columns.
             pub const ALL: [Self; BUILTIN.len()] = [$(Self::$name,)*];
         }
     };
@@ -69,7 +68,7 @@ builtin_columns! {
     Ended = ("ended", "|u1", 1),
     /// The state is the last of an episode cut short.
     Cut = ("cut", "|u1", 1),
-    /// The episode, to tell its frames from those of another. No key of a description can have this name.
+    /// The episode, to distinguish its frames from others. Keys of descriptions cannot have this name.
     Episode = ("_episode", "<u4", 4),
 }
 
@@ -100,8 +99,8 @@ impl BuiltinColumn {
 }
 
 impl RecordColumns {
-    /// The columns of a game's records, for these collectors. Fails with [`Error::Value`] when two collectors see one
-    /// key differently, [`Error::Memory`] for a record larger than the address space.
+    /// The columns of a game's records, for these collectors. Fails with [`Error::Value`] when two collectors describe one
+    /// key differently, with [`Error::Memory`] for a record larger than the address space.
     pub fn new(game: &GameSpec, collectors: &[Collector]) -> Result<Self> {
         let mut columns = Self { all: Vec::new(), size: 0, game_keys: game.keys.len(), action: 0 };
         for (key, field) in all_builtin() {
@@ -115,7 +114,7 @@ impl RecordColumns {
         for reply in replies {
             columns.add(&reply.key, &reply.field, true)?;
         }
-        // A reply key that is read and never written is zero.
+        // A reply key that no collector writes is zero.
         for input in collectors.iter().flat_map(|each| &each.inputs) {
             if columns.find(&input.column).is_none() {
                 columns.add(&input.column, &input.field, true)?;
@@ -124,7 +123,7 @@ impl RecordColumns {
         Ok(columns)
     }
 
-    /// Adds a column, or finds it when it is there. A reply cannot have the key of another column.
+    /// Adds a column, or finds that of another reply. A reply cannot have the key of a column of other kind.
     fn add(&mut self, key: &str, field: &FieldSpec, reply: bool) -> Result<usize> {
         if let Some(at) = self.find(key) {
             let known = &self.all[at];

@@ -1,6 +1,6 @@
-//! Requests of many callers, answered in batches.
+//! A request batcher: requests of many callers, answered in batches.
 //!
-//! One lock, of the pending requests. It is given back while rows are copied.
+//! It has one lock, of the pending requests, which is released while rows are copied.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,35 +12,33 @@ use crate::collector::batch_queue::{BatchQueue, QueueRules, Row};
 use crate::collector::sync::{lock, wait};
 use crate::error::{Error, Result};
 
-/// A batch queue that any thread may put rows into, each with an owner that is to get the reply.
-///
-/// What an owner is, and how it is told, is up to the caller. Owners are returned to be dropped, never dropped under
-/// the lock.
+/// A batch queue that any thread may put rows into, each with an owner that is to get the reply. Owners can be of any type:
+/// they are returned with the replies, and never dropped under the lock.
 #[derive(Debug)]
 pub struct RequestBatcher<O> {
     batches: Vec<Arc<Batch>>,
     /// Bytes of a row of each input; these are the first arrays of a batch.
     inputs: Vec<usize>,
-    /// Arrays of replies, which follow.
+    /// The number of arrays of replies, which follow.
     replies: usize,
     pending: Mutex<Pending<O>>,
     /// Wakes threads that sleep until there is a batch.
     batch_ready: Condvar,
 }
 
-/// Bytes that a batch takes beside its memory, about.
+/// Bytes of a batch beside its memory, about.
 const BATCH: usize = 256;
 
 #[derive(Debug)]
 struct Pending<O> {
     queue: BatchQueue<O>,
     ready: VecDeque<usize>,
-    /// Rows that no batch has room for, in order of arrival.
+    /// Rows without room in a batch, in order of arrival.
     overflow: VecDeque<Vec<u8>>,
     /// Threads that sleep until there is a batch, and when they will wake by themselves.
     sleepers: usize,
     alarm: Option<Instant>,
-    /// The batch being filled goes out short, unless another row comes first.
+    /// The batch being filled goes out short unless another row arrives first.
     flushing: bool,
     closed: bool,
 }
@@ -62,9 +60,9 @@ impl<O> Pending<O> {
 /// A batch of requests in the hands of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestBatch {
-    /// Which batch.
+    /// The batch, by its position in the queue.
     pub buffer: usize,
-    /// Rows filled, from the first on.
+    /// Filled rows, from the first on.
     pub rows: usize,
     /// The number of this delivery of the batch.
     pub serial: u64,
@@ -72,7 +70,7 @@ pub struct RequestBatch {
 
 impl<O> RequestBatcher<O> {
     /// Creates a request batcher whose rows have these sizes, and that takes at most `memory` bytes. Fails with
-    /// [`Error::Value`] for a size of 0, [`Error::Memory`] when the system refuses.
+    /// [`Error::Value`] for a size of 0, with [`Error::Memory`] when the system refuses.
     pub fn new(
         inputs: Vec<usize>,
         replies: &[usize],
@@ -92,29 +90,21 @@ impl<O> RequestBatcher<O> {
         check_memory("batches", needed.saturating_add(kept), kept, memory)?;
         let layout = BatchLayout::new(batch_size, inputs.iter().chain(replies).copied())?;
         let batches = Batch::several(layout, buffers)?;
-        let queue = BatchQueue::new(QueueRules { batch_size, buffers, timeout, order: None });
-        let (ready, overflow) = (VecDeque::new(), VecDeque::new());
-        let pending = Pending {
-            queue,
-            ready,
-            overflow,
+        let pending = Mutex::new(Pending {
+            queue: BatchQueue::new(QueueRules { batch_size, buffers, timeout, order: None }),
+            ready: VecDeque::new(),
+            overflow: VecDeque::new(),
             sleepers: 0,
             alarm: None,
             flushing: false,
             closed: false,
-        };
+        });
         let replies = replies.len();
-        Ok(Self {
-            batches,
-            inputs,
-            replies,
-            pending: Mutex::new(pending),
-            batch_ready: Condvar::new(),
-        })
+        Ok(Self { batches, inputs, replies, pending, batch_ready: Condvar::new() })
     }
 
-    /// Puts a row: the bytes of each input. They are kept while no batch has room. Fails with [`Error::State`] when
-    /// it is closed, [`Error::Memory`] when there is none to keep the row in. The owner comes back with the error.
+    /// Puts a row, the bytes of each input, which are copied while no batch has room. Fails and returns the owner, with
+    /// [`Error::State`] when the batcher is closed, with [`Error::Memory`] when the copy cannot be allocated.
     pub fn put(&self, owner: O, inputs: &[&[u8]]) -> Result<(), (O, Error)> {
         let mut pending = lock(&self.pending);
         if pending.closed {
@@ -148,8 +138,8 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Waits for a batch; None when `until` comes first. Its replies are zero. Fails with [`Error::State`] when it is
-    /// closed.
+    /// Waits for a batch, whose replies are zero; None when `until` comes first. Fails with [`Error::State`] when the batcher
+    /// is closed.
     pub fn wait(&self, until: Option<Instant>) -> Result<Option<RequestBatch>> {
         let mut pending = lock(&self.pending);
         loop {
@@ -191,7 +181,7 @@ impl<O> RequestBatcher<O> {
         pending
     }
 
-    /// Sends the batch being filled out short as soon as a thread waits for it, unless another row comes first.
+    /// Sends the batch being filled out short as soon as a thread waits for it, unless another row arrives first.
     pub fn flush(&self) {
         let mut pending = lock(&self.pending);
         pending.flushing = true;
@@ -200,8 +190,8 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Takes back a batch that could not be processed; it is delivered again, before all others. Fails with
-    /// [`Error::State`] when this delivery is over.
+    /// Takes back a batch that could not be processed, and delivers it again before all others. Fails with [`Error::State`]
+    /// when this delivery is over.
     pub fn put_back(&self, batch: RequestBatch) -> Result<()> {
         let mut pending = lock(&self.pending);
         pending.queue.put_back(batch.buffer, batch.serial)?;
@@ -210,8 +200,8 @@ impl<O> RequestBatcher<O> {
         Ok(())
     }
 
-    /// Frees a batch whose replies were read. Returns its owners, in the order of its rows. Fails with
-    /// [`Error::State`] when this delivery is over.
+    /// Frees a batch whose replies have been read. Returns its owners, in the order of its rows. Fails with [`Error::State`]
+    /// when this delivery is over.
     pub fn release(&self, batch: RequestBatch) -> Result<Vec<O>> {
         let mut pending = lock(&self.pending);
         let owners = pending.queue.answer(batch.buffer, batch.serial)?;
@@ -238,7 +228,7 @@ impl<O> RequestBatcher<O> {
         }
     }
 
-    /// Ends everything: threads that wait for a batch get an error. Returns the owners of unanswered rows, those in the
+    /// Closes the batcher: threads that wait for a batch get an error. Returns the owners of unanswered rows, those in the
     /// hands of a consumer too.
     pub fn close(&self) -> Vec<O> {
         let mut pending = lock(&self.pending);
@@ -249,7 +239,7 @@ impl<O> RequestBatcher<O> {
         owners
     }
 
-    /// The batches that are filled in turn.
+    /// The batches, which are filled in turn.
     pub fn batches(&self) -> &[Arc<Batch>] {
         &self.batches
     }

@@ -1,17 +1,13 @@
-//! Whether a context runs.
+//! Whether a context runs. Under the lock of the scheduler.
 
 use crate::error::{Error, Result};
 
-/// Whether a context runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunState {
-    /// Not started yet.
     New,
-    /// Runs.
     Running,
-    /// Stopped by the caller.
     Stopped,
-    /// Ended by this error.
+    /// Ended by an error.
     Failed(Error),
 }
 

@@ -1,7 +1,7 @@
-//! What the threads of a context share, and how they do a batch of work.
+//! The state that the threads of a context share, and how they do a batch of work.
 //!
-//! The lock of the scheduler is given back before a game steps, a row is copied or a shard is locked. Shards are
-//! locked one after the other, never two at once.
+//! The lock of the scheduler is released before a game steps, a row is copied or a shard is locked. Shards are locked one at
+//! a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -20,21 +20,21 @@ use crate::collector::sync::{lock, wait};
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::error::Error;
 
-/// Games of a batch that go on before those behind them have taken their replies.
+/// Games of an answered batch that go on before the replies of those behind them are read.
 const SECTION: usize = SHARD_SIZE;
 
-/// What the threads of a context share.
+/// The shared state of the threads of a context.
 pub struct Runtime {
     pub plan: ContextPlan,
     /// Games, and behind them queries.
     pub shards: Vec<Mutex<Shard>>,
-    /// How many each shard has, as a power of two.
+    /// Games per shard, as a power of two.
     pub shard_bits: u32,
     pub batches: Vec<Vec<Arc<Batch>>>,
     pub scheduler: Mutex<Scheduler>,
     pub step_buffers: Vec<StepBuffer>,
     pub games: usize,
-    /// Queries of each game.
+    /// Queries per game.
     pub queries: usize,
     /// Wakes threads that sleep until there is work.
     pub work_ready: Condvar,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Does work until the run ends.
+    /// Works until the run ends.
     pub fn serve(&self) {
         let mut work = WorkBatch::default();
         let mut scheduler = lock(&self.scheduler);
@@ -62,7 +62,7 @@ impl Runtime {
         }
     }
 
-    /// Does a batch of work with the lock of the scheduler given back meanwhile.
+    /// Does a batch of work, with the lock of the scheduler released meanwhile.
     pub fn run<'a>(
         &'a self,
         scheduler: MutexGuard<'a, Scheduler>,
@@ -92,7 +92,7 @@ impl Runtime {
 
     fn do_work(&self, work: &mut WorkBatch) {
         let mut tasks = std::mem::take(&mut work.tasks);
-        // The order is free, and games are fastest beside their neighbours.
+        // Any order will do, and adjacent games are fastest one after the other.
         if !tasks.is_sorted_by_key(Task::game) {
             tasks.sort_by_key(Task::game);
         }
@@ -104,7 +104,7 @@ impl Runtime {
         }
         self.gather(&work.assignments, &work.assigned);
         let mut answered = work.answered.take();
-        // A batch is free once all its replies are taken: games with rows nowhere else wait for that.
+        // A batch is free once all its replies are read; games without rows in other batches wait for that.
         let size = if work.in_sections { SECTION } else { tasks.len().max(1) };
         let mut sections = tasks.chunks(size).peekable();
         while let Some(section) = sections.next() {
@@ -118,7 +118,7 @@ impl Runtime {
         work.tasks = tasks;
     }
 
-    /// Has games take their replies and go on to where they need rows.
+    /// Reads the replies to games and lets them go on until they need rows.
     fn go_on(&self, tasks: &[Task], work: &mut WorkBatch, taken: Option<TakenBatch>) {
         let step_buffer = self.step_buffers.get(work.env_worker);
         for tasks in self.by_shard(tasks, Task::game) {
@@ -131,7 +131,7 @@ impl Runtime {
         }
     }
 
-    /// Has games take the replies in the rows of a batch, and not go on yet.
+    /// Copies the replies in a batch to the records of its games, which do not go on yet.
     pub fn scatter(&self, taken: TakenBatch, owners: &[u32]) {
         let mut tasks: Vec<_> =
             owners.iter().zip(0..).map(|(&game, row)| Task::Reply { game, row }).collect();
@@ -142,7 +142,7 @@ impl Runtime {
         }
     }
 
-    /// Writes rows that were assigned to games.
+    /// Writes assigned rows.
     fn gather(&self, assignments: &[RowAssignment], assigned: &[u32]) {
         for RowAssignment { collector, row, games } in assignments {
             let batch = &self.batches[*collector][row.buffer];
@@ -167,7 +167,7 @@ impl Runtime {
         (game >> self.shard_bits) as usize
     }
 
-    /// Cuts a list where the shard changes.
+    /// Splits a list where the shard changes.
     fn by_shard<'a, T>(
         &self,
         all: &'a [T],
@@ -185,14 +185,14 @@ impl Runtime {
         let fails = scheduler.apply_failure_policy(game, &lost);
         let before = scheduler.failures.restarts_before(game);
         let error = Error::State(format!("game {game}: {text}{before}"));
-        scheduler.failures.remember(game, text);
+        scheduler.failures.last = Some((game, text));
         drop(scheduler);
         if fails {
             self.fail(error);
         }
     }
 
-    /// Has a game begin an episode because its move was broken off.
+    /// Lets a game begin an episode because its move was interrupted.
     fn begin_anew(&self, game: u32) {
         let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
@@ -200,14 +200,14 @@ impl Runtime {
         scheduler.work.advance(game);
     }
 
-    /// Abandons a game's episode. Returns how many of its states each collector will not get.
+    /// Abandons a game's episode. Returns how many of its states each collector loses.
     fn abandon_episode(&self, game: u32) -> Vec<u64> {
         let mut lost = vec![0; self.plan.copy_plans.len()];
         self.shard_of(game).abandon_episode(&self.plan, game, &mut lost);
         lost
     }
 
-    /// Sleeps until there is work, or an answer to a query.
+    /// Sleeps until there may be work, or an answer to a query.
     pub fn rest<'a>(
         &'a self,
         mut scheduler: MutexGuard<'a, Scheduler>,
@@ -234,7 +234,7 @@ impl Runtime {
         scheduler
     }
 
-    /// Wakes threads for work beyond what this thread will do itself, if it works in a role.
+    /// Wakes threads for work beyond that of this thread, if it works in a role.
     pub fn wake_workers(&self, scheduler: &Scheduler, this: Option<Role>) {
         if scheduler.wakes_env_workers() {
             self.work_ready.notify_all();
@@ -247,7 +247,7 @@ impl Runtime {
         }
     }
 
-    /// Wakes threads that sleep until there is a batch, when there may be one.
+    /// Wakes threads that sleep until there is a batch, if there may be one.
     pub fn wake_consumers(&self, scheduler: &Scheduler) {
         if scheduler.consumers > 0 && scheduler.wakes_consumers() {
             self.batch_ready.notify_all();

@@ -1,7 +1,8 @@
-//! Who goes on when: all state of a context that its lock guards.
+//! The scheduler: which games go on, and all other state behind the lock of a context.
 //!
-//! Every method here, in [`super::delivery`] and in [`super::starvation`] needs that lock. None steps a game,
-//! copies a row or takes the lock of a shard, so it is held briefly.
+//! Every method here, in [`super::delivery`] and in [`super::starvation`] needs that lock. None steps a game, copies a row or
+//! takes another lock, so it is held briefly: twice per work batch, and once more per section of 64 games whose replies are
+//! processed immediately.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,48 +15,43 @@ use crate::collector::run_state::RunState;
 use crate::collector::work_batch::{Role, RowAssignment, Task, WorkBatch};
 use crate::collector::work_queue::WorkQueue;
 
-/// What a collector has delivered.
+/// What a collector has delivered so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// Batches answered or consumed.
+    /// Batches returned.
     pub batches: u64,
     /// Their rows.
     pub rows: u64,
-    /// Those that were not full.
+    /// Batches that were not full.
     pub short: u64,
-    /// States that no history shows, because their game failed first.
+    /// States in no history, because their game failed first.
     pub lost: u64,
 }
 
-/// The state of a context that its lock guards.
+/// The state behind the lock of a context.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// Whether the context runs.
     pub run_state: RunState,
-    /// The batches of each collector.
+    /// One per collector.
     pub queues: Vec<BatchQueue<u32>>,
-    /// The collectors that hold a game until its batch is given back, as bits: those that reply, and others that
-    /// ask for it.
+    /// The collectors that hold a game until its batch is returned, as bits: those that reply or block.
     pub(super) holding: u64,
-    /// For each game, what it waits for: replies not given, or rows not written.
+    /// By game, how many replies or written rows it waits for.
     pub(super) awaited: Vec<u32>,
-    /// Tasks that no thread has taken.
     pub work: WorkQueue,
-    /// For each env worker its games that are to move; empty when games are stepped here.
+    /// By env worker, its games that are to move; empty when games are stepped here.
     pub(super) moves: Vec<VecDeque<u32>>,
-    /// Threads that wait for batches make the moves meanwhile: the env worker has no thread.
+    /// The env worker has no thread: threads that wait for batches make the moves.
     pub(super) inline: bool,
-    /// The games that failed.
     pub failures: Failures,
-    /// Requests of games during their moves.
     pub queries: Queries,
     /// Batches to deliver: collector and buffer.
     pub(super) ready: VecDeque<(usize, usize)>,
-    /// Batches are delivered in the order in which their rows were assigned, not that in which they were written.
+    /// Batches are delivered in the order of assignment of their rows, instead of that of writing.
     pub in_order: bool,
     /// With `in_order`, the collectors of the batches that are being written, in that order.
     order: VecDeque<usize>,
-    /// The last work batch of a thread that answered, used again because its vectors have grown.
+    /// The last work batch of a thread that answered, to reuse its vectors.
     pub spare: WorkBatch,
     /// Threads that sleep until there is work.
     pub idle: usize,
@@ -63,12 +59,12 @@ pub struct Scheduler {
     pub consumers: usize,
     /// When those will wake by themselves.
     pub alarm: Option<Instant>,
-    /// What was delivered, by collector.
+    /// By collector.
     pub delivered: Vec<Delivered>,
 }
 
 impl Scheduler {
-    /// A scheduler of games that have not begun.
+    /// Creates a scheduler of games that have not begun.
     pub fn new(queues: Vec<BatchQueue<u32>>, holding: u64, games: usize, blocking: bool) -> Self {
         Self {
             run_state: RunState::New,
@@ -91,7 +87,7 @@ impl Scheduler {
         }
     }
 
-    /// Shares the games out to env workers, which step them; `states` are games and queries together.
+    /// Distributes the games to env workers, which step them; `states` are games and queries together.
     pub fn step_outside(&mut self, env_workers: usize, states: usize) {
         self.moves = vec![VecDeque::new(); env_workers];
         self.queries = Queries::new(self.awaited.len(), states, env_workers);
@@ -104,7 +100,7 @@ impl Scheduler {
         self.work.helpers(role, self.consumers == 0 && !self.has_env_workers())
     }
 
-    /// Has a game go on, or marks a query as answered.
+    /// Lets a game go on, or marks a query as answered.
     fn go_on(&mut self, game: u32) {
         if self.queries.is_query(game) {
             self.queries.answered(game);
@@ -113,8 +109,8 @@ impl Scheduler {
         }
     }
 
-    /// Serves requests for rows; rows that are free become assignments of the work batch, and games without one wait.
-    /// A batch that is `done` is freed first: all its replies were taken.
+    /// Serves the requests of a work batch: free rows become its assignments, and games without one wait. First frees the
+    /// batch `done`, whose replies have been read.
     pub fn claim(&mut self, work: &mut WorkBatch, done: Option<(TakenBatch, Vec<u32>)>) {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
@@ -149,7 +145,7 @@ impl Scheduler {
         work.requesting.clear();
     }
 
-    /// Claims rows of one collector.
+    /// Claims rows of one collector; games that get none wait.
     fn claim_from(
         &mut self,
         collector: usize,
@@ -184,7 +180,7 @@ impl Scheduler {
         self.note_sealed(collector);
     }
 
-    /// Remembers the order of batches after rows were assigned.
+    /// Records the order of batches after rows were assigned.
     pub(super) fn note_sealed(&mut self, collector: usize) {
         if self.in_order {
             let sealed = self.queues[collector].take_newly_sealed();
@@ -207,12 +203,12 @@ impl Scheduler {
         bits(written).for_each(|collector| self.make_ready(collector));
     }
 
-    /// Whether a collector holds games until their batch is given back.
+    /// Whether a collector holds games until their batch is returned.
     pub(super) fn holds(&self, collector: usize) -> bool {
         self.holding >> collector & 1 == 1
     }
 
-    /// Counts down what a game waits for.
+    /// Counts down the replies or rows that a game waits for.
     pub(super) fn end_wait(&mut self, game: u32) {
         self.awaited[game as usize] -= 1;
         if self.awaited[game as usize] == 0 {
@@ -220,7 +216,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues batches for delivery after rows of this collector were written.
+    /// Queues batches for delivery after rows of a collector were written.
     pub(super) fn make_ready(&mut self, collector: usize) {
         if self.in_order {
             return self.make_ready_in_order();
@@ -239,32 +235,31 @@ impl Scheduler {
         }
     }
 
-    /// Decides about a game that failed. Returns whether the whole run fails with it.
+    /// Applies the failure policy to a game. Returns whether the whole run fails.
     pub fn apply_failure_policy(&mut self, game: u32, lost: &[u64]) -> bool {
         self.count_lost(lost);
         self.failures.decide(game, Instant::now()) == Verdict::Fail
     }
 
-    /// Counts states that no history will show.
+    /// Counts states that no history will contain.
     pub fn count_lost(&mut self, lost: &[u64]) {
         for (delivered, lost) in self.delivered.iter_mut().zip(lost) {
             delivered.lost += lost;
         }
     }
 
-    /// Whether env workers step the games.
     pub fn has_env_workers(&self) -> bool {
         !self.moves.is_empty()
     }
 
-    /// How many games wait for an env worker that is able to step them.
+    /// How many games wait for an env worker that can step them.
     pub(super) fn possible_moves(&self) -> usize {
         let moves = self.moves.iter().enumerate();
         let able = moves.filter(|(env_worker, _)| !self.queries.holds_up(*env_worker));
         able.map(|(_, games)| games.len()).sum()
     }
 
-    /// Hands games out to an env worker, at most so many.
+    /// Moves at most so many games to the in-flight moves of an env worker.
     pub fn hand_out(&mut self, env_worker: usize, most: usize, in_flight: &mut Vec<u32>) {
         let games = &mut self.moves[env_worker];
         let count = most.min(games.len());
@@ -273,7 +268,7 @@ impl Scheduler {
         self.queries.set_moving(env_worker, in_flight);
     }
 
-    /// Takes moves back that an env worker has not begun.
+    /// Takes back moves that an env worker has not begun.
     pub fn take_back(&mut self, env_worker: usize, games: Vec<u32>) {
         self.queries.set_moving(env_worker, &[]);
         self.work.running -= games.len();

@@ -1,7 +1,12 @@
-//! Games that share a lock, and the histories of their states.
+//! A shard: up to 64 adjacent games that share a lock, and their histories.
 //!
-//! All of it needs the lock of the shard, which comes last: nothing here takes another lock, and no two shards are
-//! locked together. So user code that steps a game holds up the games of its shard alone.
+//! All of this needs the lock of the shard. That lock is last in the order: nothing here takes another one, and no two shards
+//! are locked together, so code that steps a game delays only the games of its shard.
+//!
+//! Games of a shard are one value of their type, so that a processor can step one while it waits for another, and advance
+//! phase by phase: read replies, step, record, write rows. A history has all states of a game, or those in which one player
+//! moves; that of a player adds up what the player was paid while others moved. A listener gets a history after the replies
+//! to its last state, at every (T-1)th state, so histories share one state, and no transition is lost or doubled.
 
 use std::ops::Range;
 
@@ -20,37 +25,35 @@ use crate::error::{Error, Result};
 use crate::games::game_batch::{GameBatch, GameItem};
 use crate::games::{Game, Outcome};
 
-/// Games of a shard at most: their memory is still in the cache when their rows are written.
+/// Games of a shard at most: so many stay in the cache until their rows are written.
 pub const SHARD_SIZE: usize = 64;
 
-/// Games that share a lock. They go on side by side, phase by phase: take replies, step, record, write rows.
 pub struct Shard {
     /// The number of the first game among all.
     first: u32,
     games: Games,
-    /// Where each stands.
     states: Vec<GameState>,
-    /// The history of all states, and then those of single players, as in [`ContextPlan::histories`].
+    /// That of all states, then those of single players, as in [`ContextPlan::histories`].
     histories: Vec<History>,
 }
 
-/// Games, or what is known of them.
+/// The games of a shard.
 pub enum Games {
-    /// Games that are stepped here.
+    /// Stepped here.
     Here(Box<dyn GameBatch>),
-    /// What env workers have reported last of games that they step.
+    /// Stepped by env workers: their last reports.
     Outside(Vec<Box<dyn Game>>),
 }
 
 /// The past states of games, or of one of their players.
 struct History {
     records: HistoryBuffer,
-    /// For each game what happened since the newest of them.
+    /// By game, reward and ends since the newest record.
     since: Vec<Outcome>,
 }
 
 impl History {
-    /// Adds the outcome of a game's step, and what that paid.
+    /// Adds the outcome of a game's step.
     #[inline]
     fn add(&mut self, at: usize, spec: &HistorySpec, outcome: Outcome, games: &dyn GameBatch) {
         let since = &mut self.since[at];
@@ -63,25 +66,22 @@ impl History {
     }
 }
 
-/// What a game does next.
+/// The next thing that a game does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// It does nothing.
     Nothing,
-    /// It waits for this.
+    /// Wait for rows or a move.
     Request(RowRequest),
-    /// It takes a step.
     Step,
-    /// It is in a new state already, because it has begun an episode.
+    /// Enter a new state: the game has begun an episode.
     Enter,
 }
 
 impl Shard {
-    /// Games before their first states.
     pub fn new(first: u32, games: Games, states: Vec<GameState>, plan: &ContextPlan) -> Self {
         let history = |spec: &HistorySpec| {
             let mut records = HistoryBuffer::new(plan.columns.size(), spec.depth, states.len());
-            // These never change.
+            // These two never change.
             records.fill(BuiltinColumn::Id, |at| states[at].id.to_ne_bytes());
             records.fill(BuiltinColumn::Tid, |at| states[at].tid.to_ne_bytes());
             History { records, since: vec![Outcome::default(); states.len()] }
@@ -146,8 +146,7 @@ impl Shard {
         }
     }
 
-    /// Has games go on to where collectors are needed next. Adds their requests, and the games that failed, to the
-    /// work batch.
+    /// Lets games go on until collectors are needed. Adds their requests, and failed games, to the work batch.
     pub fn go_on(
         &mut self,
         plan: &ContextPlan,
@@ -185,10 +184,10 @@ impl Shard {
         }
     }
 
-    /// Takes games that failed out of those that enter a state.
+    /// Moves failed games from those that enter a state to the work batch's failures.
     fn drop_failed(&self, failed: FailedItems, entering: &mut Vec<usize>, work: &mut WorkBatch) {
         for (at, text) in failed {
-            // A game that fails twice, such as in two of its keys, is reported once.
+            // A game that fails twice, such as in two keys, is reported once.
             if let Some(place) = entering.iter().position(|&other| other == at) {
                 entering.remove(place);
                 work.failures.push((self.first + at as u32, text));
@@ -196,7 +195,7 @@ impl Shard {
         }
     }
 
-    /// Finds out what a task has its game do.
+    /// Starts a task: the next thing that its game does.
     #[inline]
     fn start(
         &mut self,
@@ -246,7 +245,7 @@ impl Shard {
         }
     }
 
-    /// The listening collectors that are to get a row, as bits.
+    /// The listening collectors that are to get a history, as bits.
     fn due(&self, plan: &ContextPlan, at: usize) -> u64 {
         let is_due = |&collector: &usize| {
             let copy_plan = &plan.copy_plans[collector];
@@ -256,7 +255,7 @@ impl Shard {
         bits(plan.listening).filter(is_due).fold(0, |due, collector| due | 1 << collector)
     }
 
-    /// Has games take steps. Those that fail are named by their positions here.
+    /// Steps games. Returns those that fail, by their positions in the shard.
     fn step(&mut self, plan: &ContextPlan, items: &[GameItem]) -> FailedItems {
         let Self { games, states, histories, .. } = self;
         let games = games.all_mut();
@@ -281,7 +280,7 @@ impl Shard {
         failed.into_iter().map(|(item, text)| (items[item].at, text)).collect()
     }
 
-    /// Records the states that games are in. Those that fail are named by their positions here.
+    /// Records the states of games. Returns those that fail, by their positions in the shard.
     fn enter(&mut self, plan: &ContextPlan, games: &[usize]) -> FailedItems {
         let failed = skipping_failures(|done| {
             for &at in &games[*done..] {
@@ -310,7 +309,7 @@ impl Shard {
         records.put(plan, Seq, &items, |at| states[at].seq.to_ne_bytes());
         records.put(plan, Episode, &items, |at| states[at].episode.to_ne_bytes());
         records.put(plan, LastReward, &items, |at| since[at].reward.to_ne_bytes());
-        // These tell of the end of an episode in the first state after it, the next two in its last.
+        // These two show the end of an episode in the first state after it, the next two in its last.
         let told = |at: usize, end: bool| [u8::from(!states[at].over && end)];
         records.put(plan, LastTerminal, &items, |at| told(at, since[at].terminated));
         records.put(plan, LastTruncated, &items, |at| told(at, since[at].truncated));
@@ -342,7 +341,7 @@ impl Shard {
         failed
     }
 
-    /// Writes adjacent rows of a batch, from this one on, that were assigned to games.
+    /// Writes adjacent rows of a batch, from `first` on, that are assigned to games.
     pub fn gather(
         &self,
         plan: &ContextPlan,
@@ -360,7 +359,7 @@ impl Shard {
         gather(copy_plan, records, batch, first, places, run);
     }
 
-    /// Enters the state that a query asks about: its request. Fails with [`Error::State`] when that fails.
+    /// Enters the state that a query asks about and returns its request. Fails when the game fails to show it.
     pub fn query(
         &mut self,
         plan: &ContextPlan,
@@ -385,21 +384,20 @@ impl Shard {
         plan.columns.replies().map(part).collect()
     }
 
-    /// Replaces a game that is stepped outside by what was reported of it.
+    /// Replaces a game that an env worker steps by its report.
     fn replace(&mut self, at: usize, shown: Box<dyn Game>) {
         if let Games::Outside(games) = &mut self.games {
             games[at] = shown;
         }
     }
 
-    /// The next move of a game, and the action for that.
+    /// The next move of a game, and its action.
     pub fn next_move(&self, plan: &ContextPlan, game: u32) -> (Move, &[u8]) {
         let at = self.at(game);
         (self.states[at].next_move(), self.histories[0].records.newest(plan.columns.action(), at))
     }
 
-    /// Abandons an episode because the game failed: no history spans the failure. Adds to `lost`, for each collector,
-    /// the states of this game that it has not got and never will.
+    /// Abandons the episode of a failed game. Adds to `lost`, by collector, the states that will be in no history.
     pub fn abandon_episode(&mut self, plan: &ContextPlan, game: u32, lost: &mut [u64]) {
         let at = self.at(game);
         for (copy_plan, lost) in plan.copy_plans.iter().zip(lost) {
@@ -411,7 +409,7 @@ impl Shard {
         self.begin_anew(at, None);
     }
 
-    /// Forgets a game's past states, and has an episode begin next.
+    /// Forgets a game's past states; its next move begins an episode.
     fn begin_anew(&mut self, at: usize, seed: Option<u64>) {
         for History { records, since } in &mut self.histories {
             records.clear(at);
@@ -420,13 +418,11 @@ impl Shard {
         self.states[at].begin_anew(seed);
     }
 
-    /// Replaces a game's next step.
     pub fn override_step(&mut self, game: u32, by: Override) {
         let at = self.at(game);
         self.states[at].override_step(by);
     }
 
-    /// What each game has done.
     pub fn counts(&self) -> Vec<Counts> {
         self.states.iter().map(GameState::counts).collect()
     }

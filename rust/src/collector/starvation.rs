@@ -1,6 +1,6 @@
-//! What happens when nothing else does: batches go out short, games begin again, runs end.
+//! Starvation: batches that go out short, games that restart and runs that end because nothing else would happen.
 //!
-//! Under the lock of the scheduler, as all its methods; called by threads that wait for a batch.
+//! These methods of the scheduler need its lock and take no other. Threads that wait for a batch call them.
 
 use std::time::Instant;
 
@@ -9,14 +9,13 @@ use crate::collector::scheduler::{Scheduler, bits};
 use crate::collector::work_batch::Task;
 
 impl Scheduler {
-    /// Whether all games were dropped and nothing is left of them but batches that are not full.
+    /// Whether all games were dropped, and only batches that are not full are left of them.
     pub fn is_over(&self) -> bool {
         let left = self.is_busy() || self.queues.iter().any(|queue| queue.out() > 0);
         self.failures.live() == 0 && !left && self.ready.is_empty()
     }
 
-    /// When all games were dropped, sends out short the batches that listeners have got of them. Returns whether
-    /// anything changed.
+    /// When all games were dropped, sends out short a batch that listeners have of them. Returns whether there was one.
     pub fn flush_leftovers(&mut self) -> bool {
         let over = self.is_over();
         let open = (0..self.queues.len()).find(|&at| over && self.queues[at].is_open());
@@ -26,8 +25,8 @@ impl Scheduler {
         open.is_some()
     }
 
-    /// Sends batches out short whose timeout has passed, and restarts games whose back-off has. Returns whether
-    /// anything changed.
+    /// Sends batches out short whose timeout has passed, and restarts games whose back-off has. Returns whether there were
+    /// any.
     pub fn expire(&mut self) -> bool {
         let mut changed = false;
         while let Some(game) = self.failures.rested(Instant::now) {
@@ -52,14 +51,14 @@ impl Scheduler {
         self.make_ready(collector);
     }
 
-    /// When the next batch is to go out short, or the next game to begin again.
+    /// When the next batch is to go out short, or the next game to restart.
     pub fn deadline(&self) -> Option<Instant> {
         let rest = self.failures.next_rested();
         self.queues.iter().filter_map(BatchQueue::deadline).chain(rest).min()
     }
 
-    /// When every game waits and nothing can wake one, sends out the oldest batch that holds games as it is. Returns
-    /// whether anything changed.
+    /// When every game waits and nothing can wake one, sends out short the oldest batch that holds games. Returns whether
+    /// there was one.
     pub fn relieve(&mut self) -> bool {
         if !self.is_starved() {
             return false;
@@ -72,7 +71,7 @@ impl Scheduler {
         oldest.is_some()
     }
 
-    /// Whether only a batch that is not complete can make anything happen.
+    /// Whether games can go on only if an incomplete batch goes out.
     fn is_starved(&self) -> bool {
         !self.is_busy()
             && self.ready.is_empty()
@@ -81,17 +80,17 @@ impl Scheduler {
 
     /// Whether games move, or are about to.
     fn is_busy(&self) -> bool {
-        // An env worker whose game waits for an answer does nothing until that comes.
+        // An env worker whose game waits for the answer to a query does nothing meanwhile.
         let moving = self.work.running > self.queries.held_up();
         moving || !self.work.is_empty() || self.possible_moves() > 0
     }
 
-    /// Whether a batch that is out lets a game go on when it comes back.
+    /// Whether the return of a batch that is out lets a game go on.
     fn will_wake(&self, collector: usize, queue: &BatchQueue<u32>) -> bool {
         queue.holds_up() || (self.holds(collector) && queue.out() > 0)
     }
 
-    /// Whether threads that sleep until there is a batch should look again.
+    /// Whether threads that sleep until there is a batch are to look again.
     pub fn wakes_consumers(&self) -> bool {
         let changed = self.deadline() != self.alarm;
         !self.ready.is_empty()

@@ -1,7 +1,13 @@
-//! Shared memory for moves of games that env workers step, and for their reports.
+//! Step buffers: memory for the moves of games that env workers step, and for their reports.
 //!
-//! The bytes of a row belong to the env worker while its game is in flight, and to this crate otherwise. The lock
-//! of the in-flight moves comes after the scheduler's and before a shard's.
+//! An env worker is a thread of Python. A game that is to move becomes a row of its worker's buffer, with a seed or an action;
+//! the next call reports the row's outcome. One call reports about a millisecond's moves, does other work and returns the next
+//! moves, so the interpreter is entered once per call, and Rust never calls Python. A buffer in a shared file does the same
+//! for a worker process: only the number of rows is sent. Where all games wait for one batch, the thread that waits can make
+//! the moves itself (`Context::attend`), without a hand-over between threads.
+//!
+//! The bytes of a row belong to the env worker while its game is in flight, and to this crate otherwise. The lock of the
+//! in-flight moves comes after the scheduler's and before a shard's.
 
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -50,7 +56,7 @@ pub struct StepBuffer {
 pub(super) struct InFlight {
     /// The games of the first rows.
     pub(super) games: Vec<u32>,
-    /// The thread that steps them, if there are any.
+    /// The thread that steps them.
     pub(super) owner: Option<ThreadId>,
     pub(super) since: Instant,
     /// Nanoseconds that a move takes, smoothed.
@@ -58,15 +64,15 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Learns from the time that so many moves took.
+    /// Updates the cost by the time that so many moves took.
     pub(super) fn update_cost(&mut self, moves: usize) {
         let each = self.since.elapsed().as_nanos() as f64 / moves.max(1) as f64;
         self.cost += if self.cost == 0.0 { each } else { (each - self.cost) / 4.0 };
     }
 
-    /// How many moves take so long, at most one per row.
+    /// How many moves take so long; at most one per row.
     pub(super) fn most(&self, length: Duration, rows: usize, queries: usize) -> usize {
-        // A game that asks, and waits for answers, would keep others from their moves.
+        // A game that waits for answers would delay the moves of others.
         if self.cost == 0.0 || queries > 0 {
             return 1;
         }
@@ -76,8 +82,8 @@ impl InFlight {
 }
 
 impl StepBuffer {
-    /// A step buffer for so many games. Fails with [`Error::Memory`] when the system refuses; [`Error::Value`] for a
-    /// file that is too small.
+    /// Creates a step buffer for so many games. Fails with [`Error::Memory`] when the system refuses, with [`Error::Value`]
+    /// for a file that is too small.
     pub fn new(spec: &GameSpec, games: usize, file: Option<SharedFile>) -> Result<Self> {
         let keys = spec.keys.iter().map(|(_, field)| field.nbytes());
         let sizes = [8, 8, spec.action.nbytes(), 8, 1].into_iter().chain(keys);
@@ -86,8 +92,8 @@ impl StepBuffer {
             None => Batch::several(layout, 1)?.remove(0),
             Some(SharedFile(descriptor)) => Batch::in_file(layout, descriptor)?,
         };
-        let in_flight =
-            InFlight { games: Vec::new(), owner: None, since: Instant::now(), cost: 0.0 };
+        let games = Vec::new();
+        let in_flight = InFlight { games, owner: None, since: Instant::now(), cost: 0.0 };
         Ok(Self { memory, in_flight: Mutex::new(in_flight) })
     }
 
@@ -111,8 +117,7 @@ impl StepBuffer {
         }
     }
 
-    /// The game as a row reports it. Fails with [`Error::State`] for an end that does not exist: other processes can
-    /// write here.
+    /// The game that a row reports. Fails with [`Error::State`] for an unknown end, since other processes can write here.
     pub(super) fn report(&self, row: usize) -> Result<Box<dyn Game>> {
         let mut reward = [0; 8];
         self.memory.read(StepArray::Reward as usize, row, &mut reward);
@@ -138,7 +143,7 @@ impl StepBuffer {
     }
 }
 
-/// A game as its env worker has left it.
+/// A game as its env worker reported it.
 struct Reported {
     memory: Arc<Batch>,
     row: usize,
@@ -157,24 +162,24 @@ impl Game for Reported {
     }
 }
 
-/// What became of moves.
+/// The outcome of moves.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// How many were begun, from the first row on.
     pub begun: usize,
-    /// The last of them was broken off, and its game begins an episode because its state is unknown.
+    /// The last of them was interrupted; its game begins an episode because its state is unknown.
     pub broken_off: bool,
-    /// Rows that report nothing because their games failed, and the error texts.
+    /// Rows whose games failed, and the error texts.
     pub failed: Vec<(usize, String)>,
 }
 
 impl Report {
-    /// Reports that so many moves were made.
+    /// The report of so many moves without failures.
     pub fn done(begun: usize) -> Self {
         Self { begun, ..Self::default() }
     }
 
-    /// Refuses rows that this thread was not given. Fails with [`Error::Value`].
+    /// Fails with [`Error::Value`] for rows that this thread was not given.
     pub(super) fn check(&self, given: usize) -> Result<()> {
         if self.begun > given {
             return Err(Error::value("begun", format!("at most {given} moves"), self.begun));
@@ -187,7 +192,7 @@ impl Report {
         }
     }
 
-    /// Tasks that take in what became of these games.
+    /// Tasks that read the outcome of the moves of these games.
     pub(super) fn into_work(self, env_worker: usize, games: &[u32]) -> WorkBatch {
         let task = |(&game, row)| Task::Report { game, row };
         let tasks = games.iter().zip(0..).map(task).collect();

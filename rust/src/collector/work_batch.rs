@@ -1,16 +1,15 @@
-//! What one thread does between two looks at the scheduler.
+//! A work batch: the tasks of one thread between two looks at the scheduler. It belongs to that thread, without a lock.
 
 use std::ops::Range;
 
 use crate::collector::batch_queue::{Row, TakenBatch};
 use crate::collector::game_state::RowRequest;
 
-/// Adjacent rows of a batch that games were given and are to write.
+/// Adjacent rows of a batch that are assigned to games, which are to write them.
 #[derive(Debug, Clone)]
 pub struct RowAssignment {
-    /// The collector.
     pub collector: usize,
-    /// Which of its batches, and the first row.
+    /// The first row.
     pub row: Row,
     /// The games, as positions in [`WorkBatch::assigned`].
     pub games: Range<usize>,
@@ -24,44 +23,24 @@ impl RowAssignment {
     }
 }
 
-/// Something to do for a game or a query.
+/// A task of one game or query.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
-    /// Go on to where collectors are needed next.
+    /// Go on until collectors are needed.
     Advance(u32),
     /// Take the reply in a row of the answered batch, and go on.
-    Reply {
-        /// The game.
-        game: u32,
-        /// The row.
-        row: u32,
-    },
+    Reply { game: u32, row: u32 },
     /// Write a row that the game had to wait for.
-    Write {
-        /// The game.
-        game: u32,
-        /// The collector.
-        collector: u32,
-        /// Which of its batches.
-        buffer: u32,
-        /// The row.
-        row: u32,
-    },
-    /// Take in the outcome of a game's move from a row of its env worker's step buffer.
-    Report {
-        /// The game.
-        game: u32,
-        /// The row.
-        row: u32,
-    },
-    /// Nothing: the game failed, and the work batch says why.
+    Write { game: u32, collector: u32, buffer: u32, row: u32 },
+    /// Read the outcome of a game's move from a row of its env worker's step buffer.
+    Report { game: u32, row: u32 },
+    /// Nothing: the game failed, for a reason in the work batch.
     Failed(u32),
-    /// Nothing but the request of a query, which the work batch holds already.
+    /// Nothing but the request of a query, which is in the work batch already.
     Query(u32),
 }
 
 impl Task {
-    /// A task that writes a row.
     pub fn write(game: u32, collector: usize, row: Row) -> Self {
         let Row { buffer, row } = row;
         Self::Write { game, collector: collector as u32, buffer: buffer as u32, row: row as u32 }
@@ -83,16 +62,15 @@ impl Task {
 /// The role of a thread that takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Does nothing else.
+    /// Only works.
     Worker,
-    /// Waits for a batch, and steps only quick games meanwhile.
+    /// Waits for a batch, and steps quick games meanwhile.
     Consumer,
 }
 
-/// What one thread does between two looks at the scheduler.
+/// The tasks of one thread between two looks at the scheduler, and what comes of them.
 #[derive(Debug, Default)]
 pub struct WorkBatch {
-    /// What to do.
     pub tasks: Vec<Task>,
     /// Requests of the games that went on, as positions in `requesting`.
     pub requests: Vec<(RowRequest, Range<usize>)>,
@@ -104,27 +82,25 @@ pub struct WorkBatch {
     pub assigned: Vec<u32>,
     /// The game being processed.
     pub game: u32,
-    /// Games that failed, and their error texts.
+    /// Failed games and their error texts.
     pub failures: Vec<(u32, String)>,
-    /// A game whose move was broken off, though nothing is wrong with it.
+    /// A game whose move was interrupted without a failure.
     pub broken_off: Option<u32>,
     /// The env worker whose step buffer [`Task::Report`] is about.
     pub env_worker: usize,
-    /// The batch that [`Task::Reply`] is about, and the games of its rows. It is free once they are done.
+    /// The batch that [`Task::Reply`] is about, and the games of its rows. It is free once those have been read.
     pub answered: Option<(TakenBatch, Vec<u32>)>,
-    /// Whether its games may go on before all of those replies are taken: there are rows for them elsewhere.
+    /// Whether its games may go on before all replies are read: there are rows for them in other batches.
     pub in_sections: bool,
 }
 
 impl WorkBatch {
-    /// Adds a request of some games.
     pub fn request(&mut self, request: RowRequest, games: impl IntoIterator<Item = u32>) {
         let first = self.requesting.len();
         self.requesting.extend(games);
         self.requests.push((request, first..self.requesting.len()));
     }
 
-    /// Adds a row to write.
     pub fn assign(&mut self, collector: usize, row: Row, game: u32) {
         let at = self.assigned.len();
         self.assigned.push(game);

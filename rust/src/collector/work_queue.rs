@@ -1,42 +1,38 @@
-//! The tasks that no thread has taken yet, and how long games take.
+//! The tasks that no thread has taken yet, and how long games take. Under the lock of the scheduler.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::collector::work_batch::{Role, Task, WorkBatch};
 
-/// Time that a thread takes work for at once. Handing work to another thread costs some 10 us, so less
-/// than a few of those is not worth it.
+/// Duration of the work that a thread takes at once: a few times the 10 us that a hand-over to another thread costs.
 const BATCH_TIME: Duration = Duration::from_micros(50);
 
-/// Games in a work batch at most.
 const BATCH_GAMES: usize = 256;
 
-/// A game that takes longer than this is stepped by worker threads only, one at a time: a thread that waits
-/// for a batch would miss its timeout while it steps such a game.
+/// A slower game is stepped by worker threads only, one at a time: a thread that waits for a batch would miss its timeout.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// The tasks that no thread has taken yet.
 #[derive(Debug)]
 pub struct WorkQueue {
     /// Tasks of quick games.
     tasks: VecDeque<Task>,
     /// Slow games that are to go on.
     slow: VecDeque<u32>,
-    /// Which games are slow, as far as is known: a game counts as slow until it has been timed.
+    /// A game counts as slow until it has been timed.
     is_slow: Vec<bool>,
     /// All games count as slow.
     blocking: bool,
-    /// Games are stepped outside, so a task's time does not tell how slow its game is.
+    /// Env workers step the games, so that the duration of a task does not show how slow its game is.
     outside: bool,
     /// Nanoseconds that a task of a quick game takes, smoothed.
     cost: f64,
-    /// Tasks that threads have taken and not finished.
+    /// Unfinished tasks of threads.
     pub running: usize,
 }
 
 impl WorkQueue {
-    /// All games are to begin.
+    /// Creates a queue with all games.
     pub fn new(games: usize, blocking: bool) -> Self {
         Self {
             tasks: VecDeque::new(),
@@ -49,19 +45,17 @@ impl WorkQueue {
         }
     }
 
-    /// Has all games stepped outside: what is left to do here is quick.
+    /// Lets env workers step all games: the tasks left here are quick.
     pub fn step_outside(&mut self) {
         self.outside = true;
         self.is_slow.fill(false);
         self.tasks.extend(self.slow.drain(..).map(Task::Advance));
     }
 
-    /// Whether no task waits for a thread.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.slow.is_empty()
     }
 
-    /// Whether a game is slow, as far as is known.
     pub fn is_slow(&self, game: u32) -> bool {
         self.is_slow[game as usize]
     }
@@ -85,8 +79,8 @@ impl WorkQueue {
         (fitting as usize).clamp(1, BATCH_GAMES)
     }
 
-    /// How many threads there is work for, beside one that takes work itself in this role. With `defers`, work
-    /// cheaper than waking a thread is left to the next wait.
+    /// How many threads there is work for, beside one that takes work itself in this role. With `defers`, work cheaper than
+    /// waking a thread is deferred to the next wait.
     pub fn helpers(&self, role: Option<Role>, defers: bool) -> usize {
         let size = self.batch_size();
         let batches = self.tasks.len().div_ceil(size);
@@ -111,9 +105,9 @@ impl WorkQueue {
         !work.tasks.is_empty()
     }
 
-    /// Counts finished tasks, and learns from the time that they took.
+    /// Counts finished tasks, and updates the cost by the time that they took.
     pub fn finish(&mut self, work: &mut WorkBatch, took: Duration) {
-        // Which game of several it was shows when each is timed alone, as slow games are.
+        // Slow games are timed alone, which shows later which of several it was.
         let slow = !self.outside && (self.blocking || took > SLOW);
         if slow || work.tasks.len() == 1 {
             for task in &work.tasks {
@@ -130,7 +124,7 @@ impl WorkQueue {
         work.tasks.clear();
     }
 
-    /// Whether so many tasks of quick games take at most this long; never where all games count as slow.
+    /// Whether so many tasks of quick games take at most this long; false where all games count as slow.
     pub fn fit(&self, tasks: usize, limit: Duration) -> bool {
         !self.blocking && Duration::from_nanos((tasks as f64 * self.cost) as u64) <= limit
     }

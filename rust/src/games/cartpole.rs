@@ -44,7 +44,7 @@ impl Physics<4> for CartPole {
 
     #[inline]
     fn step(state: [f64; 4], action: Action<'_>) -> Result<PhysicsStep<4>> {
-        // Looked up, since a processor cannot guess which way a policy pushes.
+        // Looked up, since a processor cannot predict which way a policy pushes.
         let force = FORCES[action.choice(FORCES.len(), "0 (left) or 1 (right)")?];
         let (sine, cosine) = sin_cos(state[2]);
         Ok(arrive(push(state, force, sine, cosine)))
@@ -67,10 +67,6 @@ impl Physics<4> for CartPole {
         let next = next.map(|part| part.0);
         Some(from_fn(|lane| arrive(next.map(|part| part[lane]))))
     }
-
-    fn observe(state: [f64; 4]) -> impl IntoIterator<Item = f64> {
-        state
-    }
 }
 
 /// The state after a force has pushed.
@@ -81,7 +77,7 @@ fn push<N: Number>(
     sine: N,
     cosine: N,
 ) -> [N; 4] {
-    // Divisions by a constant are products here: what takes longest in a step is to wait for a division.
+    // Divisions by a constant are products here: most of a step is waiting for divisions.
     let push = (force + spin * spin * POLE_MOMENT * sine) * (1.0 / TOTAL_MASS);
     let inertia = cosine * cosine * (-LENGTH * POLE_MASS / TOTAL_MASS) + LENGTH * 4.0 / 3.0;
     let turn = (sine * GRAVITY - cosine * push) / inertia;
@@ -101,7 +97,7 @@ fn sin_cos(angle: f64) -> (f64, f64) {
     if angle.abs() > SMALL { angle.sin_cos() } else { series(angle) }
 }
 
-/// Sine and cosine of a small angle, by Taylor's series to the 13th and 14th power: exact to the last bit or two.
+/// Sine and cosine of a small angle, by Taylor series to the 13th and 14th power, exact to the last bit or two.
 #[inline]
 fn series<N: Number>(angle: N) -> (N, N) {
     let square = angle * angle;

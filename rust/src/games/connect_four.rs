@@ -7,7 +7,7 @@ use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome, int32, uint8};
 pub const ROWS: usize = 6;
 /// Columns of the board.
 pub const COLUMNS: usize = 7;
-/// Who begins, and who follows.
+/// The player that begins, and the other.
 pub const PLAYERS: [&str; 2] = ["white", "black"];
 
 /// Bits of a column: its cells from below, and one that is never set, so that lines end there.
@@ -44,12 +44,12 @@ impl ConnectFour {
         self.taken() & cell(column, ROWS - 1) == 0
     }
 
-    /// The columns that a disc may be dropped into: none once the game is over.
+    /// The columns that a disc may be dropped into.
     fn legal(&self) -> [bool; COLUMNS] {
         std::array::from_fn(|column| !self.over && self.has_room(column))
     }
 
-    /// The board as who moves looks at it: own discs, then those of the other, each from the top row down.
+    /// Writes the board for the player to move: own discs, then those of the other, each from the top row down.
     fn write_board(&self, out: &mut [u8]) {
         let planes = [self.discs[self.player], self.discs[1 - self.player]];
         for (plane, discs) in out.chunks_exact_mut(ROWS * COLUMNS).zip(planes) {
@@ -104,7 +104,7 @@ impl Game for ConnectFour {
     }
 
     fn reward(&self, outcome: Outcome, player: usize) -> f32 {
-        // The turn has passed on: it is not that of who moved.
+        // The turn has passed to the other player already.
         if player == self.player { -outcome.reward } else { outcome.reward }
     }
 }

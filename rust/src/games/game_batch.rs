@@ -1,4 +1,4 @@
-//! Vectorized games: many of one type, stepped by one call.
+//! Vectorized games: many of one type, stepped in one call.
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
@@ -13,16 +13,14 @@ pub struct GameItem {
     pub item: usize,
 }
 
-/// Many games of one type. Code for just that type lets a processor begin with one game while another's results are
-/// pending.
+/// Many games of one type. Code for one type lets a processor begin with one game while results of another are pending.
 ///
-/// Methods for several games begin at position `done` and count it up as they go; it stays at a game that fails or
-/// panics.
+/// Methods for several games begin at position `done` and count it up; it stays at a game that fails or panics.
 pub trait GameBatch: Send {
     /// Begins an episode of a game.
     fn reset(&mut self, at: usize, seed: u64);
 
-    /// Steps games by actions of `size` bytes, and writes their outcomes. Fails with those of a game.
+    /// Steps games with actions of `size` bytes, and writes their outcomes. Fails where a game does.
     fn step(
         &mut self,
         size: usize,

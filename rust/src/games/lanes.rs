@@ -1,13 +1,12 @@
-//! Numbers of several games, calculated with at once.
+//! Numbers of several games that are calculated together.
 
 use std::array::from_fn;
 use std::ops::{Add, Div, Mul, Sub};
 
-/// Games that are calculated together: a processor calculates for one while it waits for the numbers of another, and
-/// for several in one register.
+/// Games that are calculated together, in one register where the processor can.
 pub const LANES: usize = 4;
 
-/// One number, or one of each of several games: formulas for both, which have the same results to the last bit.
+/// One number, or one number per game: formulas for both have the same results to the last bit.
 pub trait Number:
     Copy
     + Add<Output = Self>
@@ -21,10 +20,9 @@ pub trait Number:
 }
 
 impl Number for f64 {}
-
 impl Number for Lanes {}
 
-/// A number of each of several games.
+/// One number per game.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lanes(pub [f64; LANES]);
 

@@ -21,21 +21,21 @@ use crate::games::physics::PhysicsGame;
 use crate::games::time_limit::TimeLimit;
 use crate::spec::FieldSpec;
 
-/// Keys, action and players of a kind of game.
+/// Keys, action and players of a game.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GameSpec {
     /// The keys of a state; the first is `s`.
     pub keys: Vec<(String, FieldSpec)>,
-    /// One action: an int64 of shape () for numbered actions; float32 for continuous ones, of shape () for a
-    /// single number and (n,) for more.
+    /// One action: int64 of shape () for numbered actions; float32 for continuous ones, of shape () for one number and (n,)
+    /// for more.
     pub action: FieldSpec,
     /// Numbered actions, or the length of a continuous one.
     pub num_action: usize,
     /// The players; [`Game::player`] is a position in this list. One name for games without turns.
     pub players: Vec<String>,
-    /// A step may take long now and then. Such games are never stepped by a thread that waits for a batch, which would
-    /// miss its timeout, and none waits for the step of another. Games that are always slow are recognised without
-    /// this, but those of one shard take their steps one after the other.
+    /// A step may take long now and then. Such games are never stepped by a thread that waits for a batch, which would miss
+    /// its timeout, and do not wait for each other. Games that are always slow are recognised without this, but those of one
+    /// shard step one after the other.
     pub blocking: bool,
 }
 
@@ -82,13 +82,13 @@ pub fn int64(shape: &[usize]) -> FieldSpec {
 pub struct Outcome {
     /// The reward of the action.
     pub reward: f32,
-    /// The state entered is a terminal one. Games that do not tell the two ends apart use this.
+    /// The new state is terminal. Games with one kind of end use this.
     pub terminated: bool,
-    /// The episode is cut short in the state entered; never together with `terminated`.
+    /// The episode is truncated in the new state; never together with `terminated`.
     pub truncated: bool,
 }
 
-/// An action as it lies in a reply: bytes of the dtype that [`GameSpec::action`] names.
+/// The bytes of an action, of the dtype in [`GameSpec::action`].
 #[derive(Debug, Clone, Copy)]
 pub struct Action<'a>(pub &'a [u8]);
 
@@ -104,8 +104,8 @@ impl Action<'_> {
         self.0.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
     }
 
-    /// The number of a numbered action, of which there are `count`; `meaning` describes them in an error. Fails with
-    /// [`Error::Value`] when there is no such action.
+    /// The number of one of `count` numbered actions; `meaning` describes them in an error. Fails with [`Error::Value`] for
+    /// another number.
     #[inline]
     pub fn choice(&self, count: usize, meaning: &str) -> Result<usize> {
         let index = self.index();
@@ -113,7 +113,7 @@ impl Action<'_> {
         if (index as u64) < count as u64 {
             return Ok(index as usize);
         }
-        Err(no_such(index, meaning))
+        Err(unknown_action(index, meaning))
     }
 
     /// A continuous action of one number. Fails with [`Error::Value`] when it is not finite.
@@ -125,23 +125,21 @@ impl Action<'_> {
 }
 
 #[cold]
-fn no_such(action: i64, expected: &str) -> Error {
+fn unknown_action(action: i64, expected: &str) -> Error {
     Error::value("a", expected, action)
 }
 
-/// A game as a state machine: it acts only when called, and has no thread.
-///
-/// The order of calls is `reset`, then `step` until an outcome ends the episode, then `reset` again. Between them the
-/// state is written any number of times.
+/// A game as a state machine without a thread. The order of calls is `reset`, then `step` until an outcome ends the episode,
+/// then `reset` again; the state is written any number of times in between.
 pub trait Game: Send {
     /// Begins the episode that the seed determines.
     fn reset(&mut self, seed: u64);
 
-    /// Takes an action. Fails when there is no such action, or the game cannot go on.
+    /// Takes an action. Fails for an unknown action, or when the game cannot continue.
     fn step(&mut self, action: Action<'_>) -> Result<Outcome>;
 
-    /// Steps several games at once, with the same results as [`Self::step`] of each. None, with nothing done, where they
-    /// are to be stepped one by one: because one would fail, or nothing is gained.
+    /// Steps several games together, with the same results as [`Self::step`]. Does nothing and returns None where they are to
+    /// be stepped one by one: because one would fail, or nothing is gained.
     fn step_together(
         _games: [&mut Self; LANES],
         _actions: [Action<'_>; LANES],
@@ -152,9 +150,7 @@ pub trait Game: Send {
         None
     }
 
-    /// Writes the present state's value of the key with this position in [`GameSpec::keys`].
-    ///
-    /// `out` has the size of that key, and any contents.
+    /// Writes the state's value of the key at a position in [`GameSpec::keys`] to all of `out`, which has arbitrary contents.
     fn write(&self, key: usize, out: &mut [u8]);
 
     /// The player to move, as a position in [`GameSpec::players`].
@@ -162,8 +158,8 @@ pub trait Game: Send {
         0
     }
 
-    /// The reward of a player for a step with this outcome. [`Outcome::reward`] is that of the player who took it; games
-    /// that reward others differently override this.
+    /// The reward of a player for a step with this outcome. [`Outcome::reward`] is that of the player that took the step;
+    /// games that reward others differently override this.
     fn reward(&self, outcome: Outcome, _player: usize) -> f32 {
         outcome.reward
     }
@@ -191,88 +187,83 @@ impl<G: Game + ?Sized> Game for Box<G> {
     }
 }
 
-/// A kind of game that can be built in.
+/// A game that can be built in.
 pub trait BuiltinGame: Game + Default + 'static {
-    /// Its keys, action and players.
+    /// Keys, action and players.
     fn spec() -> GameSpec;
 }
 
-/// A kind of game, by its name.
+/// Creates games of one kind.
 #[derive(Debug, Clone, Copy)]
-struct GameEntry {
+pub struct GameFactory {
     name: &'static str,
+    limit: u64,
     spec: fn() -> GameSpec,
     game: fn(u64) -> Box<dyn Game>,
     game_batch: fn(u64, usize) -> Box<dyn GameBatch>,
 }
 
-const fn entry<K: BuiltinGame>(name: &'static str) -> GameEntry {
-    GameEntry {
+/// All kinds, by the names of their modules here and in Python.
+const BUILTIN_GAMES: [GameFactory; 7] = [
+    factory::<PhysicsGame<acrobot::Acrobot, 4>>("acrobot"),
+    factory::<PhysicsGame<cartpole::CartPole, 4>>("cartpole"),
+    factory::<catch::Catch>("catch"),
+    factory::<connect_four::ConnectFour>("connect_four"),
+    factory::<PhysicsGame<mountain_car::MountainCar, 2>>("mountain_car"),
+    factory::<PhysicsGame<mountain_car_continuous::MountainCarContinuous, 2>>(
+        "mountain_car_continuous",
+    ),
+    factory::<PhysicsGame<pendulum::Pendulum, 2>>("pendulum"),
+];
+
+const fn factory<G: BuiltinGame>(name: &'static str) -> GameFactory {
+    GameFactory {
         name,
-        spec: K::spec,
-        game: |limit| Box::new(limited::<K>(limit)),
+        limit: 0,
+        spec: G::spec,
+        game: |limit| Box::new(limited::<G>(limit)),
         game_batch: |limit, count| {
-            Box::new((0..count).map(|_| limited::<K>(limit)).collect::<Vec<_>>())
+            Box::new((0..count).map(|_| limited::<G>(limit)).collect::<Vec<_>>())
         },
     }
 }
 
-fn limited<K: BuiltinGame>(limit: u64) -> TimeLimit<K> {
-    TimeLimit::new(K::default(), limit)
-}
-
-/// All kinds, by the names of their modules here and in Python.
-const BUILTIN_GAMES: [GameEntry; 7] = [
-    entry::<PhysicsGame<acrobot::Acrobot, 4>>("acrobot"),
-    entry::<PhysicsGame<cartpole::CartPole, 4>>("cartpole"),
-    entry::<catch::Catch>("catch"),
-    entry::<connect_four::ConnectFour>("connect_four"),
-    entry::<PhysicsGame<mountain_car::MountainCar, 2>>("mountain_car"),
-    entry::<PhysicsGame<mountain_car_continuous::MountainCarContinuous, 2>>(
-        "mountain_car_continuous",
-    ),
-    entry::<PhysicsGame<pendulum::Pendulum, 2>>("pendulum"),
-];
-
-/// A kind of game that is built in, with its options.
-#[derive(Debug, Clone, Copy)]
-pub struct GameFactory {
-    entry: GameEntry,
-    limit: u64,
+fn limited<G: BuiltinGame>(limit: u64) -> TimeLimit<G> {
+    TimeLimit::new(G::default(), limit)
 }
 
 impl GameFactory {
-    /// The game of this name, whose episodes are cut short after `limit` steps. Fails with [`Error::Value`] when
-    /// there is no such game, or the limit is 0.
+    /// The factory of games of this name, whose episodes are truncated after `limit` steps. Fails with [`Error::Value`] for
+    /// an unknown game or a limit of 0.
     pub fn new(name: &str, limit: u64) -> Result<Self> {
         if limit == 0 {
             return Err(Error::value("max_episode_steps", "an integer >= 1", limit));
         }
-        let entry =
-            BUILTIN_GAMES.into_iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known =
+            BUILTIN_GAMES.into_iter().find(|known| known.name == name).ok_or_else(|| {
                 let names: Vec<_> = Self::names().collect();
                 Error::value("game", format!("one of {names:?}"), format!("{name:?}"))
             })?;
-        Ok(Self { entry, limit })
+        Ok(Self { limit, ..known })
     }
 
     /// The names of all games.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILTIN_GAMES.into_iter().map(|entry| entry.name)
+        BUILTIN_GAMES.into_iter().map(|known| known.name)
     }
 
-    /// Its keys, action and players.
+    /// Keys, action and players.
     pub fn spec(self) -> GameSpec {
-        (self.entry.spec)()
+        (self.spec)()
     }
 
-    /// A game of this kind.
+    /// Creates a game.
     pub fn game(self) -> Box<dyn Game> {
-        (self.entry.game)(self.limit)
+        (self.game)(self.limit)
     }
 
-    /// Creates so many games of this kind.
+    /// Creates so many games.
     pub fn game_batch(self, count: usize) -> Box<dyn GameBatch> {
-        (self.entry.game_batch)(self.limit, count)
+        (self.game_batch)(self.limit, count)
     }
 }

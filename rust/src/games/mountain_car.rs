@@ -44,8 +44,4 @@ impl Physics<2> for MountainCar {
         let terminated = position >= GOAL && velocity >= 0.0;
         Ok(PhysicsStep { state: [position, velocity], reward: -1.0, terminated })
     }
-
-    fn observe(state: [f64; 2]) -> impl IntoIterator<Item = f64> {
-        state
-    }
 }

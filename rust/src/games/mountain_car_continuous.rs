@@ -59,8 +59,4 @@ impl Physics<2> for MountainCarContinuous {
         let reward = paid - f64::from(action) * f64::from(action) * COST;
         Ok(PhysicsStep { state: [position, velocity].map(f64::from), reward, terminated })
     }
-
-    fn observe(state: [f64; 2]) -> impl IntoIterator<Item = f64> {
-        state
-    }
 }

@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::games::lanes::LANES;
 use crate::games::{Action, BuiltinGame, Game, GameSpec, Outcome};
 
-/// What a step of such a game leads to.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhysicsStep<const N: usize> {
     /// The next state.
     pub state: [f64; N],
-    /// What the action pays.
+    /// The reward of the action.
     pub reward: f64,
     /// The next state is a terminal one.
     pub terminated: bool,
@@ -22,17 +22,17 @@ pub struct PhysicsStep<const N: usize> {
 
 /// Equations of motion for `N` numbers, without a state of their own.
 pub trait Physics<const N: usize>: Send + 'static {
-    /// What the game looks like.
+    /// Keys, action and players.
     fn spec() -> GameSpec;
 
     /// A first state.
     fn start(rng: &mut Xoshiro256PlusPlus) -> [f64; N];
 
-    /// One step. Fails when there is no such action.
+    /// Takes a step. Fails for an unknown action.
     fn step(state: [f64; N], action: Action<'_>) -> Result<PhysicsStep<N>>;
 
-    /// Several steps, which have the same results as [`Self::step`]. None where those are to be taken one by one, as
-    /// when there is no such action, or nothing is won.
+    /// Takes steps of several games, with the same results as [`Self::step`]. None where they are to be stepped one by one,
+    /// as for an unknown action, or where nothing is gained.
     #[inline]
     fn step_together(
         _states: [[f64; N]; LANES],
@@ -41,11 +41,13 @@ pub trait Physics<const N: usize>: Send + 'static {
         None
     }
 
-    /// What a state shows as `s`.
-    fn observe(state: [f64; N]) -> impl IntoIterator<Item = f64>;
+    /// The numbers that a state shows as `s`; by default all of it.
+    fn observe(state: [f64; N]) -> impl IntoIterator<Item = f64> {
+        state
+    }
 }
 
-/// The game that equations make: float64 inside, float32 in what it shows.
+/// A game of equations of motion, which calculates in float64 and shows float32.
 #[derive(Debug)]
 pub struct PhysicsGame<P, const N: usize> {
     state: [f64; N],

@@ -1,10 +1,10 @@
-//! Episodes that are cut short.
+//! Episodes that are truncated at a number of steps.
 
 use crate::error::Result;
 use crate::games::lanes::LANES;
 use crate::games::{Action, Game, Outcome};
 
-/// A game whose episodes end after so many steps at the latest.
+/// A game whose episodes end after a number of steps at the latest.
 #[derive(Debug)]
 pub struct TimeLimit<G> {
     game: G,
@@ -13,7 +13,7 @@ pub struct TimeLimit<G> {
 }
 
 impl<G> TimeLimit<G> {
-    /// Cuts episodes after `most` steps; one that terminates in just that step is not cut.
+    /// Truncates episodes after `most` steps, unless they terminate in that step.
     pub fn new(game: G, most: u64) -> Self {
         Self { game, steps: 0, most }
     }
