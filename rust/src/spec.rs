@@ -129,20 +129,18 @@ impl EntrySpec {
     /// reward's shape or size 0.
     pub fn new(fields: [FieldSpec; FIELDS]) -> Result<Self> {
         let spec = Self { fields };
+        let name = |field: Field| format!("{}_buf", field.name());
         let mut total = 0usize;
         for field in Field::ALL {
             let FieldSpec { itemsize, shape, dtype } = &spec[field];
-            let name = format!("{}_buf", field.name());
+            let name = name(field);
             if dtype.len() > MAX_DTYPE {
                 let expected = format!("a dtype of at most {MAX_DTYPE} bytes of text");
                 return Err(Error::kind(name, expected, dtype.len()));
             }
             if *itemsize == 0 {
-                return Err(Error::kind(
-                    name,
-                    "a dtype of fixed size",
-                    format!("{dtype} of size 0"),
-                ));
+                let got = format!("{dtype} of size 0");
+                return Err(Error::kind(name, "a dtype of fixed size", got));
             }
             if shape.len() > MAX_DIMS {
                 let expected = format!("at most {MAX_DIMS} dimensions");
@@ -156,8 +154,7 @@ impl EntrySpec {
         }
         for field in [Field::Reward, Field::Prob, Field::Value, Field::Qvest] {
             if !spec[field].is_float32() {
-                let name = format!("{}_buf", field.name());
-                return Err(Error::kind(name, "float32", spec[field].dtype_name()));
+                return Err(Error::kind(name(field), "float32", spec[field].dtype_name()));
             }
         }
         let reward = &spec[Field::Reward].shape;
@@ -174,9 +171,8 @@ impl EntrySpec {
         for field in [Field::Value, Field::Qvest] {
             let shape = &spec[field].shape;
             if shape != reward && spec[field].elements() != 0 {
-                let name = format!("{}_buf", field.name());
                 let expected = format!("reward's shape {} or size 0", shape_text(reward));
-                return Err(Error::value(name, expected, shape_text(shape)));
+                return Err(Error::value(name(field), expected, shape_text(shape)));
             }
         }
         Ok(spec)

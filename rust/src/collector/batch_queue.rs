@@ -269,13 +269,8 @@ impl<O> BatchQueue<O> {
         self.out
     }
 
-    /// Marks a row as written.
-    pub fn commit(&mut self, row: Row) {
-        self.commit_many(row.buffer, 1);
-    }
-
     /// Marks so many rows of a batch as written.
-    pub fn commit_many(&mut self, buffer: usize, rows: usize) {
+    pub fn commit(&mut self, buffer: usize, rows: usize) {
         self.buffers[buffer].written += rows;
     }
 

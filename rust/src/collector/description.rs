@@ -69,16 +69,18 @@ impl Collector {
         self.replies.iter().flatten().map(|each| each.field.nbytes())
     }
 
+    fn sizes(&self) -> impl Iterator<Item = u128> {
+        self.input_sizes().chain(self.reply_sizes()).map(|size| size as u128)
+    }
+
     /// Arrays of a batch.
     pub fn arrays(&self) -> u128 {
-        let keys = self.input_sizes().chain(self.reply_sizes()).count();
-        self.steps as u128 * keys as u128
+        self.steps as u128 * self.sizes().count() as u128
     }
 
     /// Bytes of a row in all arrays together; saturates.
     pub fn row_size(&self) -> u128 {
-        let state = self.input_sizes().chain(self.reply_sizes()).map(|size| size as u128);
-        (self.steps as u128).saturating_mul(state.sum())
+        (self.steps as u128).saturating_mul(self.sizes().sum())
     }
 
     /// The array of an input at a state, 0 the oldest.

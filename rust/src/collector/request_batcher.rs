@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::available_memory::check_memory;
+use crate::available_memory::{check_allocatable, check_memory};
 use crate::collector::batch::{Batch, BatchLayout};
 use crate::collector::batch_queue::{BatchQueue, QueueRules, Row};
 use crate::collector::sync::{lock, wait};
@@ -112,10 +112,10 @@ impl<O> RequestBatcher<O> {
         }
         pending.flushing = false;
         if !pending.queue.assigns_at_once() {
-            match joined(inputs) {
-                Ok(bytes) => pending.overflow.push_back(bytes),
-                Err(error) => return Err((owner, error)),
+            if let Err(error) = check_allocatable(inputs.iter().map(|bytes| bytes.len()).sum()) {
+                return Err((owner, error));
             }
+            pending.overflow.push_back(inputs.concat());
         }
         let Some(row) = pending.queue.claim(owner) else { return Ok(()) };
         drop(pending);
@@ -127,8 +127,8 @@ impl<O> RequestBatcher<O> {
     }
 
     fn commit(&self, mut pending: MutexGuard<'_, Pending<O>>, rows: &[Row]) {
-        for &row in rows {
-            pending.queue.commit(row);
+        for row in rows {
+            pending.queue.commit(row.buffer, 1);
         }
         pending.make_ready();
         if pending.sleepers > 0
@@ -243,18 +243,6 @@ impl<O> RequestBatcher<O> {
     pub fn batches(&self) -> &[Arc<Batch>] {
         &self.batches
     }
-}
-
-/// The bytes of a row in one piece.
-fn joined(inputs: &[&[u8]]) -> Result<Vec<u8>> {
-    let size = inputs.iter().map(|bytes| bytes.len()).sum();
-    let mut row = Vec::new();
-    row.try_reserve_exact(size)
-        .map_err(|error| Error::Memory(format!("cannot keep a row of {size} bytes: {error}")))?;
-    for bytes in inputs {
-        row.extend_from_slice(bytes);
-    }
-    Ok(row)
 }
 
 fn closed() -> Error {

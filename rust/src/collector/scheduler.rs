@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::collector::batch_queue::{BatchQueue, TakenBatch};
-use crate::collector::failure_policy::{Failures, OnError, Verdict};
+use crate::collector::failure_policy::{Failures, OnError};
 use crate::collector::game_state::RowRequest;
 use crate::collector::query::Queries;
 use crate::collector::run_state::RunState;
@@ -193,7 +193,7 @@ impl Scheduler {
         self.work.finish(work, took);
         let mut written = 0;
         for RowAssignment { collector, row, games } in work.assignments.drain(..) {
-            self.queues[collector].commit_many(row.buffer, games.len());
+            self.queues[collector].commit(row.buffer, games.len());
             written |= 1 << collector;
             if !self.holds(collector) {
                 work.assigned[games].iter().for_each(|&game| self.end_wait(game));
@@ -233,12 +233,6 @@ impl Scheduler {
             self.order.pop_front();
             self.ready.push_back((collector, buffer));
         }
-    }
-
-    /// Applies the failure policy to a game. Returns whether the whole run fails.
-    pub fn apply_failure_policy(&mut self, game: u32, lost: &[u64]) -> bool {
-        self.count_lost(lost);
-        self.failures.decide(game, Instant::now()) == Verdict::Fail
     }
 
     /// Counts states that no history will contain.

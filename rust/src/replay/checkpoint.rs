@@ -68,36 +68,24 @@ struct EpisodeRecord {
     final_state: bool,
 }
 
-/// The settings of version 3.
-#[derive(Debug, Deserialize)]
-struct SettingsV3 {
-    priority_exponent: f64,
-    mix_lambda: f64,
-    frame_stack: usize,
-    multi_step: usize,
-    cache_size: usize,
-    max_episode: usize,
-    reuse_cache: bool,
-    discount_factor: Vec<f64>,
-    reward_coeff: Vec<f64>,
-    cache_flags: [bool; FLAGS],
-}
+/// The settings of version 3, in the order of [`Settings`].
+type SettingsV3 = (f64, f64, usize, usize, usize, usize, bool, Vec<f64>, Vec<f64>, [bool; FLAGS]);
 
-impl From<SettingsV3> for Settings {
-    fn from(old: SettingsV3) -> Self {
-        Self {
-            priority_exponent: old.priority_exponent,
-            mix_lambda: old.mix_lambda,
-            frame_stack: old.frame_stack,
-            multi_step: old.multi_step,
-            cache_size: old.cache_size,
-            max_episode: old.max_episode,
-            reuse_cache: old.reuse_cache,
-            discount_factor: old.discount_factor,
-            reward_coeff: old.reward_coeff,
-            cache_flags: old.cache_flags,
-            ..Self::new(0)
-        }
+fn upgrade(old: SettingsV3) -> Settings {
+    let (priority_exponent, mix_lambda, frame_stack, multi_step, cache_size, ..) = old;
+    let (.., max_episode, reuse_cache, discount_factor, reward_coeff, cache_flags) = old;
+    Settings {
+        priority_exponent,
+        mix_lambda,
+        frame_stack,
+        multi_step,
+        cache_size,
+        max_episode,
+        reuse_cache,
+        discount_factor,
+        reward_coeff,
+        cache_flags,
+        ..Settings::new(0)
     }
 }
 
@@ -259,7 +247,7 @@ impl CheckpointFile {
         let is_v3 = version == PREVIOUS_VERSION;
         let read = if is_v3 {
             postcard::from_bytes(&header).map(|(memory, settings, episodes): Header<SettingsV3>| {
-                ((memory, settings.into_iter().map(Settings::from).collect(), episodes), 1.0)
+                ((memory, settings.into_iter().map(upgrade).collect(), episodes), 1.0)
             })
         } else {
             postcard::from_bytes::<(Header<Settings>, f64)>(&header)

@@ -43,7 +43,6 @@ impl Memory {
         for extent in episode.extents() {
             let zeros = std::iter::repeat_n(0.0, extent.run.len as usize);
             self.tree.set_run(extent.run.start as usize, zeros);
-            self.vacate(extent.run);
             self.free_slots.give_back(extent.run);
         }
         true

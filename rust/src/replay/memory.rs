@@ -262,7 +262,6 @@ impl Memory {
         self.used_by_open -= episode.len();
         self.free_slots.put_back(episode.reserve);
         for extent in episode.extents().iter().rev() {
-            self.vacate(extent.run);
             self.free_slots.put_back(extent.run);
         }
         Ok(())
@@ -272,10 +271,7 @@ impl Memory {
     pub fn clear(&mut self) {
         while self.evict_oldest() {}
         for index in std::mem::take(&mut self.open) {
-            let episode = self.forget(index);
-            for extent in episode.extents() {
-                self.vacate(extent.run);
-            }
+            self.forget(index);
         }
         self.used_by_open = 0;
         self.free_slots = FreeSlots::new(self.capacity as u32);
@@ -367,14 +363,12 @@ impl Memory {
         index
     }
 
-    /// Marks slots as free.
-    pub(super) fn vacate(&mut self, run: SlotRun) {
-        self.entry_refs[run.start as usize..run.end() as usize].fill(0);
-    }
-
-    /// Removes an episode from the tables; the caller frees its slots.
+    /// Removes an episode from the tables; the caller returns its slots to the free ones.
     pub(super) fn forget(&mut self, index: u32) -> Episode {
         let episode = self.episodes.remove(index as usize);
+        for slots in episode.pieces() {
+            self.entry_refs[slots].fill(0);
+        }
         self.serials.remove(&episode.serial);
         self.open.retain(|&open| open != index);
         self.used -= episode.len();

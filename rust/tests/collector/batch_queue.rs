@@ -59,7 +59,7 @@ impl Driven {
             }
             Step::Commit(at) if !self.writing.is_empty() => {
                 let row = self.writing.swap_remove(at.index(self.writing.len()));
-                self.queue.commit(row);
+                self.queue.commit(row.buffer, 1);
                 self.collect();
             }
             Step::Take => {
@@ -110,7 +110,7 @@ impl Driven {
     /// Writes all rows and takes all batches, in order.
     fn finish(&mut self) {
         loop {
-            self.writing.drain(..).for_each(|row| self.queue.commit(row));
+            self.writing.drain(..).for_each(|row| self.queue.commit(row.buffer, 1));
             self.collect();
             while let Some(buffer) = self.ready.pop_front() {
                 let (_, serial) = self.queue.take(buffer);
@@ -162,9 +162,9 @@ proptest! {
 fn batches_become_ready_in_the_order_in_which_they_were_filled() {
     let mut queue = queue(1, 3, false);
     let rows = [0, 1, 2].map(|owner| queue.claim(owner).unwrap());
-    queue.commit(rows[1]);
+    queue.commit(rows[1].buffer, 1);
     assert_eq!(queue.next_ready(), None, "the first is still being written");
-    queue.commit(rows[0]);
+    queue.commit(rows[0].buffer, 1);
     assert_eq!([queue.next_ready(), queue.next_ready()], [Some(0), Some(1)]);
     assert_eq!(queue.next_ready(), None);
 }
