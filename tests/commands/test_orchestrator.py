@@ -253,7 +253,7 @@ def test_variables_that_are_no_good_are_named(capsys, monkeypatch, name, value, 
         (["--link-key", "k"], "certificate, key: expected both or none"),
         (["--tokens", "/dev/null"], "/dev/null: expected tokens, one per line, got none"),
         (["--max-message", "0"], "expected an integer from 1"),
-        (["--join-timeout", "nan"], "expected a number"),
+        (["--join-timeout", "nan"], "expected seconds >= 0, got 'nan'"),
         (["--prot", "1"], "did you mean --port?"),
     ],
 )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from cogrs.files import read_bounded
 from cogrs.limits import MIB, SHORTEST_TOKEN
+from cogrs.validation import check_integer, check_number, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+Number = TypeVar("Number", int, float)
 
 REFUSED = 2
 """Exit code of what could not start."""
@@ -61,36 +64,45 @@ def _without_secrets(words: Sequence[str]) -> str:
 
 
 def integer(text: str, least: int, most: int) -> int:
-    """Return an integer in a range, or refuse."""
-    if not text.strip().isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(
-            f"expected an integer from {least} to {most}, got {text!r}"
-        )
-    return int(text)
+    """Return an integer in a range."""
+    return _checked(
+        check_integer, text, int(text) if text.strip().isdecimal() else text, least, most
+    )
 
 
 def number(text: str) -> float:
-    """Return a finite number, or refuse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if value != value or abs(value) == float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
-    return value
+    """Return a finite number."""
+    return _checked(check_number, text, _float(text))
 
 
 def seconds(text: str) -> float:
-    """Return seconds >= 0, or refuse."""
-    value = number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected seconds >= 0, got {text!r}")
-    return value
+    """Return finite seconds >= 0."""
+    return _checked(check_seconds, text, _float(text))
 
 
 def port(text: str) -> int:
-    """Return a TCP port, or refuse."""
+    """Return a TCP port."""
     return integer(text, 0, 65535)
+
+
+def _float(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _checked(check: Callable[..., Number], text: str, value: object, *bounds: int) -> Number:
+    """Return a checked value; an error shows the text that it was read from.
+
+    Raises:
+        argparse.ArgumentTypeError: The check refuses the value; argparse names the option.
+    """
+    try:
+        return check("", value, *bounds)
+    except (TypeError, ValueError) as error:
+        expected = str(error).removeprefix(": ").rpartition(", got ")[0]
+        raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
 
 
 def read_text(path: Path, most: int = MIB) -> str:
