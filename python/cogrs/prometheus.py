@@ -38,7 +38,7 @@ class Source(Protocol[StatsOut]):
         """Return the present ones; any thread may ask."""
 
 
-class Exposition(Collector, Generic[Stats]):
+class StatsCollector(Collector, Generic[Stats]):
     """Takes `stats()` of a server whenever Prometheus asks.
 
     The server is not kept alive by this, and once it is gone there are no more metrics of it. One

@@ -14,7 +14,7 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import ActorParams, Message, Reward, TrialConfig
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Settings
-from cogrs.orchestrator.service.pace import PeerPace
+from cogrs.orchestrator.service.throttle import PeerThrottle
 from tests.orchestrator.flooded import SETTINGS, Server, flooded, params
 from tests.orchestrator.floods import (
     EXHAUSTED,
@@ -493,7 +493,7 @@ def test_large_requests_of_streams_leave_time_to_others(
 
 def test_connection_that_rests_holds_up_itself_alone() -> None:
     async def test() -> None:
-        pace = PeerPace()
+        pace = PeerThrottle()
         async with pace.turn("flood", 10**12):  # which calls for a rest of an hour
             pass
 

@@ -178,8 +178,8 @@ def _demo(given: argparse.Namespace, stop: StopSignal) -> int:
     for name in _EXTRA:
         if find_spec(name) is None:
             return _say(_REFUSED, f"{name} is not installed: pip install 'cogrs[demo]'")
+    from cogrs.demo.child_process import FailedError, RefusedError
     from cogrs.demo.options import Options
-    from cogrs.demo.process import FailedError, RefusedError
     from cogrs.demo.run import run
 
     options = Options(

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.demo.process import RefusedError
+from cogrs.demo.child_process import RefusedError
 from cogrs.workers.checkpoint import write_file
 
 if TYPE_CHECKING:
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
 
 EVERY = 30.0
 """Seconds between two checkpoints; one more is written at the end."""
@@ -28,19 +28,19 @@ def replay_file(folder: str, worker: int) -> Path:
     return Path(folder) / f"replay-{worker}.checkpoint"
 
 
-def write_run(folder: Path, role: Role, trials: int, steps: int) -> None:
+def write_run(folder: Path, config: ProcessConfig, trials: int, steps: int) -> None:
     """Write what the parent knows."""
     known = {
-        "env": role.env,
-        "state_size": role.state_size,
-        "num_action": role.num_action,
-        "trials": role.trials_before + trials,
+        "env": config.env,
+        "state_size": config.state_size,
+        "num_action": config.num_action,
+        "trials": config.trials_before + trials,
         "steps": steps,
     }
     write_file(folder / _RUN, json.dumps(known).encode())
 
 
-def read_run(folder: Path, role: Role) -> dict[str, Any]:
+def read_run(folder: Path, config: ProcessConfig) -> dict[str, Any]:
     """Read what the parent knew.
 
     Raises:
@@ -58,7 +58,7 @@ def read_run(folder: Path, role: Role) -> dict[str, Any]:
     if not learner_file(str(folder)).is_file():
         raise RefusedError(f"--resume: {folder} has no checkpoint of a learner")
     for name, value in found.items():
-        if value != getattr(role, name):
-            expected = getattr(role, name)
+        if value != getattr(config, name):
+            expected = getattr(config, name)
             raise RefusedError(f"--resume: {name}: expected {expected}, {folder} has {value}")
     return counts

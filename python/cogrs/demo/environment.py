@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 
 from cogrs import sdk
-from cogrs.demo.child import Child, main
+from cogrs.demo.parent import Parent, main
 
 if TYPE_CHECKING:
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
 
 
 def make_flat(name: str) -> gymnasium.Env[Any, Any]:
@@ -35,18 +35,20 @@ def make_flat(name: str) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def run(child: Child, role: Role) -> None:
+def run(parent: Parent, config: ProcessConfig) -> None:
     """Serve one environment for each trial until the parent ends."""
-    seeds = count(role.seed * 1_000_003 + role.trials_before)
+    seeds = count(config.seed * 1_000_003 + config.trials_before)
 
     def make() -> sdk.GymnasiumEnvironment:
         # This process does nothing else meanwhile, and its parent ends it if it hangs.
-        return sdk.GymnasiumEnvironment(lambda: make_flat(role.env), seed=next(seeds), inline=True)
+        return sdk.GymnasiumEnvironment(
+            lambda: make_flat(config.env), seed=next(seeds), inline=True
+        )
 
     async def serve() -> None:
-        async with await sdk.serve(environments={role.env: make}) as endpoint:
-            child.say(ready=endpoint.address)
-            await asyncio.to_thread(child.ended.wait)
+        async with await sdk.serve(environments={config.env: make}) as endpoint:
+            parent.send(ready=endpoint.address)
+            await asyncio.to_thread(parent.stop_request.wait)
 
     asyncio.run(serve())
 

@@ -35,7 +35,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Role:
+class ProcessConfig:
     """What a child process is told.
 
     Attributes:
@@ -67,7 +67,7 @@ class Role:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Role:
+    def from_json(cls, text: str) -> ProcessConfig:
         """Read it."""
         fields = json.loads(text)
         return cls(**{**fields, "endpoints": tuple(fields["endpoints"])})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.demo.checkpoint import read_run, write_run
-from cogrs.demo.options import Options, Role
-from cogrs.demo.process import FailedError, Process, RefusedError, ended
+from cogrs.demo.child_process import ChildProcess, FailedError, RefusedError, ended
+from cogrs.demo.options import Options, ProcessConfig
 from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
@@ -44,24 +44,24 @@ def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
     progress = Progress(options)
     if stop.is_set():
         return progress, []
-    role = describe(options)
+    config = describe(options)
     if stop.is_set():
         return progress, []
     if options.resume is not None:
-        before = read_run(options.resume, role)
-        role = replace(role, trials_before=before["trials"], resume=str(options.resume))
+        before = read_run(options.resume, config)
+        config = replace(config, trials_before=before["trials"], resume=str(options.resume))
         progress.steps = progress.steps_before = before["steps"]
     folder = make_folder(options.out)
-    role = replace(role, folder=str(folder))
+    config = replace(config, folder=str(folder))
     print(
         f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
         flush=True,
     )
     with Display(progress, folder, stop) as display:
         try:
-            asyncio.run(learn(role, display, progress, stop))
+            asyncio.run(learn(config, display, progress, stop))
         finally:
-            write_run(folder, role, progress.trials, progress.steps)
+            write_run(folder, config, progress.trials, progress.steps)
     files = [folder / "metrics.jsonl"]
     if progress.curve:
         print("drawing the learning curve", flush=True)
@@ -70,7 +70,7 @@ def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
     return progress, files
 
 
-def describe(options: Options) -> Role:
+def describe(options: Options) -> ProcessConfig:
     """Look at the environment.
 
     Raises:
@@ -96,7 +96,7 @@ def describe(options: Options) -> Role:
         raise RefusedError(
             f"--env: expected discrete actions, {options.env} has {_one_line(actions)}"
         )
-    return Role(
+    return ProcessConfig(
         env=options.env,
         seed=options.seed,
         state_size=states.shape[0],
@@ -125,24 +125,28 @@ def make_folder(out: Path) -> Path:
     raise AssertionError("there is always another number")
 
 
-async def learn(role: Role, display: Display, progress: Progress, stop: StopSignal) -> None:
+async def learn(
+    config: ProcessConfig, display: Display, progress: Progress, stop: StopSignal
+) -> None:
     """Start everything, follow it, and end it."""
     options = progress.options
-    processes: list[Process] = []
+    processes: list[ChildProcess] = []
     figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
-    def start(name: str, role: Role) -> Process:
-        processes.append(Process(name, role, figures))
+    def start(name: str, config: ProcessConfig) -> ChildProcess:
+        processes.append(ChildProcess(name, config, figures))
         return processes[-1]
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(ended(processes))
-        learner, environment = start("learner", role), start("environment", role)
+        learner, environment = start("learner", config), start("environment", config)
         endpoints = await learner.ready(stop)
         if stop.is_set():
             return
-        role = replace(role, endpoints=tuple(endpoints))
-        actors = [start("actor", replace(role, worker=worker)) for worker in range(options.workers)]
+        config = replace(config, endpoints=tuple(endpoints))
+        actors = [
+            start("actor", replace(config, worker=worker)) for worker in range(options.workers)
+        ]
         acts = [await actor.ready(stop) for actor in actors]
         plays = await environment.ready(stop)
         if stop.is_set():
@@ -151,9 +155,9 @@ async def learn(role: Role, display: Display, progress: Progress, stop: StopSign
             environment=EnvironmentParams(endpoint=plays),
             actors=[ActorParams(name="player", actor_class="player", endpoint=acts[0])],
         )
-        config = Config(params=params, hooks=("local://spread",))
+        trials = Config(params=params, hooks=("local://spread",))
         spread = sdk.local_hooks({"": spread_over(acts)})
-        orchestrator = await serve(config, port=0, local={"spread": spread})
+        orchestrator = await serve(trials, port=0, local={"spread": spread})
         stack.push_async_callback(orchestrator.stop, _GRACE)
         failures = Failures(progress)
         where = f"127.0.0.1:{orchestrator.port}"

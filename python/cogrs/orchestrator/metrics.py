@@ -13,7 +13,7 @@ from cogrs.escape import escaped
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
-from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import StatsCollector  # before prometheus-client: it tells of what is missing
 
 # isort: split
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Metrics", "serve_metrics"]
 
 
-class Metrics(Exposition[OrchestratorStats]):
+class Metrics(StatsCollector[OrchestratorStats]):
     """Takes `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus asks.
 
     The server is not kept alive by this, and once it is gone there are no more metrics of it. One

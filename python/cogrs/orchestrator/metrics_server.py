@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cogrs.limits import METRICS_CONNECTIONS, METRICS_REQUEST_BYTES, METRICS_SECONDS
-from cogrs.listener import check_listener
+from cogrs.listen_address import check_listener
 from cogrs.validation import check_kind, check_port, check_text
 
 if TYPE_CHECKING:

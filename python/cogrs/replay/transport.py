@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.listener import check_listener
+from cogrs.listen_address import check_listener
 from cogrs.replay.connections import Connections, Intake, Watched
 from cogrs.replay.endpoint import Bind, attach, keep_for_owner
 from cogrs.replay.guard import Guard

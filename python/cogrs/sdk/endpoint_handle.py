@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from cogrs.background import Background
 from cogrs.sdk.endpoint import Endpoint, serve
+from cogrs.server_thread import ServerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class EndpointHandle:
     """A running server, on an event loop of its own. Any thread may call any method."""
 
-    def __init__(self, running: Background[Endpoint]) -> None:
+    def __init__(self, running: ServerThread[Endpoint]) -> None:
         """Hold what runs."""
         self._running = running
 
@@ -118,4 +118,4 @@ def serve_endpoint(
         tokens=tokens,
         insecure=insecure,
     )
-    return EndpointHandle(Background("cogrs-endpoint", starting))
+    return EndpointHandle(ServerThread("cogrs-endpoint", starting))

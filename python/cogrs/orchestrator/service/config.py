@@ -19,7 +19,7 @@ from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
-from cogrs.orchestrator.service.options import read_options
+from cogrs.orchestrator.service.actor_options import read_options
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
-from cogrs.limits import WOKEN_AT_ONCE
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.engine.params import check_name
@@ -43,7 +40,7 @@ def versions() -> VersionInfo:
     )
 
 
-def metadata(context: Context, key: str) -> str | None:
+def find_metadata(context: Context, key: str) -> str | None:
     """Return the metadata of a call under a key, if there is any.
 
     Raises:
@@ -57,13 +54,13 @@ def metadata(context: Context, key: str) -> str | None:
     return None
 
 
-def needed(context: Context, key: str) -> str:
+def required_metadata(context: Context, key: str) -> str:
     """Return the metadata of a call under a key.
 
     Raises:
         InvalidError: There is none, or it is too long.
     """
-    value = metadata(context, key)
+    value = find_metadata(context, key)
     if value is None:
         raise InvalidError(f"metadata: expected {key!r}, got none")
     return value
@@ -74,7 +71,7 @@ async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
     await context.abort(grpc.StatusCode[error.status], str(error))
 
 
-def answering(
+def abort_on_error(
     method: Callable[[Service, Request, Context], Awaitable[Reply]],
 ) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
     """Refuse a call when the engine does, and end it when something fails."""
@@ -99,73 +96,3 @@ def answering(
         await refuse(context, refusal)
 
     return answer
-
-
-class Bell:
-    """A `ReaderPort`: wakes the call that writes a stream."""
-
-    def __init__(self) -> None:
-        """Be silent."""
-        self._rung = asyncio.Event()
-        self._error: OrchestratorError | None = None
-
-    def wake(self) -> None:
-        """There is something to take."""
-        self._rung.set()
-
-    def close(self, error: OrchestratorError) -> None:
-        """End the stream with this error, when what there is was taken."""
-        self._error = error
-        self._rung.set()
-
-    async def wait(self) -> None:
-        """Wait until woken; to be called when there is nothing to take.
-
-        Raises:
-            OrchestratorError: The stream was ended.
-        """
-        if self._error is not None:
-            raise self._error
-        await self._rung.wait()
-        self._rung.clear()
-
-
-class SharedBell(Bell):
-    """A bell of a stream that is told of everything, as many others are at the same time."""
-
-    def __init__(self, row: Row) -> None:
-        """Create a silent bell, which is rung in a row with others."""
-        super().__init__()
-        self._row = row
-        self._due = False
-
-    def wake(self) -> None:
-        """Take a place in the row: there is something to take."""
-        if not self._due:
-            self._due = True
-            self._row.add(self)
-
-    def ring(self) -> None:
-        """Wake the stream, whose turn has come."""
-        self._due = False
-        super().wake()
-
-
-class Row:
-    """Wakes the streams of many readers, so many in each round of the event loop."""
-
-    def __init__(self) -> None:
-        """Create an empty row."""
-        self._due: deque[SharedBell] = deque()
-
-    def add(self, bell: SharedBell) -> None:
-        """Wake a stream after those before it."""
-        if not self._due:
-            asyncio.get_running_loop().call_soon(self._run)
-        self._due.append(bell)
-
-    def _run(self) -> None:
-        for _ in range(min(len(self._due), WOKEN_AT_ONCE)):
-            self._due.popleft().ring()
-        if self._due:
-            asyncio.get_running_loop().call_soon(self._run)

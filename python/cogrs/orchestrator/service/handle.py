@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from cogrs.background import Background
 from cogrs.orchestrator.service.server import serve
+from cogrs.server_thread import ServerThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,7 @@ class OrchestratorHandle:
     def __init__(self, starting: Coroutine[Any, Any, Server], *, uvloop: bool = False) -> None:
         """Start a server on a new thread, and wait until it listens."""
         factory = _find_loop() if uvloop else None
-        self._running = Background("cogrs-orchestrator", starting, factory)
+        self._running = ServerThread("cogrs-orchestrator", starting, factory)
 
     @property
     def port(self) -> int:

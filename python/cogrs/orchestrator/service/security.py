@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from cogrs.access import Access
-from cogrs.listener import check_listener, is_loopback
+from cogrs.listen_address import check_listener, is_loopback
 from cogrs.tls import ClientTls, ServerTls
 from cogrs.tokens import (
     bearer,

@@ -16,6 +16,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_TrialLifecycleServicer_to_server,
 )
 from cogrs.event_loop import check_own_loop
+from cogrs.hung_calls import stopping
 from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
@@ -26,14 +27,13 @@ from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
-from cogrs.orchestrator.service.decoding import DecodingInterceptor
-from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
-from cogrs.orchestrator.service.pace import Pace
+from cogrs.orchestrator.service.request_decoding import DecodingInterceptor
 from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.standard_services import Health, add_reflection
 from cogrs.orchestrator.service.stats import take_stats
+from cogrs.orchestrator.service.throttle import Throttle
 from cogrs.tls import listen
-from cogrs.unfinished import stopping
 from cogrs.validation import check_kind, check_named, check_port, check_seconds, check_text
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Server:
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -149,9 +149,9 @@ class Server:
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            lifecycle = LifecycleService(self._orchestrator, self._pace)
+            lifecycle = LifecycleService(self._orchestrator, self._throttle)
             add_TrialLifecycleServicer_to_server(lifecycle, main)
-            clients = ClientActorService(self._orchestrator, self._access, self._pace)
+            clients = ClientActorService(self._orchestrator, self._access, self._throttle)
             add_ClientActorServicer_to_server(clients, other)
             tls = self._security.tls
             self.port = self.actor_port = listen(main, host, port, tls)
@@ -230,7 +230,7 @@ class Server:
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
         settings = self._settings
         server = grpc.aio.server(
-            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._pace)],
+            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._throttle)],
             options=server_options(
                 settings.max_message, settings.max_request, settings.max_streams
             ),

@@ -17,7 +17,7 @@ _BYTE = 1e-9
 """Seconds in which a byte comes in: it is copied a few times."""
 
 
-class Pace:
+class Throttle:
     """Works on large requests one after the other, in order, with rests between them."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Pace:
             asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 
-class PeerPace:
+class PeerThrottle:
     """Works on the large requests of streams: a connection rests after each of its own.
 
     A connection that floods waits for itself, and the large actions of others pass it by.
@@ -94,7 +94,7 @@ class PeerPace:
             del self._users[peer], self._peers[peer]
 
 
-class Places:
+class PeerLimit:
     """Lets each connection have so many requests received and decoded at once.
 
     What is received takes memory before anybody has asked for it, so this bounds the memory of a

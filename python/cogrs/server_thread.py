@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from cogrs.event_loop import handle_exception
+from cogrs.hung_calls import cancel_tasks, running_call
 from cogrs.threads import DaemonExecutor
-from cogrs.unfinished import call_on, cancel_tasks
 from cogrs.validation import check_seconds, check_timeout
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _Stops: TypeAlias = "set[asyncio.Task[Any] | None]"
 """Calls that stop it, which are under way."""
 
 
-class Background(Generic[Running]):
+class ServerThread(Generic[Running]):
     """Something that runs on a new thread. Any thread may call any method; forgotten, it stops."""
 
     def __init__(
@@ -180,5 +180,5 @@ def _stop(
             "%s does not end within %g s and is left behind: it is busy with %s",
             thread.name,
             grace,
-            call_on(thread.ident),
+            running_call(thread.ident),
         )

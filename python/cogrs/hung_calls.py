@@ -46,7 +46,7 @@ class Server(Protocol):
         """Stop."""
 
 
-_left: WeakSet[asyncio.Task[Any]] = WeakSet()
+_abandoned: WeakSet[asyncio.Task[Any]] = WeakSet()
 """Tasks that nobody waits for any more."""
 
 _callers: dict[CodeType, Callable[[Mapping[str, Any]], str]] = {}
@@ -59,14 +59,14 @@ async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task
     Args:
         tasks: What to cancel. What was left behind before is not waited for.
     """
-    waiting = {task for task in tasks if task not in _left}
+    waiting = {task for task in tasks if task not in _abandoned}
     for task in waiting:
         task.cancel()
     if not waiting:
         return set()
     late = await wait_running(waiting, CANCELLATION)
     for task in late:
-        leave(task)
+        abandon(task)
     return late
 
 
@@ -118,22 +118,22 @@ async def run_limited(
             await wait_running({task}, _FAREWELL)
         if not task.done():
             _logger.warning("%s does not return: nobody waits for it any more", name)
-            leave(task)
+            abandon(task)
     return task.result()
 
 
-def leave(task: asyncio.Task[Any]) -> None:
+def abandon(task: asyncio.Task[Any]) -> None:
     """Leave a task behind that does not end when it is cancelled: its loop ends without it.
 
     `asyncio.run` would wait for it for ever.
     """
-    if task.done() or task in _left:
+    if task.done() or task in _abandoned:
         return
-    _left.add(task)
+    _abandoned.add(task)
     for other in asyncio.all_tasks():
         # It would not end before the one that it awaits does, either.
         if getattr(other, "_fut_waiter", None) is task:
-            leave(other)
+            abandon(other)
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     # A coroutine that catches everything would run for ever when it is collected, in the process's
@@ -141,9 +141,9 @@ def leave(task: asyncio.Task[Any]) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
 
-def is_left(task: asyncio.Task[Any]) -> bool:
+def is_abandoned(task: asyncio.Task[Any]) -> bool:
     """Return whether a task was left behind."""
-    return task in _left
+    return task in _abandoned
 
 
 @asynccontextmanager
@@ -167,7 +167,7 @@ async def stopping(servers: Collection[Server], grace: float) -> AsyncIterator[f
         if task.done():
             task.result()
         else:
-            leave(task)
+            abandon(task)
 
 
 def names_call(
@@ -186,7 +186,7 @@ def names_call(
     return declare
 
 
-def call_on(thread: int | None) -> str:
+def running_call(thread: int | None) -> str:
     """Return what a thread is busy with: the call of users' code, or the innermost functions.
 
     Args:

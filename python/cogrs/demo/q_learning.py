@@ -48,7 +48,7 @@ def action_values(parameters: Arrays, states: Any, maximum: Callable[..., Any] =
     return states @ parameters[f"weight{len(HIDDEN)}"] + parameters[f"bias{len(HIDDEN)}"]
 
 
-class Learner:
+class QLearner:
     """Double Q-learning (van Hasselt et al. 2016) from prioritized batches."""
 
     def __init__(self, parameters: Arrays) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import AsyncIterator
 
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
     from cogrs.stop_signal import StopSignal
 
 _READY = 60.0
@@ -33,17 +33,19 @@ class RefusedError(FailedError):
     """The demo cannot start so."""
 
 
-class Process:
-    """A child process in a role: see `cogrs.demo.child`."""
+class ChildProcess:
+    """A child process of the demo; its side is `cogrs.demo.parent`."""
 
-    def __init__(self, name: str, role: Role, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
+    def __init__(
+        self, name: str, config: ProcessConfig, figures: queue.SimpleQueue[dict[str, Any]]
+    ) -> None:
         """Start it; what it says goes to `figures`, but that it is ready."""
         self._name = name
         self._figures = figures
         self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._reason = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"cogrs.demo.{name}", role.to_json()],
+            [sys.executable, "-P", "-m", f"cogrs.demo.{name}", config.to_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is the parent's affair.
@@ -115,7 +117,7 @@ class Process:
 
 
 @asynccontextmanager
-async def ended(processes: list[Process]) -> AsyncIterator[None]:
+async def ended(processes: list[ChildProcess]) -> AsyncIterator[None]:
     """End all processes that are in a list by then."""
     try:
         yield

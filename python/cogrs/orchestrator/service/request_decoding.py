@@ -11,13 +11,13 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from cogrs.limits import LARGE, RECEIVE_TIMEOUT
-from cogrs.orchestrator.fields import FloodError, decode_in_slices
-from cogrs.orchestrator.service.pace import PeerPace, Places
+from cogrs.orchestrator.message_decoding import TooManyFieldsError, decode_in_slices
+from cogrs.orchestrator.service.throttle import PeerLimit, PeerThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cogrs.orchestrator.service.pace import Pace
+    from cogrs.orchestrator.service.throttle import Throttle
 
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,16 +31,16 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
     error.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, throttle: Throttle) -> None:
         """Create an interceptor that has seen no method yet.
 
         Args:
-            pace: Of large requests.
+            throttle: Of large requests.
         """
         self._handlers: dict[str, Handler] = {}
-        self._places = Places()
-        self._pace = pace
-        self._streams = PeerPace()
+        self._limit = PeerLimit()
+        self._throttle = throttle
+        self._streams = PeerThrottle()
 
     async def intercept_service(
         self,
@@ -97,12 +97,12 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
     async def _take(self, kind: type[Any], context: Context) -> Any:
         code = grpc.StatusCode.INVALID_ARGUMENT
         try:
-            async with self._places.place(context.peer()):
+            async with self._limit.place(context.peer()):
                 return await self._receive(kind, context)
         except TimeoutError:
             code = grpc.StatusCode.DEADLINE_EXCEEDED
             fault = f"expected a message within {RECEIVE_TIMEOUT:g} s, got none"
-        except (DecodeError, FloodError) as error:
+        except (DecodeError, TooManyFieldsError) as error:
             fault = str(error)
         await context.abort(code, f"request: {fault}")
         return None
@@ -113,18 +113,18 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise DecodeError("expected a message, got none")
-        async with self._pace.turn(large=len(content) > LARGE, size=len(content)):
+        async with self._throttle.turn(large=len(content) > LARGE, size=len(content)):
             return await decode_in_slices(kind, content)
 
 
 class _Requests:
     """The requests of a stream, decoded one by one when they are asked for."""
 
-    def __init__(self, kind: type[Any], requests: Any, peer: str, pace: PeerPace) -> None:
+    def __init__(self, kind: type[Any], requests: Any, peer: str, throttle: PeerThrottle) -> None:
         self._kind = kind
         self._requests = requests
         self._peer = peer
-        self._pace = pace
+        self._throttle = throttle
 
     def __aiter__(self) -> _Requests:
         # Only now: Python warns of one of gRPC's that nobody reads.
@@ -135,5 +135,5 @@ class _Requests:
         content = await anext(self._requests)
         if len(content) <= LARGE:
             return self._kind.FromString(content)
-        async with self._pace.turn(self._peer, len(content)):
+        async with self._throttle.turn(self._peer, len(content)):
             return await decode_in_slices(self._kind, content)

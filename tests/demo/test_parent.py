@@ -10,14 +10,14 @@ INTERRUPTED_IN_A_WAIT = """
 import os
 import signal
 
-from cogrs.demo.child import Child
+from cogrs.demo.parent import Parent
 
-child = Child()
-event = getattr(child.ended, "_event", child.ended)
+parent = Parent()
+event = getattr(parent.stop_request, "_event", parent.stop_request)
 with event._cond:
     # As in the midst of a call of the event, which holds its lock.
     signal.raise_signal(signal.SIGTERM)
-assert child.ended.wait(60)
+assert parent.stop_request.wait(60)
 os._exit(7)
 """
 

@@ -32,7 +32,7 @@ _TEXT = (9, 12)
 """Types string and bytes: one field, however long."""
 
 
-class FloodError(ValueError):
+class TooManyFieldsError(ValueError):
     """More fields than are decoded."""
 
     def __init__(self, name: str) -> None:
@@ -57,13 +57,13 @@ def decode(kind: type[Any], content: bytes) -> Any:
     """Return a message of a type.
 
     Raises:
-        FloodError: It has too many fields; names those.
+        TooManyFieldsError: It has too many fields; names those.
         google.protobuf.message.DecodeError: It is no such message.
     """
     if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
-                raise FloodError(name)
+                raise TooManyFieldsError(name)
     return kind.FromString(content)
 
 
@@ -72,7 +72,7 @@ async def decode_in_slices(kind: type[Any], content: bytes) -> Any:
     if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
-                raise FloodError(name)
+                raise TooManyFieldsError(name)
             await asyncio.sleep(0)
     return kind.FromString(content)
 
