@@ -357,6 +357,10 @@ class Transport:
         self.begin_close()
         self.finish_close()
 
+    def wait_closing(self, timeout: float | None) -> bool:
+        """Wait until closing begins; return whether it has begun."""
+        return self._closing.wait(timeout)
+
     def wait_closed(self) -> None:
         """Wait until closing is done.
 

@@ -150,6 +150,17 @@ class Endpoint:
             await asyncio.gather(*(host.close(left) for host in self._hosts))
         self._stopped.set()
 
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Stop: `stop` under the name that servers of replay have.
+
+        Args:
+            timeout: The `grace` of `stop`; None takes its default.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: As `stop`.
+        """
+        await self.stop(*([] if timeout is None else [timeout]))
+
     async def __aenter__(self) -> Self:
         """Return the endpoint."""
         return self

@@ -61,7 +61,7 @@ class Tasks:
         """Cancel all, and wait for them; those that do not end are left behind."""
         while tasks := {task for task in self._tasks if not is_abandoned(task)}:
             for task in await cancel_tasks(tasks):
-                _logger.warning("%s does not end when it is cancelled: it is left behind", task)
+                _logger.warning("%s does not end when it is cancelled: it is abandoned", task)
 
 
 class Queue(Protocol[T]):

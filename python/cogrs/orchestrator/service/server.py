@@ -7,6 +7,7 @@ import time
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc.aio
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cogrs.orchestrator.service.stats import OrchestratorStats
+    from cogrs.tls import ServerTls
 
 _LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
 
@@ -133,6 +135,7 @@ class Server:
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._host = ""
         self.port = 0
         """Where `TrialLifecycle` is served, and `ClientActor` too if it has no port of its own."""
         self.actor_port = 0
@@ -153,13 +156,19 @@ class Server:
             add_TrialLifecycleServicer_to_server(lifecycle, main)
             clients = ClientActorService(self._orchestrator, self._access, self._throttle)
             add_ClientActorServicer_to_server(clients, other)
-            tls = self._security.tls
+            tls, self._host = self._security.tls, host.strip("[]")
             self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
                 self.actor_port = listen(other, host, actor_port, tls)
             for server in self._servers:
                 await server.start()
             undo.pop_all()
+
+    @property
+    def address(self) -> str:
+        """Where clients and controllers find it: `grpc://host:port`."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"grpc://{host}:{self.port}"
 
     def stats(self) -> OrchestratorStats:
         """Return the present figures; any thread may ask.
@@ -184,7 +193,7 @@ class Server:
     async def stop(self, grace: float = 10.0) -> None:
         """End all trials, then stop. Again: wait for the same.
 
-        Methods of local components that do not return are named in a warning, and left behind: this
+        Methods of local components that do not return are named in a warning, and abandoned: this
         returns within a second more than `grace`. One that blocks this event loop cannot be left:
         Ctrl-C ends it.
 
@@ -200,6 +209,17 @@ class Server:
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         await asyncio.shield(self._stopping)
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Stop: `stop` under the name that servers of replay have.
+
+        Args:
+            timeout: The `grace` of `stop`; None takes its default.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: As `stop`.
+        """
+        await self.stop(*([] if timeout is None else [timeout]))
 
     async def _stop(self, grace: float) -> None:
         until = time.monotonic() + grace
@@ -287,6 +307,9 @@ async def serve(
     settings: Settings | None = None,
     local: Mapping[str, Any] | None = None,
     security: Security | None = None,
+    tls: ServerTls | None = None,
+    tokens: Sequence[str] = (),
+    insecure: bool = False,
 ) -> Server:
     """Start an orchestrator on the running event loop.
 
@@ -299,6 +322,9 @@ async def serve(
         local: Components in this process, by the names that `local://name` endpoints have.
         security: Certificates and tokens, in place of those of the configuration; needed to reach
             beyond this machine.
+        tls: `Security.tls`, where that, `tokens` and `insecure` are all that is needed.
+        tokens: `Security.tokens`, likewise.
+        insecure: `Security.insecure`, likewise.
 
     Returns:
         The server. Stop it, or use it as an asynchronous context manager.
@@ -318,8 +344,14 @@ async def serve(
     port = check_port("port", port)
     actor_port = None if actor_port is None else check_port("actor_port", actor_port)
     config = read_config(config)
+    given = {"tls": tls, "tokens": tokens, "insecure": insecure}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value}
     if security is None:
-        security = config.security or Security()
+        security = replace(config.security or Security(), **changes)
+    elif changes:
+        raise ValueError(
+            f"{', '.join(changes)}: expected in `security`, which is given, got beside"
+        )
     security.check_listen(host)
     try:
         server = Server(config, settings, local, security)
