@@ -11,19 +11,19 @@ from cogrs.tokens import looks_secret, read_tokens, read_tokens_by_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_FILES = (
+FILES = (
     *("tls_certificate", "tls_key", "client_ca", "tokens", "client_tokens", "link_tokens"),
     *("link_ca", "link_certificate", "link_key"),
 )
-_FLAGS = ("link_tls", "insecure")
+FLAGS = ("link_tls", "insecure")
 _TEXTS = ("slot_secrets", "link_server_name")
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(_FLAGS, ((bool,), "true or false")),
+    **dict.fromkeys(FLAGS, ((bool,), "true or false")),
     **dict.fromkeys(_TEXTS, ((str,), "a string")),
 }
 
-NAMES = (*_FILES, *_FLAGS, *_TEXTS)
+NAMES = (*FILES, *FLAGS, *_TEXTS)
 """Names of the section, and of the options with dashes in place of underscores."""
 
 
@@ -68,7 +68,7 @@ def _paths(values: Mapping[str, Any], root: Path, shown: Callable[[str], str]) -
         kinds, expected = _KINDS.get(name, ((str, Path), "a path"))
         if not isinstance(value, kinds):
             raise ValueError(f"{shown(name)}: expected {expected}, got {type(value).__name__}")
-    return {name: root / values[name] for name in _FILES if name in values}
+    return {name: root / values[name] for name in FILES if name in values}
 
 
 def _server_tls(paths: Mapping[str, Path], shown: Callable[[str], str]) -> ServerTls | None:
