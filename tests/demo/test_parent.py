@@ -13,8 +13,7 @@ import signal
 from cogrs.demo.parent import Parent
 
 parent = Parent()
-event = getattr(parent.stop_request, "_event", parent.stop_request)
-with event._cond:
+with parent.stop_request._cond:
     # As in the midst of a call of the event, which holds its lock.
     signal.raise_signal(signal.SIGTERM)
 assert parent.stop_request.wait(60)
@@ -22,7 +21,7 @@ os._exit(7)
 """
 
 
-def test_sigterm_is_heard_in_the_midst_of_asking_for_the_end() -> None:
+def test_sigterm_during_a_call_of_the_event_requests_the_end() -> None:
     process = subprocess.Popen(command(INTERRUPTED_IN_A_WAIT), stdin=subprocess.PIPE)
     try:
         assert process.wait(60) == 7

@@ -1,4 +1,4 @@
-"""The process that plays environments."""
+"""The environment process: it serves an environment for each trial."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def make_flat(name: str) -> gymnasium.Env[Any, Any]:
-    """Make an environment whose observations are vectors of float32, and its actions 0, 1, ...
+    """Create an environment whose observations are float32 vectors, and its actions 0, 1, ...
 
     Raises:
-        Exception: Whatever the environment's own code raises, or Gymnasium of its observations.
+        Exception: What the environment or Gymnasium raises.
     """
     env: gymnasium.Env[Any, Any] = gymnasium.wrappers.FlattenObservation(gymnasium.make(name))
     space = env.observation_space
@@ -36,11 +36,11 @@ def make_flat(name: str) -> gymnasium.Env[Any, Any]:
 
 
 def run(parent: Parent, config: ProcessConfig) -> None:
-    """Serve one environment for each trial until the parent ends."""
+    """Serve environments until the parent requests the end."""
     seeds = count(config.seed * 1_000_003 + config.trials_before)
 
     def make() -> sdk.GymnasiumEnvironment:
-        # This process does nothing else meanwhile, and its parent ends it if it hangs.
+        # This process does nothing else, and its parent ends it if it hangs.
         return sdk.GymnasiumEnvironment(
             lambda: make_flat(config.env), seed=next(seeds), inline=True
         )

@@ -1,4 +1,4 @@
-"""The process that learns."""
+"""The learner process: a replay server, and updates of the net from its batches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BATCH = 64
 _ALPHA, _BETA = 0.6, 0.6
 """Exponents of prioritized replay (Schaul et al. 2016, sections 3.3 and 3.4)."""
 _EPSILON = 0.01
-"""A step whose error is 0 stays within reach (section 3.3 there)."""
+"""Added to each priority, so that a step with error 0 can still be drawn (section 3.3)."""
 
 
 def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
-    """Make the server; actors take templates and settings from it."""
+    """Create the replay server; actors take templates and settings from it."""
     scalar = np.float32(0)
     state, info = np.zeros(config.state_size, np.float32), np.zeros((), STEP_INFO)
     server: ReplayMemoryServer[NStepBatch] = ReplayMemoryServer(
@@ -39,7 +39,7 @@ def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
         info,
         0,
         "tcp://127.0.0.1:*",
-        # Caches come in bursts, when trials end: with few, most would be replaced unused.
+        # Caches come in bursts, when trials end; a small store would replace most of them unused.
         n_caches=32,
         seed=config.seed,
         nstep=True,
@@ -51,10 +51,10 @@ def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
 
 
 def run(parent: Parent, config: ProcessConfig) -> None:
-    """Learn until the parent ends."""
+    """Learn until the parent requests the end."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nets this small gain nothing from a GPU
     with make_server(config).start() as server:
-        # Actors begin with the same parameters, and need not wait for JAX.
+        # Actors draw the same first parameters, and need not wait for JAX.
         parent.send(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
         learner = QLearner(draw_parameters(config.state_size, config.num_action, config.seed))
 
@@ -83,7 +83,7 @@ def report(
     worker: LearnerWorker[NStepBatch],
     config: ProcessConfig,
 ) -> None:
-    """Learn, tell the figures twice a second, and write checkpoints."""
+    """Learn, report figures twice a second, and write checkpoints."""
     losses: list[float] = []
     due = time.monotonic()
     save_due = due + EVERY

@@ -1,6 +1,7 @@
-"""The child's side of a process of the demo: told by its arguments, heard by lines of JSON.
+"""A child process's side of the demo: told by its arguments, it reports by lines of JSON.
 
-It ends when its standard input does, and so with its parent, however that ends.
+It ends when its standard input ends, and so with its parent, however the parent ends. Two threads
+watch for that and for SIGTERM; any thread may call any method of `Parent`.
 """
 
 from __future__ import annotations
@@ -20,87 +21,63 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GRACE = 1.5
-"""Seconds for a process to end by itself: its parent's are a little more."""
-
-
-class StopRequest:
-    """Whether the end was asked for.
-
-    A thread sets the event for handlers of signals: one that did so itself would wait for ever if
-    it interrupted who holds the event's lock.
-    """
-
-    def __init__(self) -> None:
-        """Have no end yet."""
-        self._event = threading.Event()
-        self._reader, self._writer = os.pipe()
-        threading.Thread(target=self._listen, name="cogrs-end", daemon=True).start()
-
-    def set_from_handler(self, *_: object) -> None:
-        """Ask for the end, from a handler of signals."""
-        os.write(self._writer, b"x")
-
-    def set(self) -> None:
-        """Ask for the end, from anywhere else."""
-        self._event.set()
-
-    def is_set(self) -> bool:
-        """Whether it was asked for."""
-        return self._event.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is asked for; return whether it was."""
-        return self._event.wait(timeout)
-
-    def _listen(self) -> None:
-        os.read(self._reader, 1)
-        self._event.set()
+"""Seconds for a process to end by itself; its parent waits a little longer."""
 
 
 class Parent:
-    """This process, as its parent knows it."""
+    """The parent process, as this process sees it."""
 
     def __init__(self) -> None:
-        """Watch for the end."""
-        self.stop_request = StopRequest()
+        """Watch for the parent's end, and for SIGTERM."""
+        self.stop_request = threading.Event()
+        """Set when this process is to end."""
         # What libraries print is not for the parent.
-        self._parent = os.dup(sys.stdout.fileno())
+        self._output = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        reader, writer = os.pipe()
         # The terminal's Ctrl-C is the parent's affair.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self.stop_request.set_from_handler)
-        threading.Thread(target=self._watch, name="cogrs-watch", daemon=True).start()
+        # A handler that set the event itself would deadlock if it interrupted a holder of its lock.
+        signal.signal(signal.SIGTERM, lambda *_: os.write(writer, b"x"))
+        for name, descriptor, grace in (
+            ("cogrs-sigterm", reader, None),
+            ("cogrs-parent", sys.stdin.fileno(), _GRACE),
+        ):
+            threading.Thread(
+                target=self._watch, args=(descriptor, grace), name=name, daemon=True
+            ).start()
 
     def send(self, **figures: Any) -> None:
-        """Tell the parent something."""
+        """Report to the parent."""
         line = json.dumps(figures) + "\n"
         try:
             # One write, so that lines of several threads do not mix.
-            os.write(self._parent, line.encode())
+            os.write(self._output, line.encode())
         except BrokenPipeError:  # the parent is gone
             self.stop_request.set()
 
-    def _watch(self) -> None:
-        while os.read(sys.stdin.fileno(), 1):
-            pass
+    def _watch(self, descriptor: int, grace: float | None) -> None:
+        """Request the end when a descriptor can be read or is at its end; enforce it after that."""
+        os.read(descriptor, 1)
         self.stop_request.set()
-        time.sleep(_GRACE)
-        os._exit(1)
+        if grace is not None:
+            time.sleep(grace)
+            os._exit(1)
 
 
 def main(run: Callable[[Parent, ProcessConfig], None]) -> NoReturn:
-    """Run a part of the demo in this process, and end it."""
+    """Run a part of the demo in this process, and end the process."""
     parent = Parent()
     code = 0
     try:
         run(parent, ProcessConfig.from_json(sys.argv[1]))
     except Exception as error:
-        # What the others no longer do is no failure by then.
+        # During the end, failures that come of other processes' ends do not count.
         if not parent.stop_request.is_set():
             parent.send(failed=" ".join(f"{type(error).__name__}: {error}".split()))
             traceback.print_exc()
             code = 1
-    # All is closed and saved. Threads of XLA, which nobody can join, abort a process now and then
-    # when they ask for an interpreter that is going; so it does not go.
+    # All is closed and saved. Threads of XLA, which cannot be joined, abort a process now and then
+    # when they need the interpreter during its shutdown; so it is not shut down.
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""A run of the demo: its processes, its trials, its end."""
+"""A run of the demo: the parent process starts processes and trials, follows and ends them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from cogrs.stop_signal import StopSignal
 
 _GRACE = 1.0
-"""Seconds for the trials that still run to end well."""
+"""Seconds for running trials to end."""
 
 _FAILURES = 20
-"""Trials in a row without a step that end the run, at least."""
+"""Minimum of trials in a row without a step that end the run."""
 
 
 def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
-    """Run until the goal, or the time, is reached, or somebody interrupts.
+    """Run until the goal is reached, the time is over, or a signal comes.
 
     Returns:
-        What came of it, and the files that were written.
+        The progress, and the files that were written.
 
     Raises:
-        RefusedError: It cannot start so.
+        RefusedError: The demo cannot start with these options.
         FailedError: A process ended by itself.
     """
     progress = Progress(options)
@@ -71,10 +71,10 @@ def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
 
 
 def describe(options: Options) -> ProcessConfig:
-    """Look at the environment.
+    """Return the options of processes for an environment.
 
     Raises:
-        RefusedError: There is none of that id, or it does not suit.
+        RefusedError: The environment cannot be created, or has other spaces than the demo takes.
     """
     import gymnasium
 
@@ -82,7 +82,7 @@ def describe(options: Options) -> ProcessConfig:
 
     try:
         env = make_flat(options.env)
-    except Exception as error:  # whatever the environment's own code raises
+    except Exception as error:  # the environment's own code may raise anything
         reason = str(error) or type(error).__name__
         raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
     states, actions = env.observation_space, env.action_space
@@ -106,10 +106,10 @@ def describe(options: Options) -> ProcessConfig:
 
 
 def make_folder(out: Path) -> Path:
-    """Make a folder of its own for a run, named by the time.
+    """Create a new folder for a run, named by the time.
 
     Raises:
-        RefusedError: It cannot be made.
+        RefusedError: The folder cannot be created.
     """
     name = time.strftime("%Y%m%d-%H%M%S")
     for number in count(1):
@@ -128,7 +128,7 @@ def make_folder(out: Path) -> Path:
 async def learn(
     config: ProcessConfig, display: Display, progress: Progress, stop: StopSignal
 ) -> None:
-    """Start everything, follow it, and end it."""
+    """Start processes and trials, follow their progress, and end them."""
     options = progress.options
     processes: list[ChildProcess] = []
     figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -178,7 +178,7 @@ async def learn(
 
 
 def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
-    """Return a hook that gives each trial the next process that acts."""
+    """Return a hook that assigns trials to actor processes in turn."""
     turns = cycle(endpoints)
 
     def spread(new: sdk.NewTrial) -> None:
@@ -188,18 +188,18 @@ def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
 
 
 def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Take in the figures that have come, but none after the goal."""
+    """Take in the reports that have come, up to the goal."""
     while not (progress.reached or figures.empty()):
         progress.take(figures.get())
 
 
 class Failures:
-    """Trials in a row that ended without a step: environments that fail would fail for ever."""
+    """Counts trials in a row without a step, since a broken environment would fail for ever."""
 
     def __init__(self, progress: Progress) -> None:
-        """Know of none."""
+        """Create a count of 0."""
         self._progress = progress
-        # Figures of trials come a little later than their ends.
+        # Reports of trials come a little later than their ends.
         self._most = max(_FAILURES, 2 * progress.options.trials)
         self._count = self._played = 0
 
@@ -208,10 +208,10 @@ class Failures:
         self._count += 1
 
     def check(self) -> None:
-        """Tell whether something is played.
+        """Check that trials have steps.
 
         Raises:
-            FailedError: It is not.
+            FailedError: Too many in a row had none.
         """
         if self._progress.trials > self._played:
             self._played, self._count = self._progress.trials, 0
@@ -223,7 +223,7 @@ class Failures:
 
 
 async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
-    """Keep so many trials running: start one whenever one has ended."""
+    """Keep a number of trials running: start one whenever one has ended."""
     running: set[str] = set()
     async with sdk.TrialController(endpoint, user_id="demo") as controller:
         for _ in range(trials):
@@ -236,7 +236,7 @@ async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait for that."""
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
