@@ -1,7 +1,4 @@
-"""An orchestrator's figures for Prometheus.
-
-Needs prometheus-client, which no other part of the package does.
-"""
+"""An orchestrator's statistics for Prometheus. Needs prometheus-client."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from cogrs.escape import escaped
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
-from cogrs.prometheus import StatsCollector  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import StatsCollector  # first: its error says what to install
 
 # isort: split
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -32,10 +29,10 @@ __all__ = ["Metrics", "serve_metrics"]
 
 
 class Metrics(StatsCollector[OrchestratorStats]):
-    """Takes `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus asks.
+    """Calls `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus scrapes.
 
-    The server is not kept alive by this, and once it is gone there are no more metrics of it. One
-    registry has room for one server: their metrics have the same names.
+    It does not keep the server alive; a server that is gone has no metrics. A registry takes one
+    server, since metrics of two would have the same names.
     """
 
     def _families(self, stats: OrchestratorStats | None) -> Iterable[Metric]:
@@ -121,24 +118,22 @@ def serve_metrics(
     insecure: bool = False,
     consent: str = "insecure=True",
 ) -> Iterator[int]:
-    """Answer Prometheus over HTTP while the block runs.
-
-    Metrics have neither TLS nor tokens: whoever reaches the address may read them.
+    """Serve metrics to Prometheus over HTTP while the block runs, without TLS and tokens.
 
     Args:
-        metrics: What is asked for; in no registry so far.
+        metrics: The metrics, not registered yet.
         host: Address to listen at: one of the loopback, unless `insecure`.
-        port: Port; 0 takes one that is free.
-        insecure: Let other machines read metrics.
-        consent: What an error says to agree by, where that is not `insecure`.
+        port: Port; 0 takes a free one.
+        insecure: Allow remote peers to read the metrics.
+        consent: How the caller allows that, for the error.
 
     Yields:
         The port.
 
     Raises:
-        OSError: The port is taken, or there is no such address.
+        OSError: The port is taken, or the address does not exist.
         TypeError: An argument has the wrong type.
-        ValueError: The port is out of range, or other machines reach the host.
+        ValueError: The port is out of range, or remote peers reach the host.
     """
     registry = CollectorRegistry()
     metrics.register(registry)

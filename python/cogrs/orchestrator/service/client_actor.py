@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.service.throttle import Throttle
 
 
-def _whom(context: Context) -> tuple[str, str]:
+def _trial_and_actor(context: Context) -> tuple[str, str]:
     return required_metadata(context, "trial-id"), required_metadata(context, "actor-name")
 
 
 class ClientActorService(ClientActorServicer):
-    """Lets actors take part that connect by themselves."""
+    """Serves client actors, which connect to the orchestrator."""
 
     def __init__(self, orchestrator: Orchestrator, access: Access, throttle: Throttle) -> None:
-        """Serve callers with these rights, at the pace of large requests."""
+        """Create the service of an orchestrator."""
         self._orchestrator = orchestrator
         self._access = access
         self._throttle = throttle
@@ -57,7 +57,7 @@ class ClientActorService(ClientActorServicer):
     async def JoinTrial(  # noqa: N802
         self, request: TrialJoinRequest, context: Context
     ) -> TrialJoinReply:
-        """Give a client a slot."""
+        """Give a client an actor of a trial."""
         caller = self._caller(context)
         reply = self._orchestrator.join(request, caller)
         if caller.given:
@@ -70,12 +70,12 @@ class ClientActorService(ClientActorServicer):
     ) -> None:
         """Exchange observations and actions."""
         waker = Waker()
-        actor = self._orchestrator.client(*_whom(context), self._caller(context))
+        actor = self._orchestrator.client(*_trial_and_actor(context), self._caller(context))
         line = actor.open(waker)
         listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), waker))
         listener.add_done_callback(partial(_check, actor))
         try:
-            # Some clients wait for it before they send anything.
+            # Some clients wait for initial metadata before they send anything.
             await context.send_initial_metadata(())
             await _talk(actor, line, waker, context)
         except OrchestratorError as error:
@@ -88,9 +88,9 @@ class ClientActorService(ClientActorServicer):
     async def Heartbeat(  # noqa: N802
         self, request: TrialHeartbeatRequest, context: Context
     ) -> TrialHeartbeatReply:
-        """Take a sign of life."""
+        """Take a heartbeat."""
         del request
-        self._orchestrator.heartbeat(*_whom(context), self._caller(context))
+        self._orchestrator.heartbeat(*_trial_and_actor(context), self._caller(context))
         return TrialHeartbeatReply()
 
     @abort_on_error
@@ -102,7 +102,7 @@ class ClientActorService(ClientActorServicer):
         rewards = request.rewards
         many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
         async with self._throttle.turn(large=many):
-            self._orchestrator.send(*_whom(context), rewards=rewards, caller=caller)
+            self._orchestrator.send(*_trial_and_actor(context), rewards=rewards, caller=caller)
         return TrialRewardReply()
 
     @abort_on_error
@@ -112,13 +112,15 @@ class ClientActorService(ClientActorServicer):
         """Take messages for other actors and the environment."""
         caller = self._caller(context)
         async with self._throttle.turn(large=len(request.messages) > MANY):
-            self._orchestrator.send(*_whom(context), messages=request.messages, caller=caller)
+            self._orchestrator.send(
+                *_trial_and_actor(context), messages=request.messages, caller=caller
+            )
         return TrialMessageReply()
 
     async def Version(  # noqa: N802
         self, request: VersionRequest, context: Context
     ) -> VersionInfo:
-        """Tell versions."""
+        """Return versions."""
         del request, context
         return versions()
 
@@ -130,7 +132,7 @@ class ClientActorService(ClientActorServicer):
 async def _listen(
     actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], waker: Waker
 ) -> None:
-    # A half-close ends this, and is no departure: there may be nothing more to say.
+    # A half-close ends this loop only: the client goes on receiving.
     while True:
         try:
             request = await anext(requests)
@@ -150,7 +152,7 @@ def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
 
 
 async def _talk(actor: ClientActor, line: Line, waker: Waker, context: Context) -> None:
-    """Write what is there for a client until its final data."""
+    """Write to a client what waits for it, up to its final data."""
     while True:
         reply = actor.take(line)
         if reply is None:

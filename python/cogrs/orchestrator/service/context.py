@@ -1,4 +1,4 @@
-"""What all services need of a call: its metadata, and a way to refuse it."""
+"""What services share about a call: its metadata, and how it is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ API_VERSION = "1.0.0-alpha6"
 
 
 def versions() -> VersionInfo:
-    """Return the answer to Version."""
+    """Return the reply to Version."""
     import cogrs
 
     known = (
@@ -41,11 +41,7 @@ def versions() -> VersionInfo:
 
 
 def find_metadata(context: Context, key: str) -> str | None:
-    """Return the metadata of a call under a key, if there is any.
-
-    Raises:
-        InvalidError: It is too long.
-    """
+    """Return the metadata of a call under a key, or None; refuse a value that is too long."""
     for name, value in context.invocation_metadata() or ():
         if name == key:
             text = value if isinstance(value, str) else value.decode(errors="backslashreplace")
@@ -55,11 +51,7 @@ def find_metadata(context: Context, key: str) -> str | None:
 
 
 def required_metadata(context: Context, key: str) -> str:
-    """Return the metadata of a call under a key.
-
-    Raises:
-        InvalidError: There is none, or it is too long.
-    """
+    """Return the metadata of a call under a key; refuse a call without it."""
     value = find_metadata(context, key)
     if value is None:
         raise InvalidError(f"metadata: expected {key!r}, got none")
@@ -74,13 +66,13 @@ async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
 def abort_on_error(
     method: Callable[[Service, Request, Context], Awaitable[Reply]],
 ) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
-    """Refuse a call when the engine does, and end it when something fails."""
+    """Decorate a method: errors of the engine, and any other, end the call with a status."""
 
     @functools.wraps(method)
     async def answer(service: Service, request: Request, context: Context) -> Reply:
         work = method(service, request, context)
-        # Calls that watch are long. What is in the frames of a call that was aborted stays until
-        # garbage is collected, for which it does not count by its size.
+        # The frames of an aborted call keep their variables until the next garbage collection,
+        # and calls that watch are long.
         del request
         try:
             return await work
@@ -89,7 +81,7 @@ def abort_on_error(
         except grpc.aio.BaseError:
             raise
         except Exception as error:
-            # gRPC would tell its text, which may have paths, to whoever called.
+            # gRPC would send its text, which may have paths, to the caller.
             logger.exception("a call failed")
             text = f"internal error: {type(error).__name__}; see the orchestrator's log"
             await context.abort(grpc.StatusCode.UNKNOWN, text)

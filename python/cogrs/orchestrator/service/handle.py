@@ -1,4 +1,4 @@
-"""The orchestrator on a thread: `cogrs.serve_orchestrator`."""
+"""An orchestrator on a thread of its own: `cogrs.serve_orchestrator`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class OrchestratorHandle(ServerHandle[Server]):
         return self._running.server.address
 
     def stats(self) -> OrchestratorStats:
-        """Return the present figures, or the last ones of an orchestrator that is stopped.
+        """Return the present statistics, or the last ones of a stopped orchestrator.
 
         Raises:
             RuntimeError: In a fork of the orchestrator's process.
-            TimeoutError: Its event loop was busy with something else for 10 s.
+            TimeoutError: Its event loop was busy for 10 s.
         """
         self._running.check_process("stats")
         return self._running.server.stats()
@@ -63,7 +63,7 @@ class OrchestratorHandle(ServerHandle[Server]):
         self._running.stop(grace)
 
     def __repr__(self) -> str:
-        """Tell where it listens."""
+        """Return the ports and whether it runs."""
         ports = f"port={self.port}, actor_port={self.actor_port}"
         return f"OrchestratorHandle({ports}, {self._state()})"
 
@@ -77,7 +77,7 @@ class OrchestratorHandle(ServerHandle[Server]):
 
 
 def _find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes event loops: uvloop, if it is installed."""
+    """Return uvloop's factory of event loops, if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -41,7 +41,7 @@ class LifecycleService(TrialLifecycleServicer):
     """Starts, ends and watches trials."""
 
     def __init__(self, orchestrator: Orchestrator, throttle: Throttle) -> None:
-        """Serve one orchestrator, at the pace of large requests."""
+        """Create the service of an orchestrator."""
         self._orchestrator = orchestrator
         self._throttle = throttle
         self._queue = WakeQueue()
@@ -59,7 +59,7 @@ class LifecycleService(TrialLifecycleServicer):
     async def TerminateTrial(  # noqa: N802
         self, request: TerminateTrialRequest, context: Context
     ) -> TerminateTrialReply:
-        """Ask for the end of a trial."""
+        """Request the end of a trial."""
         del request
         self._orchestrator.terminate(required_metadata(context, "trial-id"))
         return TerminateTrialReply()
@@ -68,7 +68,7 @@ class LifecycleService(TrialLifecycleServicer):
     async def GetTrialInfo(  # noqa: N802
         self, request: TrialInfoRequest, context: Context
     ) -> TrialInfoReply:
-        """Tell about one trial or all."""
+        """Return information about one trial or all."""
         trial_id = find_metadata(context, "trial-id")
         wanted = request.get_latest_observation
         async with self._throttle.turn(large=wanted or trial_id is None):
@@ -78,15 +78,15 @@ class LifecycleService(TrialLifecycleServicer):
     async def WatchTrials(  # type: ignore[override]  # noqa: N802
         self, request: TrialListRequest, context: Context
     ) -> None:
-        """Tell the states of trials, and their changes."""
+        """Stream the states of trials, and their changes."""
         waker = SharedWaker(self._queue)
         watcher = None
         try:
             watcher = self._orchestrator.watch(waker, _states(request))
             del request  # it may be large, and a watch long
-            # Whoever has it knows that no change will be missed.
+            # A client that has it knows that no change will be missed.
             await context.send_initial_metadata(())
-            await _tell(watcher, waker, context)
+            await _write_changes(watcher, waker, context)
         finally:
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
@@ -94,7 +94,7 @@ class LifecycleService(TrialLifecycleServicer):
     async def Version(  # noqa: N802
         self, request: VersionRequest, context: Context
     ) -> VersionInfo:
-        """Tell versions."""
+        """Return versions."""
         del request, context
         return versions()
 
@@ -110,7 +110,7 @@ def _states(request: TrialListRequest) -> list[State]:
         raise InvalidError(f"filter: {error}") from error
 
 
-async def _tell(watcher: Watcher, waker: Waker, context: Context) -> None:
+async def _write_changes(watcher: Watcher, waker: Waker, context: Context) -> None:
     while True:
         change = watcher.take()
         if change is None:

@@ -1,4 +1,4 @@
-"""Requests: received, bounded and decoded before a service sees them."""
+"""An interceptor that receives, bounds and decodes requests before a service sees them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,14 @@ if TYPE_CHECKING:
 
 
 class DecodingInterceptor(grpc.aio.ServerInterceptor):
-    """Receives single requests itself, since gRPC has no bounds but that of a message.
+    """Receives single requests itself, since gRPC only bounds the size of a message.
 
-    What cannot be decoded is refused as a bad argument: gRPC takes it for an error of ours. The
-    requests of streams are decoded when they are read, large ones in turns, and the reader sees the
-    error.
+    Requests that cannot be decoded are refused as invalid arguments; gRPC would report an internal
+    error. Requests of streams are decoded when they are read, and the reader sees the error.
     """
 
     def __init__(self, throttle: Throttle) -> None:
-        """Create an interceptor that has seen no method yet.
-
-        Args:
-            throttle: Of large requests.
-        """
+        """Create an interceptor that decodes large requests in turns."""
         self._handlers: dict[str, Handler] = {}
         self._limit = PeerLimit()
         self._throttle = throttle
@@ -47,11 +42,11 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Return what handles a method."""
+        """Return the handler of a method."""
         method = handler_call_details.method
         if method not in self._handlers:
             handler = await continuation(handler_call_details)
-            if handler is None:  # callers make up names: those are not kept
+            if handler is None:  # callers may make up names, which are not kept
                 return None
             self._handlers[method] = self._guarded(handler)
         return self._handlers[method]
@@ -65,9 +60,9 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             return self._guarded_stream(kind, handler)
         answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
 
-        # To gRPC it is a stream of requests, which is read when there is a place for one.
+        # For gRPC it is a stream of requests, so that it is read only when there is room.
         async def receive_and_answer(_requests: Any, context: Context) -> Any:
-            # No variable here holds the request: a call that is aborted keeps its frames for long.
+            # No variable holds the request, since the frames of an aborted call stay for long.
             return await answer(await self._take(kind, context), context)
 
         make: Any = (
@@ -89,7 +84,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             async for reply in answer(decoded, context):
                 yield reply
 
-        # gRPC tells the two apart, and so are the methods of services.
+        # Services have methods of both kinds, which gRPC distinguishes.
         wrapper: Any = yield_answers if inspect.isasyncgenfunction(answer) else write_answers
         guarded: Handler = handler._replace(request_deserializer=None, stream_stream=wrapper)
         return guarded
@@ -118,7 +113,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Requests:
-    """The requests of a stream, decoded one by one when they are asked for."""
+    """The requests of a stream, decoded when they are read."""
 
     def __init__(self, kind: type[Any], requests: Any, peer: str, throttle: PeerThrottle) -> None:
         self._kind = kind
@@ -127,7 +122,7 @@ class _Requests:
         self._throttle = throttle
 
     def __aiter__(self) -> _Requests:
-        # Only now: Python warns of one of gRPC's that nobody reads.
+        # Not before, since Python warns of an iterator of gRPC that is never read.
         self._requests = aiter(self._requests)
         return self
 
