@@ -263,7 +263,11 @@ def test_without_a_compiler_the_error_names_it(
         ("rows: 3", "rowz: 3", r"trial_params\.environment\.config: .*rowz"),
         ("fast: true", "fast: 7.5", r"trial_params\.actors\[0\]\.config: "),
         ("mine.Player", "mine.Playr", r"class 'player', config_type: no message 'mine\.Playr'"),
-        ("endpoint: client}", "endpoint: client, config: {}}", r"actors\[2\]\.config: .* without a type"),
+        (
+            "endpoint: client}",
+            "endpoint: client, config: {}}",
+            r"actors\[2\]\.config: .* without a type",
+        ),
         ("types.proto", "nothing.proto", r"import\.proto: .*nothing\.proto"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
@@ -21,11 +21,60 @@ from prometheus_client.core import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from prometheus_client.core import Metric
 
 __all__ = ["Metrics", "serve_metrics"]
+
+
+_FAMILIES: tuple[tuple[Any, str, str, str, Callable[[OrchestratorStats], Any]], ...] = (
+    (GaugeMetricFamily, "trials", "Listed trials, by state.", "state", lambda of: of.trials),
+    (
+        GaugeMetricFamily,
+        "trials_awaited",
+        "Parties that trials wait for: environment, or the class of an actor.",
+        "party",
+        lambda of: of.awaited,
+    ),
+    (CounterMetricFamily, "trials_started", "Trials registered.", "", lambda of: of.started),
+    (
+        CounterMetricFamily,
+        "trials_ended",
+        "Trials that ended, by their environment or before it was done.",
+        "how",
+        lambda of: {"concluded": of.concluded, "cut": of.cut},
+    ),
+    (
+        CounterMetricFamily,
+        "trials_dropped",
+        "Dropped rewards, messages and actions, and default actions, of ended trials.",
+        "what",
+        lambda of: of.dropped,
+    ),
+    (
+        GaugeMetricFamily,
+        "trials_log_waiting",
+        "Samples that wait for data logs.",
+        "",
+        lambda of: of.log_waiting,
+    ),
+    (
+        GaugeMetricFamily,
+        "trials_log_waiting_bytes",
+        "Bytes of these samples.",
+        "",
+        lambda of: of.log_waiting_bytes,
+    ),
+    (
+        CounterMetricFamily,
+        "trials_log_lost",
+        "Samples that data logs did not get.",
+        "",
+        lambda of: of.log_lost,
+    ),
+)
+"""Type, name, text and label ("" if there is one value) of each family, and its value or values."""
 
 
 class Metrics(StatsCollector[OrchestratorStats]):
@@ -35,67 +84,17 @@ class Metrics(StatsCollector[OrchestratorStats]):
     server, since metrics of two would have the same names.
     """
 
-    def _families(self, stats: OrchestratorStats | None) -> Iterable[Metric]:
-        return _families(stats)
-
-
-def _families(stats: OrchestratorStats | None) -> Iterator[Metric]:
-    yield _labelled(
-        GaugeMetricFamily("cogrs_trials", "Trials that are listed, by state.", labels=["state"]),
-        {} if stats is None else stats.trials,
-    )
-    yield _labelled(
-        GaugeMetricFamily(
-            "cogrs_trials_awaited",
-            "Parties that trials wait for: environment, or the class of an actor.",
-            labels=["party"],
-        ),
-        {} if stats is None else stats.awaited,
-    )
-    yield _single(CounterMetricFamily, "trials_started", "Trials registered.", stats, "started")
-    yield _labelled(
-        CounterMetricFamily(
-            "cogrs_trials_ended",
-            "Trials that ended, by their environment or before it was done.",
-            labels=["how"],
-        ),
-        {} if stats is None else {"concluded": stats.concluded, "cut": stats.cut},
-    )
-    yield _ticks(stats)
-    yield _labelled(
-        CounterMetricFamily(
-            "cogrs_trials_dropped",
-            "What ended trials dropped or made up, by what it was.",
-            labels=["what"],
-        ),
-        {} if stats is None else stats.dropped,
-    )
-    for name, text in (
-        ("log_waiting", "Samples that wait for data logs."),
-        ("log_waiting_bytes", "Bytes of these samples."),
-    ):
-        yield _single(GaugeMetricFamily, f"trials_{name}", text, stats, name)
-    text = "Samples that data logs did not get."
-    yield _single(CounterMetricFamily, "trials_log_lost", text, stats, "log_lost")
-
-
-def _single(
-    family: type[CounterMetricFamily] | type[GaugeMetricFamily],
-    name: str,
-    text: str,
-    stats: OrchestratorStats | None,
-    field: str,
-) -> Metric:
-    value = None if stats is None else getattr(stats, field)
-    return family(f"cogrs_{name}", text, value)
-
-
-def _labelled(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
-) -> Metric:
-    for label, value in values.items():
-        family.add_metric([escaped(label)], value)
-    return family
+    def _families(self, stats: OrchestratorStats | None) -> Iterator[Metric]:
+        for kind, name, text, label, value in _FAMILIES:
+            found = None if stats is None else value(stats)
+            if not label:
+                yield kind(f"cogrs_{name}", text, found)
+                continue
+            family = kind(f"cogrs_{name}", text, labels=[label])
+            for key, number in (found or {}).items():
+                family.add_metric([escaped(key)], number)
+            yield family
+        yield _ticks(stats)
 
 
 def _ticks(stats: OrchestratorStats | None) -> Metric:
@@ -104,8 +103,7 @@ def _ticks(stats: OrchestratorStats | None) -> Metric:
     if stats is not None:
         bounds = [*map(str, TICK_BOUNDS), "+Inf"]
         counts = accumulate(stats.tick_buckets)
-        buckets = list(zip(bounds, counts, strict=True))
-        family.add_metric([], buckets, stats.tick_seconds)
+        family.add_metric([], list(zip(bounds, counts, strict=True)), stats.tick_seconds)
     return family
 
 

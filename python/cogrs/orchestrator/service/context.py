@@ -28,10 +28,10 @@ API_VERSION = "1.0.0-alpha6"
 
 def versions() -> VersionInfo:
     """Return the reply to Version."""
-    import cogrs
+    from cogrs._core import __version__
 
     known = (
-        ("orchestrator", cogrs.__version__),
+        ("orchestrator", __version__),
         ("cogment-api", API_VERSION),
         ("grpc", grpc.__version__),
     )
