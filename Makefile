@@ -15,6 +15,7 @@ WORKERS ?= 2
 # What make wheel builds for, when that is not this machine, such as aarch64-unknown-linux-gnu; rustup target add it.
 TARGET ?=
 CARGO_AUDIT := 0.22.2
+CARGO_TARPAULIN := 0.37.5
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
 # Compiling Rust takes memory: one job a core is what a small machine bears.
@@ -25,7 +26,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 NEXTEST := $(shell command -v cargo-nextest >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format soak bench protos wheel audit matrix docs clean
+.PHONY: help setup demo test test-rust test-python lint format soak coverage bench protos wheel audit matrix docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +110,21 @@ else
 	cargo test --locked --release --no-default-features --lib --tests -- --include-ignored
 endif
 	HYPOTHESIS_PROFILE=soak $(PYTEST) --timeout=3600 $(ARGS)
+
+$(VENV)/coverage.stamp: pyproject.toml | $(VENV)/pip.stamp
+	$(BIN)/python -m pip install --quiet --group coverage
+	@touch $@
+
+# Of Rust the core, by its own tests: the binding to Python is tested from Python. Tarpaulin reads LLVM's counters
+# itself, so that rustup's llvm-tools are not needed.
+coverage: setup $(VENV)/coverage.stamp ## the share of lines that tests run, of Rust and of Python
+	cargo install --quiet --locked --root target/coverage/tools --version $(CARGO_TARPAULIN) cargo-tarpaulin
+	target/coverage/tools/bin/cargo-tarpaulin tarpaulin --engine llvm --locked --no-default-features --lib --tests \
+		--include-files 'rust/src/*' --exclude-files 'rust/src/python/*' --skip-clean \
+		--target-dir target/coverage/rust >target/coverage/rust.log || { cat target/coverage/rust.log; exit 1; }
+	$(PYTEST) --cov --cov-report= $(ARGS)
+	@printf 'Rust    %s\nPython  %s%%\n' "$$(tail -n 1 target/coverage/rust.log)" \
+		"$$($(BIN)/python -m coverage report --format=total --precision=2)" | tee target/coverage/summary.txt
 
 bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## figures of this machine
 	$(BIN)/python benchmarks/replay.py $(ARGS)

@@ -68,7 +68,7 @@ TESTS_OF_EXTRAS = (
     "tests/collector/test_gymnasium.py",
     "tests/replay/test_metrics.py",
     "tests/orchestrator/test_metrics.py",
-    "tests/orchestrator/test_extras.py",
+    "tests/orchestrator/test_standard_services.py",
     "tests/sdk/test_gymnasium.py",
     "tests/sdk/test_pettingzoo.py",
     "tests/sdk/test_table.py",

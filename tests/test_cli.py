@@ -9,7 +9,8 @@ import threading
 import pytest
 
 import cogrs
-from cogrs import KeyPair, cli, commands
+from cogrs import KeyPair, cli
+from cogrs.commands import demo
 from cogrs.stop_signal import StopSignal
 
 
@@ -95,7 +96,7 @@ def test_as_a_module():
 @pytest.mark.parametrize("name", ["gymnasium", "jax", "matplotlib", "optax", "rich"])
 def test_missing_extra(capsys, monkeypatch, name):
     for each in ("gymnasium", "jax", "matplotlib", "optax", "rich"):
-        monkeypatch.setattr(commands, "find_spec", lambda each: None if each == name else object())
+        monkeypatch.setattr(demo, "find_spec", lambda each: None if each == name else object())
     assert cli.main(["demo"]) == 2
     line = f"cogrs demo: {name} is not installed: pip install 'cogrs[demo]'\n"
     assert capsys.readouterr() == ("", line)
@@ -154,7 +155,7 @@ def test_one_that_comes_before_the_start(capfd, monkeypatch, tmp_path, number, c
         signal.raise_signal(number)
         return name
 
-    monkeypatch.setattr(commands, "find_spec", find_spec)
+    monkeypatch.setattr(demo, "find_spec", find_spec)
     assert cli.main(["demo", "--out", str(tmp_path)]) == code
     assert capfd.readouterr() == ("stopping\ninterrupted\n", "")
     assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ ALLOWED = {
     "api": set(),
     "collector": {"_core"},
     "commands": {"demo", "orchestrator", "replay", "sdk"},
-    "orchestrator": {"api"},
+    "orchestrator": {"_core", "api"},
     "replay": {"_core", "api"},
     "sdk": {"_core", "api"},
     "workers": {"collector", "replay", "sdk"},

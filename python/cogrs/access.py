@@ -1,4 +1,4 @@
-"""Which rights a call has, by the token that it shows."""
+"""The rights of a call, by its token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEALTH = "/grpc.health.v1.Health/"
 
 
 class Access:
-    """Tokens of those who have all rights, and of those who have some."""
+    """Tokens with all rights, and tokens with the right to call some methods."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class Access:
         few: Iterable[str] = (),
         few_may: Callable[[str], bool] = lambda _method: False,
     ) -> None:
-        """Take the tokens.
+        """Create the access rules of a server.
 
         Args:
-            tokens: Whoever shows one of these may call everything; empty: everybody may.
-            few: Whoever shows one of these may call some methods.
-            few_may: Which ones, by `/service/method`.
+            tokens: Tokens that give the right to call everything; if empty, every call has it.
+            few: Tokens that give the right to call some methods.
+            few_may: Whether such a token may call `/service/method`.
         """
         self._all, self._few = TokenSet(tokens), TokenSet(few)
         self._few_may = few_may
@@ -42,25 +42,23 @@ class Access:
         return not self._all or self._all.shown_in(metadata)
 
     def find_fault(self, method: str, metadata: Metadata) -> tuple[grpc.StatusCode, str] | None:
-        """Return why a call is refused, or None. Health is told to everybody."""
+        """Return why a call is refused, or None. Health calls need no token."""
         known, few = self.has_all(metadata), self._few.shown_in(metadata)
         if known or method.startswith(_HEALTH) or (few and self._few_may(method)):
             return None
         if few:
-            what = (
-                f"{method!r} is for controllers: expected one of tokens, got one of client_tokens"
-            )
-            return grpc.StatusCode.PERMISSION_DENIED, f"authorization: {what}"
-        what = "expected 'authorization: Bearer TOKEN' with a token that is known here"
-        return grpc.StatusCode.UNAUTHENTICATED, f"metadata: {what}"
+            text = "is for controllers: expected one of tokens, got one of client_tokens"
+            return grpc.StatusCode.PERMISSION_DENIED, f"authorization: {method!r} {text}"
+        text = "metadata: expected 'authorization: Bearer TOKEN' with a token that is known here"
+        return grpc.StatusCode.UNAUTHENTICATED, text
 
     def interceptors(self) -> list[grpc.aio.ServerInterceptor]:
-        """Return what a server needs to ask for tokens."""
+        """Return the interceptors of a server that checks tokens."""
         return [_TokenInterceptor(self)] if self._all else []
 
 
 class _TokenInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls through that have the right to what they ask for."""
+    """Refuses calls without the right to their method."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -70,7 +68,7 @@ class _TokenInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        """Refuse a call, or let it go on."""
+        """Refuse a call, or pass it on."""
         method, metadata = handler_call_details.method, handler_call_details.invocation_metadata
         fault = self._access.find_fault(method, metadata)
         return await continuation(handler_call_details) if fault is None else _refusal(*fault)
@@ -80,5 +78,5 @@ def _refusal(code: grpc.StatusCode, text: str) -> Handler:
     async def refuse(_requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await context.abort(code, text)
 
-    # Of all kinds of calls this one is answered before the client sends anything.
+    # A handler of this kind can refuse before the client sends anything.
     return grpc.stream_stream_rpc_method_handler(refuse)

@@ -1,18 +1,16 @@
-"""Action masks: which actions of a Gymnasium space are legal, in one flat form.
+"""Action masks: which actions of a Gymnasium space are legal, as a flat int8 array.
 
-The flat form is an int8 array of one dimension. Its entries are in this order:
+Its entries are, by space:
 
-- Discrete: n entries, of which entry i is for the action `start + i`.
-- MultiDiscrete: the entries of each component, as those of a Discrete, component by component. Of
-  several dimensions the components are in C order.
-- MultiBinary: one entry per bit, in C order: 0 and 1 demand this value, 2 leaves the bit free.
-- Tuple and Dict: the entries of each part, in the order in which the space iterates over its parts.
+- Discrete: n entries; entry i is for the action `start + i`.
+- MultiDiscrete: the entries of each component, as of a Discrete, in C order of the components.
+- MultiBinary: one entry per bit, in C order: 0 and 1 require this value, 2 leaves the bit free.
+- Tuple and Dict: the entries of each part, in the order of the space's iteration.
 - Box and other spaces have no entries.
 
-Except in MultiBinary an entry is 1 where the action is legal and 0 where it is not. This is what
-`Space.sample(mask=...)` takes: there a Discrete or a MultiBinary has such an array, a MultiDiscrete
-a tuple of arrays, nested like its dimensions, and a Tuple or Dict a tuple or dict of its parts'
-masks, where None means that everything is legal.
+Except in MultiBinary, an entry is 1 if the action is legal, else 0. `Space.sample(mask=...)` takes
+such an array for a Discrete or a MultiBinary, a tuple of arrays, nested like its dimensions, for a
+MultiDiscrete, and a tuple or dict of its parts' masks for a Tuple or Dict; None makes all legal.
 """
 
 from __future__ import annotations
@@ -36,22 +34,22 @@ if TYPE_CHECKING:
     Entries = npt.NDArray[np.int8]
 
 ACTION_MASK = "action_mask"
-"""The name of a mask in infos, and in observations."""
+"""The key of masks in infos and observations."""
 
 _FREE_BIT = 2
 
 
 @dataclass(frozen=True)
 class MaskLayout:
-    """What the mask of a space, or of a part of it, consists of.
+    """The layout of the mask of a space, or of a part of it.
 
     Attributes:
         space: The space as text, for errors.
-        kind: "choices" of a Discrete, "bits" of a MultiBinary, or "parts": those of a Tuple or a
-            Dict, and the components of a MultiDiscrete. Spaces without masks have no parts.
-        size: The number of entries in the flat form.
-        keys: The names of the parts of a Dict.
-        parts: Their layouts.
+        kind: "choices" for a Discrete, "bits" for a MultiBinary, "parts" for a Tuple, a Dict, a
+            MultiDiscrete (its components), and, with no parts, for spaces without masks.
+        size: Number of entries.
+        keys: Keys of the parts of a Dict.
+        parts: Layouts of the parts.
     """
 
     space: str
@@ -80,7 +78,7 @@ class MaskLayout:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> MaskLayout:
-        """Return the layout that `dataclasses.asdict` turned into JSON."""
+        """Return the layout from the JSON of its `dataclasses.asdict`."""
         parts = tuple(cls.from_json(part) for part in given["parts"])
         return cls(**{**given, "keys": tuple(given["keys"]), "parts": parts})
 
@@ -94,16 +92,15 @@ class MaskLayout:
         """Return a mask in its flat form: int8 `(size,)`, the caller's own.
 
         Args:
-            mask: The mask as `Space.sample(mask=...)` takes it, with lists for tuples too; or
-                one array of all entries in their order. Booleans, integers and finite floats of
-                any dtype: what is not 0 is legal. Of a MultiBinary 0, 1 or 2. None stands for
-                `all_legal`.
-            name: What errors call it.
+            mask: The mask as `Space.sample(mask=...)` takes it, lists in place of tuples too; or
+                one array of all entries. Booleans, integers and finite floats of any dtype: values
+                other than 0 are legal; for a MultiBinary 0, 1 or 2. None is `all_legal`.
+            name: Its name in errors.
 
         Raises:
-            ValueError: Another number of entries or parts than the space has; NaN or infinity; an
-                entry of a MultiBinary that is not 0, 1 or 2; a mask where the space has none.
-            TypeError: Not numbers.
+            ValueError: The number of entries or parts is wrong; an entry is NaN or infinite, or not
+                0, 1 or 2 for a MultiBinary; or the space has no mask.
+            TypeError: The entries are not numbers.
         """
         if mask is None:
             return self.all_legal()
@@ -120,7 +117,7 @@ class MaskLayout:
     def _masks_of_parts(
         self, mask: Any, name: str
     ) -> Iterator[tuple[MaskLayout, tuple[Any, Any]]] | None:
-        """Return each part with its key and mask; None for an array of all entries."""
+        """Return each part with its key and mask, or None for an array of all entries."""
         if isinstance(mask, Mapping) and self.keys:
             if set(mask) != set(self.keys):
                 raise ValueError(
@@ -156,19 +153,19 @@ class MaskLayout:
 
 
 def refuse_illegal(space: Any, mask: Any, action: Any, name: str) -> None:
-    """Refuse an action that a mask says is illegal.
+    """Refuse an action that is illegal by a mask.
 
-    Where no value of a choice is legal, the first one counts as legal, as `Space.sample` has it.
+    If no value of a choice is legal, the first one counts as legal, as in `Space.sample`.
 
     Args:
-        space: The action space, of which `action` is.
+        space: The space of the action.
         mask: As for `MaskLayout.flatten`.
         action: The action.
-        name: What errors call the action.
+        name: Its name in errors.
 
     Raises:
-        ValueError: The action is illegal, or the mask is wrong: see `MaskLayout.flatten`.
-        TypeError: The mask is not made of numbers.
+        ValueError: The action is illegal, or as `MaskLayout.flatten`.
+        TypeError: As `MaskLayout.flatten`.
     """
     flat = MaskLayout.of(space).flatten(mask)
     for where, legal, value in _choices(space, flat, action, ""):
@@ -179,13 +176,13 @@ def refuse_illegal(space: Any, mask: Any, action: Any, name: str) -> None:
 def _choices(
     space: Any, flat: Entries, action: Any, where: str
 ) -> Iterator[tuple[str, list[int], int]]:
-    """Yield for each choice in an action where it is, which values are legal, and its value."""
+    """Yield place, legal values and value of each choice in an action."""
     spaces = _spaces()
     if isinstance(space, spaces.Discrete):
         yield where, _legal(flat, int(space.start)), int(action)
     elif isinstance(space, spaces.MultiDiscrete):
         end = 0
-        # Of no dimensions it has one component, without an index.
+        # Without dimensions it has one component, whose index is ().
         for index in np.ndindex(space.nvec.shape):
             begin, end = end, end + int(space.nvec[index])
             legal = _legal(flat[begin:end], int(space.start[index]))
@@ -214,7 +211,7 @@ def _of_components(text: str, nvec: Any) -> MaskLayout:
 
 
 def _parts(space: Any) -> Sequence[tuple[Any, Any]]:
-    """Return the keys and parts of a Tuple or Dict; nothing of another space."""
+    """Return the keys and parts of a Tuple or Dict, or an empty list."""
     spaces = _spaces()
     if isinstance(space, spaces.Dict):
         return [(key, space[key]) for key in space]
@@ -224,7 +221,7 @@ def _parts(space: Any) -> Sequence[tuple[Any, Any]]:
 
 
 def _is_nested(part: Any) -> bool:
-    """Return whether this is the mask of a part, and not an entry."""
+    """Return whether a value is the mask of a part, and not an entry."""
     return part is None or isinstance(part, Mapping | tuple | list) or np.ndim(part) > 0
 
 

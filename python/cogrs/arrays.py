@@ -1,4 +1,4 @@
-"""What conversions of arguments have in common, whichever part of the package they are for."""
+"""Conversions of arguments to arrays, and between arrays and tensors."""
 
 from __future__ import annotations
 
@@ -13,22 +13,17 @@ from cogrs.dtypes import EXTENDED, carrier_of, dtype_of, kind_of, largest_of
 
 
 def refuse_mask(name: str, value: object) -> None:
-    """Refuse masked values: NumPy would take what lies below the mask.
-
-    Raises:
-        TypeError: Some are masked; the text names `name`.
-    """
+    """Refuse masked values with a TypeError: NumPy would take the values below the mask."""
     if isinstance(value, ma.MaskedArray) and ma.is_masked(value):
         raise TypeError(f"{name}: expected values without a mask, got a masked array")
 
 
 def array_of(name: str, value: object) -> npt.NDArray[Any]:
-    """Make an array of whatever dtype NumPy finds in `value`; a tensor's shares its memory.
+    """Return an array of the dtype that NumPy finds in `value`; a tensor shares its memory.
 
     Raises:
-        OverflowError, ValueError: As NumPy, for a ragged sequence or numbers beyond it.
-        TypeError: Masked values, or a tensor of PyTorch that has no values here: the text names
-            `name`, and what to call first.
+        OverflowError, ValueError: As NumPy, for a ragged sequence or too large numbers.
+        TypeError: Values are masked, or as `array_of_tensor`.
     """
     refuse_mask(name, value)
     torch = sys.modules.get("torch")
@@ -41,16 +36,16 @@ def array_of(name: str, value: object) -> npt.NDArray[Any]:
             for each in value:
                 if isinstance(each, torch.Tensor):
                     array_of_tensor(name, each)
-        expected = f"{name}: expected an array, or what NumPy makes one of"
+        expected = f"{name}: expected an array, or a value that NumPy converts to one"
         raise TypeError(f"{expected}, got {type(value).__name__}: {error}") from error
 
 
 def array_of_tensor(name: str, tensor: Any) -> npt.NDArray[Any]:
-    """Return an array over the memory of a tensor of PyTorch.
+    """Return an array over the memory of a PyTorch tensor.
 
     Raises:
-        TypeError: It requires grad, is on another device, sparse, or not yet conjugated,
-            or NumPy has no such dtype; the text names `name`, and what to call first.
+        TypeError: The tensor requires grad, is on another device, sparse or a lazy view, and the
+            text says what to call first; or NumPy does not have its dtype.
     """
     torch = sys.modules["torch"]
     for found, what, call in (
@@ -77,12 +72,10 @@ def array_of_tensor(name: str, tensor: Any) -> npt.NDArray[Any]:
 
 
 def tensor_over(array: npt.NDArray[Any]) -> Any:
-    """Return a tensor of PyTorch, which is imported, over the memory of an array.
+    """Return a tensor over the memory of an array; TypeError if PyTorch does not have its dtype.
 
-    int4 and int2 of ml_dtypes become int8, uint4 and uint2 uint8: PyTorch has those by name alone.
-
-    Raises:
-        TypeError: PyTorch has no such dtype.
+    int4 and int2 of ml_dtypes become int8, uint4 and uint2 uint8, since PyTorch cannot compute with
+    them. PyTorch has to be imported before.
     """
     torch = sys.modules["torch"]
     if array.dtype.isbuiltin != 2:
@@ -97,11 +90,7 @@ def tensor_over(array: npt.NDArray[Any]) -> Any:
 
 
 def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
-    """Refuse what 'same_kind' lets through and yet changes the value beyond rounding.
-
-    Raises:
-        ValueError: `made` does not hold what was `given`; the text names `name`.
-    """
+    """Refuse a 'same_kind' conversion that changed values beyond rounding, with a ValueError."""
     kind = kind_of(made.dtype)
     if kind in "iuSU":
         lost = made.astype(carrier_of(made.dtype), copy=False) != _plain(given)
@@ -123,7 +112,7 @@ def _not_held(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np
     if made.dtype.isbuiltin != 2:
         lost = np.isfinite(given) & ~np.isfinite(made)
         return lost
-    # Some of ml_dtypes' floats have no infinity, no NaN or no sign, or stop at the largest number.
+    # Some floats of ml_dtypes lack infinity, NaN or a sign, or saturate at the largest number.
     wide, found = given.astype(np.float64), made.astype(np.float64)
     finite = np.isfinite(wide)
     beyond = np.abs(wide) > largest_of(made.dtype) * 7 / 6
@@ -133,5 +122,5 @@ def _not_held(given: npt.NDArray[Any], made: npt.NDArray[Any]) -> npt.NDArray[np
 
 
 def _plain(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same numbers as NumPy's own."""
+    """Return the same numbers in a NumPy dtype."""
     return given.astype(np.float64) if given.dtype.isbuiltin == 2 else given

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code.
 
-    0: it did what it was to do; 1: it did not; 2: it could not start; 130: Ctrl-C; 143: SIGTERM.
+    0: success; 1: failure; 2: it could not start; 130: Ctrl-C; 143: SIGTERM.
     """
-    # Signals first: one that comes before they are heard ends in a traceback of some import.
+    # First of all: a signal that comes earlier ends in a traceback of some import.
     from cogrs.stop_signal import StopSignal
 
     with StopSignal() as stop:

@@ -1,4 +1,4 @@
-"""`cogrs doctor`: looks at what cogrs needs of a machine, and says what is wrong with it."""
+"""`cogrs doctor`: checks what cogrs needs of a machine."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 Verdict = Literal["ok", "note", "wrong"]
 
 _SECONDS = 10.0
-"""For each round trip, at most."""
-_MOST_PARALLEL_FILES = 1024
+"""Timeout of each round trip."""
+_OPEN_FILES = 1024
 _SHARED_MEMORY = 1 << 30
 _OPTIONAL = ("torch", "jax", "gymnasium", "pettingzoo", "uvloop")
-"""What cogrs works with and no extra of it names; the extras' packages are looked up."""
+"""Packages that cogrs works with, beside those of its extras."""
 _EXTRA_OF = {"gymnasium": "demo"}
-"""The extra to name for a package that is in several."""
+"""The extra to install for a package that is in several."""
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy")
 
 
 class Finding(NamedTuple):
-    """What was looked at, and what is to be said of it.
+    """The result of a check.
 
     Fields:
-        verdict: 'ok'; 'note' for what somebody may want to know; 'wrong' for what will not work.
-        subject: What was looked at.
-        found: What is there.
-        hint: What to do about it; empty if nothing.
+        verdict: 'ok'; 'note' for a limitation; 'wrong' for something that will not work.
+        subject: What was checked.
+        found: What was found.
+        hint: How to change it, or "".
     """
 
     verdict: Verdict
@@ -45,16 +45,19 @@ class Finding(NamedTuple):
 
 
 def examine() -> Iterator[Finding]:
-    """Look at one thing after the other; takes some seconds."""
+    """Run one check after the other; takes some seconds."""
     yield _python()
     yield from _extension()
     yield from _requirements()
     yield from _optional()
-    yield _try("a port on loopback", _bind)
-    yield _try("orchestrator's port 9000", _orchestrator_port)
+    yield _try("a port on loopback", _bind, "is the interface up? ip addr show lo")
+    hint = "another program listens there: use another port (port=, --port)"
+    yield _try("orchestrator's port 9000", _bind_9000, hint, "note")
     yield from _proxies()
-    yield _try("replay over ZeroMQ, tcp", lambda: _replay("tcp://127.0.0.1:*"))
-    yield _try("trials over gRPC", _trials)
+    hint = "does a firewall or sandbox separate the processes of this machine?"
+    yield _try("replay over ZeroMQ, tcp", lambda: _replay("tcp://127.0.0.1:*"), hint)
+    hint = "is there a proxy? export no_proxy=127.0.0.1,localhost"
+    yield _try("trials over gRPC", _trials, hint)
     yield from _limits()
 
 
@@ -76,7 +79,7 @@ def _extension() -> Iterator[Finding]:
     yield Finding("ok", "cogrs", f"{_core.__version__} in {os.path.dirname(_core.__file__)}")
     installed = _version_of("cogrs")
     if installed is not None and installed != _core.__version__:
-        hint = "two installations are mixed: pip uninstall cogrs until none is left, and install"
+        hint = "two installations are mixed: repeat pip uninstall cogrs until it fails, and install"
         yield Finding("wrong", "cogrs", f"package {installed}, extension {_core.__version__}", hint)
 
 
@@ -91,8 +94,10 @@ def _requirements() -> Iterator[Finding]:
             yield Finding("wrong", name, found, f"pip install --upgrade '{name}>={least}'")
         else:
             yield Finding("ok", name, found)
-    yield _try("messages of trials", _generated)
-    yield _try("CURVE keys in libzmq", _curve)
+    hint = "pip install --upgrade protobuf grpcio"
+    yield _try("messages of trials", _generated, hint)
+    hint = "pip install --force-reinstall --only-binary :all: pyzmq"
+    yield _try("CURVE keys in libzmq", _curve, hint, "note")
 
 
 def _optional() -> Iterator[Finding]:
@@ -112,7 +117,7 @@ def _bind() -> str:
         return f"{ours.getsockname()[1]} is free"
 
 
-def _orchestrator_port() -> str:
+def _bind_9000() -> str:
     with socket.socket() as ours:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ours.bind(("127.0.0.1", 9000))
@@ -126,7 +131,7 @@ def _proxies() -> Iterator[Finding]:
     for name in _PROXIES:
         proxy = os.environ.get(name)
         if proxy:
-            hint = "gRPC goes through it even to this machine: export no_proxy=127.0.0.1,localhost"
+            hint = "gRPC uses it even for this machine: export no_proxy=127.0.0.1,localhost"
             yield Finding("note", f"environment {name}", proxy, hint)
 
 
@@ -178,7 +183,7 @@ def _trials() -> str:
 def _generated() -> str:
     from google.protobuf.internal import api_implementation
 
-    import cogrs.api.orchestrator_pb2  # noqa: F401  what is asked is whether it can be imported
+    import cogrs.api.orchestrator_pb2  # noqa: F401  the import is the check
 
     return f"can be imported; protobuf runs as {api_implementation.Type()}"
 
@@ -187,26 +192,19 @@ def _curve() -> str:
     import zmq
 
     if not zmq.has("curve"):
-        raise RuntimeError(
-            f"libzmq {zmq.zmq_version()} was built without them: pip install --force-reinstall "
-            "--only-binary :all: pyzmq"
-        )
+        raise RuntimeError(f"libzmq {zmq.zmq_version()} was built without them")
     return f"libzmq {zmq.zmq_version()}"
 
 
 def _limits() -> Iterator[Finding]:
     if sys.platform != "linux":
-        return  # elsewhere these are other ones
+        return
     import resource
 
     yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = f"{soft} at a time"
-    if soft < _MOST_PARALLEL_FILES:
-        hint = f"servers need one for each client: ulimit -n {min(hard, 65536)}"
-        yield Finding("note", "open files", files, hint)
-    else:
-        yield Finding("ok", "open files", files)
+    hint = f"servers need one per client: ulimit -n {min(hard, 65536)}"
+    yield _at_least("open files", soft, _OPEN_FILES, f"{soft}", hint)
     try:
         shared = os.statvfs("/dev/shm")
     except OSError as error:
@@ -214,35 +212,27 @@ def _limits() -> Iterator[Finding]:
         return
     free = shared.f_bavail * shared.f_frsize
     size = f"{free / (1 << 20):.0f} MiB free in /dev/shm"
-    if free < _SHARED_MEMORY:
-        hint = "worker processes share arrays there; in a container: --shm-size=2g"
-        yield Finding("note", "shared memory", size, hint)
-    else:
-        yield Finding("ok", "shared memory", size)
+    hint = "worker processes share arrays there; in a container: --shm-size=2g"
+    yield _at_least("shared memory", free, _SHARED_MEMORY, size, hint)
 
 
-def _try(subject: str, look: Callable[[], str]) -> Finding:
+def _at_least(subject: str, value: int, least: int, found: str, hint: str) -> Finding:
+    return (
+        Finding("ok", subject, found) if value >= least else Finding("note", subject, found, hint)
+    )
+
+
+def _try(subject: str, check: Callable[[], str], hint: str, verdict: Verdict = "wrong") -> Finding:
+    """Return the result of a check; one that raises has the given verdict."""
     try:
-        return Finding("ok", subject, look())
-    except Exception as error:  # whatever goes wrong there is what somebody wants to know
+        return Finding("ok", subject, check())
+    except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        hint = _HINTS.get(subject, "")
-        verdict: Verdict = "note" if subject in _NOTES else "wrong"
         return Finding(verdict, subject, f"{type(error).__name__}: {text}", hint)
 
 
-_HINTS = {
-    "a port on loopback": "is the interface up? ip addr show lo",
-    "orchestrator's port 9000": "something listens there; give another one: port=, --port",
-    "messages of trials": "pip install --upgrade protobuf grpcio",
-    "replay over ZeroMQ, tcp": "a firewall or sandbox between processes of this machine?",
-    "trials over gRPC": "a proxy? export no_proxy=127.0.0.1,localhost",
-}
-_NOTES = ("orchestrator's port 9000", "CURVE keys in libzmq")
-
-
 def _declared() -> Iterator[tuple[str, str, str]]:
-    """Yield names, least versions and extras ('' for what is always needed) of requirements."""
+    """Yield name, least version and extra ('' if always needed) of each requirement."""
     try:
         lines = metadata.requires("cogrs") or []
     except metadata.PackageNotFoundError:
@@ -270,7 +260,7 @@ def _milliseconds_since(begin: float) -> str:
 
 
 def report(findings: Iterator[Finding]) -> int:
-    """Print findings as they come; return 1 if something is wrong, else 0."""
+    """Print findings as they come; return 1 if anything is wrong, else 0."""
     wrong = 0
     for finding in findings:
         wrong += finding.verdict == "wrong"

@@ -1,6 +1,6 @@
-"""dtypes as text, those of ml_dtypes too (bfloat16, float8, int4), which NumPy does not know.
+"""dtypes as text, with those of ml_dtypes (bfloat16, float8, int4), which NumPy does not know.
 
-ml_dtypes comes with JAX; nothing here needs it until one of its dtypes is named.
+ml_dtypes comes with JAX; it is only imported when one of its dtypes is named.
 """
 
 from __future__ import annotations
@@ -36,30 +36,26 @@ EXTENDED = {
     **dict.fromkeys(("int2", "int4"), "i"),
     **dict.fromkeys(("uint2", "uint4"), "u"),
 }
-"""The dtypes of ml_dtypes that are taken, with the kind that NumPy would give them.
-
-Left out are those that JAX cannot hold: float6, int1, uint1 and complex numbers of 32 bits.
-"""
+"""The supported dtypes of ml_dtypes, with their kind in NumPy's terms: all that JAX has."""
 
 _SHOWN = 200
-"""Characters of a text in a message."""
+"""Maximum characters of a text in a message."""
 
 _NUMBERS = re.compile(r"[<>|=][biufc]\d{1,2}")
 
 _ORDER = "buif"
-"""Kinds in the order in which 'same_kind' converts them."""
+"""Kinds in the order of 'same_kind' conversions."""
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return `dtype.kind`, and for those of ml_dtypes what it would be: "f", "i" or "u"."""
+    """Return `dtype.kind`; for dtypes of ml_dtypes "f", "i" or "u"."""
     return EXTENDED.get(dtype.name, dtype.kind) if dtype.isbuiltin == 2 else dtype.kind
 
 
 def converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether NumPy's 'same_kind' rule converts `given` to `dtype`.
 
-    What NumPy says of ml_dtypes' own is not used: it converts floats to int4, and no bfloat16 to
-    float8.
+    NumPy's answer is not used for ml_dtypes: it allows float to int4, but not bfloat16 to float8.
     """
     if given.isbuiltin != 2 and dtype.isbuiltin != 2:
         return np.can_cast(given, dtype, "same_kind")
@@ -72,9 +68,9 @@ def converts(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def carrier_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return NumPy's dtype of the same bytes: integers that have the same values, where there are.
+    """Return a NumPy dtype of the same size: int8 for int4, uint8 for uint4, with the same values.
 
-    int4 lies in memory as int8 does, and uint4 as uint8. bfloat16 is int16 here, float8 uint8.
+    bfloat16 becomes int16, float8 uint8.
     """
     if dtype.isbuiltin != 2:
         return dtype
@@ -83,40 +79,35 @@ def carrier_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def stands_for(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether an array of `given` may be filled as one of `dtype`: int8 as int4."""
+    """Return whether an array of `given` can be filled in place of `dtype`: int8 for int4."""
     return given == carrier_of(dtype) and kind_of(dtype) != "f"
 
 
 def largest_of(dtype: np.dtype[Any]) -> float:
-    """Return the largest number of a float of ml_dtypes."""
+    """Return the largest finite number of a float dtype of ml_dtypes."""
     return float(importlib.import_module("ml_dtypes").finfo(dtype).max)
 
 
 def portable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array whose dtype's text says all: in native order where that is a bare name."""
+    """Return an array in native byte order if the text of its dtype would not tell the order."""
     swapped = array.dtype.isbuiltin == 2 and not array.dtype.isnative
     return array.astype(array.dtype.newbyteorder("=")) if swapped else array
 
 
 def holds_numbers(text: str) -> bool:
-    """Return whether a dtype's text is one of booleans, integers, floats or complex numbers."""
+    """Return whether a text is a dtype of booleans, integers, floats or complex numbers."""
     return text in EXTENDED or _NUMBERS.fullmatch(text) is not None
 
 
 def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
-    """Return a dtype as text that `dtype_of` reads.
+    """Return a dtype of fixed size as text that `dtype_of` reads; errors call it `name`.
 
-    A number is `dtype.str`, such as "<f4"; one of ml_dtypes' its name, such as "bfloat16"; a record
-    the list of its fields.
-
-    Args:
-        dtype: Any of fixed size.
-        name: What errors call it.
+    A number is `dtype.str`, such as "<f4"; a dtype of ml_dtypes is its name, such as "bfloat16"; a
+    record is the list of its fields.
 
     Raises:
-        TypeError: It holds objects; it is of another library than NumPy and ml_dtypes, or one of
-            ml_dtypes' that JAX cannot hold; fields of a record overlap, or lie out of order; or
-            its text is too long.
+        TypeError: The dtype has objects; it is neither NumPy's nor in `EXTENDED`; fields of a
+            record overlap, or are out of order; or the text is too long.
     """
     if dtype.hasobject:
         raise TypeError(f"{name}: expected a dtype of fixed size without objects, got {dtype}")
@@ -128,15 +119,11 @@ def dtype_text(dtype: np.dtype[Any], name: str = "dtype") -> str:
 
 
 def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
-    """Return the dtype of a text.
-
-    Args:
-        text: What `dtype_text` returned, or a name that NumPy knows.
-        name: What errors call it.
+    """Return the dtype of a text of `dtype_text`, or of a name that NumPy knows.
 
     Raises:
-        ValueError: It names no dtype of fixed size without objects; or one of ml_dtypes, which is
-            not installed.
+        ValueError: The text, which errors call `name`, is not a dtype of fixed size without
+            objects; or it needs ml_dtypes, which is not installed.
     """
     if len(text) > DTYPE_TEXT:
         expected = f"a dtype of at most {DTYPE_TEXT} characters"
@@ -154,7 +141,7 @@ def dtype_of(text: str, name: str = "dtype") -> np.dtype[Any]:
         got = f"{text} of ml_dtypes, which is not installed: pip install ml_dtypes"
         raise ValueError(f"{name}: expected a dtype that is known here, got {got}") from error
     except (
-        # What Python's parser and NumPy raise for texts that are not theirs.
+        # Python's parser and NumPy raise these for other texts.
         *(AttributeError, IndexError, KeyError, MemoryError, OverflowError, RecursionError),
         *(SyntaxError, TypeError, ValueError),
     ) as error:
@@ -174,7 +161,7 @@ def _scalar(dtype: np.dtype[Any], name: str) -> str:
 
 
 def _fields(dtype: np.dtype[Any], name: str) -> list[Any]:
-    """Return `dtype.descr`, which has no names of dtypes, with them."""
+    """Return `dtype.descr`, with the names of dtypes of ml_dtypes."""
     try:
         described = dtype.descr
     except ValueError:

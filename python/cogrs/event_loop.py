@@ -1,4 +1,4 @@
-"""Event loops: calls that may not block one, and a filter of their reports."""
+"""Checks of calls from event loops, and a filter of what loops report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def is_harmless(context: dict[str, Any]) -> bool:
-    """Return whether a loop reports what grpc.aio does when a process has several event loops.
+    """Return whether a report is one that grpc.aio causes when a process has several event loops.
 
     An event wakes all of them, and one takes it; the others find nothing and report an error
-    (https://github.com/grpc/grpc/issues/25364). So does an event of a loop that has been closed.
+    (https://github.com/grpc/grpc/issues/25364). So does an event of a loop that was closed.
 
     Args:
-        context: What the loop passes to its exception handler.
+        context: The argument of the loop's exception handler.
     """
     error = context.get("exception")
     found_nothing = isinstance(error, BlockingIOError) or str(error) == "Event loop is closed"
@@ -21,17 +21,17 @@ def is_harmless(context: dict[str, Any]) -> bool:
 
 
 def handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what a loop reports, as it does by default, but leave out the harmless reports."""
+    """Log what a loop reports, as by default, but leave out harmless reports."""
     if not is_harmless(context):
         loop.default_exception_handler(context)
 
 
 def check_no_loop(call: str, instead: str) -> None:
-    """Refuse a call that blocks where an event loop runs, which it would stop.
+    """Refuse a blocking call on a thread that runs an event loop.
 
     Args:
-        call: The call's name.
-        instead: What to write there.
+        call: Name of the call, for the error.
+        instead: What to use instead.
 
     Raises:
         RuntimeError: An event loop runs on this thread.
@@ -44,12 +44,12 @@ def check_no_loop(call: str, instead: str) -> None:
 
 
 def check_own_loop(what: str, loop: asyncio.AbstractEventLoop, instead: str) -> None:
-    """Refuse a call in another event loop than the one that something runs on.
+    """Refuse a call in another event loop than the one that an object belongs to.
 
     Args:
-        what: What runs.
-        loop: Where it runs.
-        instead: What to write instead.
+        what: The object, for the error.
+        loop: Its event loop.
+        instead: What to use instead.
 
     Raises:
         RuntimeError: Another event loop runs here.

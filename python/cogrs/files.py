@@ -1,4 +1,4 @@
-"""Files of somebody else's, which are read up to a limit."""
+"""Reads files of users and peers up to a limit."""
 
 from __future__ import annotations
 
@@ -11,35 +11,29 @@ if TYPE_CHECKING:
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Return what is in a file, or comes out of a pipe that somebody writes to.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have.
+    """Return the content of a file or a pipe, of at most `most` bytes.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It has more bytes, or is a pipe out of which nothing comes.
+        ValueError: It has more bytes, or is a pipe without a writer.
     """
     with os.fdopen(_opened(path), "rb") as file:
-        # The opening alone is not to wait for somebody who writes.
+        # Only opening must not wait for a writer.
         os.set_blocking(file.fileno(), True)
         content = file.read(most + 1)
-        # Of an empty configuration everybody would be let in.
+        # An empty configuration would let everybody in.
         if not content and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path}: expected a file, or a pipe that somebody writes to")
+            raise ValueError(f"{path}: expected a file, or a pipe with a writer")
     return _checked(path, content, most)
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Return what is in a file that another file names: a pipe would hang, a device never end.
+    """Return the content of a regular file of at most `most` bytes.
 
-    Args:
-        path: The file.
-        most: Bytes that it may have.
+    For files that another file names, where a pipe would hang and a device never end.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
         ValueError: It is not a regular file, or has more bytes.
     """
     descriptor = _opened(path)
@@ -54,11 +48,11 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a pipe or a device: to open one may hang.
+    """Refuse a pipe or a device, since opening one may hang.
 
     Raises:
         OSError: There is no such file.
-        ValueError: It is not a regular file, nor a folder, which is told by opening it.
+        ValueError: It is neither a regular file nor a folder, which fails when it is opened.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

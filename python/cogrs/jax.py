@@ -1,7 +1,4 @@
-"""Batches of a replay memory as arrays of JAX, without a copy.
-
-Needs JAX, which no other part of the package but the demo does.
-"""
+"""Batches of a replay memory as JAX arrays, without a copy. Needs JAX."""
 
 from __future__ import annotations
 
@@ -25,20 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["as_arrays"]
 
-# These have 64 bits whatever the templates are, and are for the memory and for
-# `importance_weights`, which take them as they are.
+# These always have 64 bits; the memory and `importance_weights` take them as they are.
 _KEPT = ("id", "ids", "probability")
 
 
 def as_arrays(batch: Any) -> Any:
-    """Give a batch's arrays as JAX arrays on the CPU that share their memory.
+    """Return a batch of JAX arrays on the CPU that share the memory of a batch's arrays.
 
-    JAX takes it that its arrays never change: do not write to the batch afterwards, nor fill it
+    JAX assumes that its arrays never change: do not write to the batch afterwards, nor fill it
     again with `out`. The memory lives as long as the JAX arrays do.
 
-    Without `jax_enable_x64` JAX has no dtypes of 64 bits, and would cut numbers to 32 bits in
-    silence. So `id`, `ids` and `probability`, which have 64 bits always, then stay NumPy arrays,
-    and other fields of 64 bits are refused.
+    Without `jax_enable_x64` JAX has no dtypes of 64 bits, and would silently cut numbers to 32
+    bits. So `id`, `ids` and `probability`, which always have 64 bits, then stay NumPy arrays, and
+    other fields of 64 bits are refused.
 
     An array of records becomes a dict of arrays by field, nested as the records are, which is a
     pytree. These are copies, and so are arrays of ml_dtypes' dtypes (bfloat16, float8, int4).
@@ -46,15 +42,15 @@ def as_arrays(batch: Any) -> Any:
     Args:
         batch: A named tuple as `ReplayMemory.get_batch`, `sample` and `episode`, or
             `ReplayMemoryServer.get_batch` return it, nested ones included. An array that is not
-            aligned to 64 bytes, as JAX wants it, is copied instead.
+            aligned to 64 bytes is copied.
 
     Returns:
         The same named tuple, of JAX arrays of the same shapes and dtypes. Members that are None, a
         bool or an int stay, and so does an array of no elements whose dtype JAX does not have.
 
     Raises:
-        TypeError: JAX has no such dtype (text, dates, long doubles), or not at present
-            (64 bits); the text names the field. Or something is no named tuple of arrays.
+        TypeError: JAX does not have the dtype of a field (text, dates, long doubles), or not at
+            present (64 bits); or `batch` is not a named tuple of arrays.
     """
     return replace_arrays(batch, lambda name, array: by_field(name, array, _share))
 

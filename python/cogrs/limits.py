@@ -20,10 +20,8 @@ TOKENS_BYTES: Final = MIB
 """Bytes of a file of tokens."""
 TLS_BYTES: Final = MIB
 """Bytes of a file of certificates, or of a private key, for TLS."""
-
 MOST_PLACES: Final = 4096
 """Places in trials whose secrets a client remembers for a return; the oldest is forgotten."""
-
 METRICS_CONNECTIONS: Final = 16
 """Connections that a metrics listener serves at the same time; more are closed at once."""
 METRICS_REQUEST_BYTES: Final = 16 << 10
@@ -85,95 +83,65 @@ MOST_HEALTH_WATCHERS: Final = 100
 
 SMALL_FRAME: Final = 1 << 20
 """Bytes of a frame that every socket takes; headers and log lines are no larger."""
-
 LARGEST_PUBLICATION: Final = 256 * MIB
 """Bytes of a message that a server publishes for somebody else."""
-
 MOST_CLIENTS_TOPICS: Final = 1_024
 """Topics that only clients publish to and whose last message a server keeps."""
-
 MOST_CLIENTS_TOPICS_BYTES: Final = 1 << 30
 """Bytes of those messages; the last one of all is kept whatever its size."""
-
 LARGEST_CACHE: Final = 2 << 30
 """Bytes of a cache, by the sizes that a server tells: a client draws as many rows as it says."""
-
 MOST_UNREAD: Final = 512 * MIB
 """Bytes of answers that a client has not received: samples of one request, at most."""
-
 MOST_UNREAD_IN_ALL: Final = 4 << 30
 """Likewise of all clients of a socket; beyond that the connection that has most of it is ended."""
-
 LARGEST_REPLY: Final = 256 * MIB
 """Bytes of a frame of an answer; sizes grow with the dimensions of the reward."""
-
 LONGEST_LINE: Final = 1_000_000
 """Bytes of a log line, which with its header fits into a small frame."""
-
 LARGEST_SUBSCRIPTION: Final = 1 << 10
 """Bytes of a frame that a subscriber sends; a larger one ends its connection."""
-
 MOST_SUBSCRIPTIONS: Final = 65_536
 """Subscriptions at a publisher; beyond that the connection that has most of them is ended."""
-
 MOST_SUBSCRIPTIONS_EACH: Final = 8_192
 """Subscriptions of one connection; one more ends it."""
-
 MOST_STRIKES: Final = 16
 """Messages to a publisher that no subscriber sends; one more ends the connection."""
-
 MOST_UNDELIVERED: Final = 2 << 30
 """Bytes of published messages that wait for subscribers, each message counted once."""
-
 MOST_IN_ZEROMQ: Final = 256 * MIB
 """Bytes of large messages that ZeroMQ holds for one subscriber, or a single larger one."""
-
 MOST_TOPICS: Final = 2_000
 """Topics that a client subscribes to; each is up to four subscriptions."""
-
 LARGEST_MESSAGE: Final = 1 << 30
 """Bytes of a message that a server publishes, and of a frame that a subscriber takes."""
-
 MOST_WAITING_OF_SUBSCRIBER: Final = 1 << 18
 """Bytes that a publisher has received from a connection and not handled."""
-
 PUBLICATION_PART: Final = 4 * MIB
 """Bytes of a message to publish that one request brings; a longer message comes in several."""
-
 MOST_PARTS: Final = 1 << 30
 """Bytes of messages to publish that have not come whole; the one that rests longest goes."""
-
 MOST_WAITING_OF_REQUESTS: Final = 320 * MIB
 """Likewise at a socket for requests, of a client that may draw: those that it sends ahead."""
-
 MOST_WAITING_OF_STRANGERS: Final = 8 * MIB
 """Likewise of a client that may not, or has not asked for anything yet; and of one request."""
-
 MOST_WAITING_OF_ANSWERS: Final = 1 << 30
 """Bytes that a client has received from a server, in answers, and not handled."""
-
 MOST_WAITING_OF_PUBLISHER: Final = 2 << 30
 """Likewise in published messages."""
-
 MOST_KEPT_OF_PUBLISHER: Final = 4 << 30
 """Bytes of published messages that a client keeps until they are taken, the newest of each topic
 apart."""
-
 MOST_WAITING_OF_PUSHES: Final = 64 * MIB
 """Bytes of a connection that wait at a socket for caches, apart from its high-water mark."""
-
 MOST_PRIORITY_ROWS: Final = 32_768
 """Rows of a request with priorities."""
-
 MOST_PRIORITY_CLIENTS: Final = 1_024
 """Clients that the priorities of one request are for; each gets a message of its own."""
-
 MOST_SAMPLES: Final = 65_536
 """Samples that one request asks for."""
-
 MOST_CLIENTS_OF_KEY: Final = 4_096
 """Clients whose totals and caches only their own key may tell, for each key."""
-
 LARGEST_KEY_FILE: Final = 1 << 16
 """Bytes of a file of keys."""
 
@@ -181,45 +149,31 @@ LARGEST_KEY_FILE: Final = 1 << 16
 
 CONFIG_BYTES: Final = 256 << 10
 """Of a configuration: its file, and its text once what it repeats by reference is written out."""
-
 CONFIG_NODES: Final = 20_000
 """Values in a configuration, those that it repeats by reference counted each time."""
-
 CONFIG_DEPTH: Final = 32
 """Levels of values in each other, in a configuration."""
-
 CONFIG_DIGITS: Final = 64
 """Characters of a number in a configuration."""
-
 PROTO_FILES: Final = 256
 """`.proto` files that a configuration has compiled, those that they import included."""
-
 PROTO_BYTES: Final = 4 * MIB
 """Of all those files together."""
-
 PROTO_SECONDS: Final = 60.0
 """For compiling them."""
-
 DESCRIPTOR_BYTES: Final = 64 * MIB
 """Of a descriptor set."""
-
 DTYPE_TEXT: Final = 1 << 16
 """Characters of a dtype as text."""
-
 ENTRY_BYTES: Final = 1 << 31
 """Of one entry of a replay memory that a file or a peer describes."""
-
 LOG_SAMPLE_BYTES: Final = 256 * MIB
 """Of one sample in a file of a data log: what all actors saw and did, were paid and were told."""
-
 LOG_LINE_BYTES: Final = 1 << 30
 """Of a line of JSON in a data log."""
-
 LOG_CONTAINERS: Final = 100_000
 """Lists and objects in a line of JSON of a data log."""
-
 LOG_GROUP_BYTES: Final = 1 << 30
 """Of a column in a row group of a Parquet file, before it was compressed."""
-
 LOG_GROUP_VALUES: Final = 1 << 18
 """Values of a column in a row group of a Parquet file."""

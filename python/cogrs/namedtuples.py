@@ -1,4 +1,4 @@
-"""Members of batches, one after the other: what handing them to other libraries has in common."""
+"""Batches, which are named tuples of arrays, converted array by array for other libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADVICE = (
     "set it to None before, as in batch._replace(prev=batch.prev._replace(i=None)), "
     "or leave it out of samples with cache_flags"
 )
-"""What to do with a field that a library cannot take."""
+"""The hint for a field that a library cannot take."""
 
 
 def replace_arrays(
@@ -28,13 +28,13 @@ def replace_arrays(
     name: str = "",
     kind: type | tuple[type, ...] = np.ndarray,
 ) -> Any:
-    """Make a named tuple of the same type with `take(name, array)` for each array, or other `kind`.
+    """Return a named tuple of the same type with `take(name, array)` for each array, or `kind`.
 
-    Named tuples in it are gone through too; dicts and plain tuples of arrays are members as arrays
-    are. Members that are None, a bool or an int stay. Names are those of errors: `prev.state`.
+    Nested named tuples are converted likewise; a dict or plain tuple of arrays is passed to `take`
+    as a whole. Members that are None, a bool or an int stay. Names are as in `prev.state`.
 
     Raises:
-        TypeError: A member is something else.
+        TypeError: A member has another type.
     """
     if isinstance(batch, kind) or (name and is_container(batch, kind)):
         return take(name, batch)
@@ -52,13 +52,13 @@ def replace_arrays(
 
 
 def by_field(name: str, value: Any, take: Callable[[str, Any], Any]) -> Any:
-    """Return `take(name, array)`, or of many arrays a dict or tuple of that for each.
+    """Return `take(name, array)` of an array, or a dict or tuple of the results for many arrays.
 
     Args:
-        name: What errors call it; fields are told as `prev.state.image`.
-        value: An array; one of records, which becomes a dict by field, nested as the records are;
-            or a dict or tuple of arrays, which stays one.
-        take: What to make of an array.
+        name: Its name in errors; fields are named as `prev.state.image`.
+        value: An array; an array of records, which becomes a dict by field, nested as the records
+            are; or a dict or tuple of arrays.
+        take: Converts an array.
     """
     if isinstance(value, dict):
         return {key: by_field(f"{name}.{key}", part, take) for key, part in value.items()}

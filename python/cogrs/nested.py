@@ -1,7 +1,7 @@
 """Dicts and tuples of arrays as arrays of records, and back.
 
-The records that stand for them have a title for each of their fields, which says what it was: a
-title is part of a dtype, so files and messages keep it.
+Each field of such records has a title that says what it was. Titles are part of a dtype, so files
+and messages keep them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ITEM = "cogrs.tuple:"
 def joined(
     parts: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], *, of_tuple: bool = False
 ) -> np.dtype[Any]:
-    """Return the dtype of records that stand for a dict, or for a tuple.
+    """Return the dtype of records that represent a dict or a tuple.
 
     Args:
-        parts: dtype and shape of each part; of a tuple by their positions as text, in order.
-        of_tuple: Whether `apart` is to make a tuple of them.
+        parts: dtype and shape of each part; those of a tuple by their positions as text, in order.
+        of_tuple: Whether `apart` returns a tuple.
     """
     mark = _ITEM if of_tuple else _KEY
     fields = [((mark + name, name), dtype, shape) for name, (dtype, shape) in parts.items()]
@@ -42,9 +42,9 @@ def _is_joined(dtype: np.dtype[Any], mark: str) -> bool:
 
 
 def apart(array: npt.NDArray[Any]) -> Any:
-    """Return the dict or tuple of views that an array of records stands for, nested as it was.
+    """Return the dict or tuple of views that an array of records represents, nested as it was.
 
-    An array of other records, or of none, is returned as it is.
+    Any other array is returned as it is.
     """
     names = array.dtype.names or ()
     if _is_joined(array.dtype, _KEY):
@@ -57,7 +57,7 @@ def apart(array: npt.NDArray[Any]) -> Any:
 def is_container(value: Any, kind: type | tuple[type, ...] = np.ndarray) -> bool:
     """Return whether `value` is a dict or tuple as `apart` returns them, of arrays or another kind.
 
-    Classes of their own, such as named tuples, are none.
+    Subclasses, such as named tuples, are not.
     """
     if type(value) not in (dict, tuple) or not value:
         return False
@@ -66,7 +66,7 @@ def is_container(value: Any, kind: type | tuple[type, ...] = np.ndarray) -> bool
 
 
 def record_of(value: Any) -> npt.NDArray[Any] | None:
-    """Return the array of records of which `apart` made `value`; None if there is none."""
+    """Return the array of records of which `apart` made `value`, or None."""
     base = next(_leaves(value)).base
     return base if isinstance(base, np.ndarray) and _same_parts(value, apart(base)) else None
 
@@ -99,15 +99,15 @@ def _same_parts(one: Any, other: Any) -> bool:
 
 
 def length(dtype: np.dtype[Any], value: Any) -> int:
-    """Return the leading dimension of what `fill` fills records of a dtype from.
+    """Return the length of a value from which `fill` fills an array of records.
 
     Raises:
-        TypeError: It has none.
+        TypeError: The value has no length.
     """
     names = dtype.names or ()
     if isinstance(value, Mapping) and names:
         if names[0] not in value:
-            # `fill` says which names are wrong.
+            # `fill` reports which names are wrong.
             return len(next(iter(value.values()), ()))
         return length(dtype[names[0]].base, value[names[0]])
     if isinstance(value, (tuple, list)) and value and _is_joined(dtype, _ITEM):
@@ -124,16 +124,16 @@ def fill(
     """Fill an array of records from a mapping by names, or from a tuple by positions.
 
     Args:
-        name: What errors call the value.
-        target: The array, of one record or of many.
+        name: The value's name in errors.
+        target: The array, of one record or many.
         value: Mappings and tuples, nested as the records are, of arrays with the target's shape.
-        convert: Makes an array of a dtype and a shape of each part, or refuses it.
+        convert: Converts each part to a dtype and a shape, or refuses it.
 
     Returns:
-        False where `value` is not what such records are made of; nothing was filled.
+        Whether `value` is a mapping or tuple as the records need it; if not, nothing was filled.
 
     Raises:
-        ValueError: Names, or how many there are, differ.
+        ValueError: The names, or their number, differ.
         Exception: What `convert` raises.
     """
     names = target.dtype.names or ()
@@ -152,6 +152,6 @@ def fill(
         return False
     for where, field, part in parts:
         room = target[field]
-        # An element of an array of records without dimensions is no array, unless it has some.
+        # Of a single record, a field without dimensions is a scalar instead of an array.
         target[field] = convert(where, part, target.dtype[field].base, np.shape(room))
     return True

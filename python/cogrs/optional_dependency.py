@@ -1,4 +1,4 @@
-"""Modules that parts of the package need and the package does without."""
+"""Imports of packages that only parts of cogrs need."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import importlib
 from typing import Any
 
 
-def import_optional(module: str, who: str, install: str) -> Any:
+def import_optional(module: str, need: str, install: str) -> Any:
     """Import a module that may not be installed.
 
     Args:
-        module: Its dotted name.
-        who: Who needs what, in the plural: 'games in Python need Gymnasium'.
-        install: What to give to `pip install`.
+        module: The dotted name.
+        need: Why it is needed, for the error: 'games in Python need Gymnasium'.
+        install: The argument of `pip install`.
 
     Raises:
-        ImportError: It is not installed; the text says how to get it.
+        ImportError: The package is not installed; the text says how to install it.
     """
     package = module.partition(".")[0]
     try:
@@ -23,5 +23,5 @@ def import_optional(module: str, who: str, install: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
-        text = f"{who}, which is not installed: pip install {install}"
+        text = f"{need}, which is not installed: pip install {install}"
         raise ImportError(text, name=package) from error

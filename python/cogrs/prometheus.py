@@ -1,7 +1,4 @@
-"""Figures of something that runs, for Prometheus.
-
-Needs prometheus-client, which no other part of the package does.
-"""
+"""A Prometheus collector of a server's `stats()`. Needs prometheus-client."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "prometheus_client":
         raise
     raise ImportError(
-        "cogrs.replay.metrics and cogrs.orchestrator.metrics: each needs prometheus-client, which "
+        "cogrs.replay.metrics and cogrs.orchestrator.metrics need prometheus-client, which "
         "is not installed: pip install 'cogrs[metrics]'",
         name="prometheus_client",
     ) from error
@@ -32,33 +29,33 @@ StatsOut = TypeVar("StatsOut", covariant=True)
 
 
 class Source(Protocol[StatsOut]):
-    """What has figures."""
+    """A server with statistics."""
 
     def stats(self) -> StatsOut:
-        """Return the present ones; any thread may ask."""
+        """Return the present statistics; any thread may call this."""
 
 
-class Exposition(Collector, Generic[Stats]):
-    """Takes `stats()` of a server whenever Prometheus asks.
+class StatsCollector(Collector, Generic[Stats]):
+    """Calls `stats()` of a server whenever Prometheus scrapes.
 
-    The server is not kept alive by this, and once it is gone there are no more metrics of it. One
-    registry has room for one server of a kind: their metrics have the same names.
+    It does not keep the server alive; a server that is gone has no metrics. A registry takes one
+    server of a kind, since metrics of two would have the same names.
     """
 
     def __init__(self, server: Source[Stats]) -> None:
-        """Measure a server."""
+        """Create a collector for a server."""
         self._server = weakref.ref(server)
         self._registry: CollectorRegistry | None = None
 
     @abstractmethod
     def _families(self, stats: Stats | None) -> Iterable[Metric]:
-        """Make metrics of figures; without figures they are empty."""
+        """Return the metrics of statistics; without statistics they are empty."""
 
     def register(self, registry: CollectorRegistry | None = None) -> Self:
-        """Add these metrics to a registry, by default to the one of prometheus-client.
+        """Add the collector to a registry, by default to that of prometheus-client.
 
         Raises:
-            ValueError: Metrics of these names are in it already.
+            ValueError: The registry has metrics of these names.
         """
         registry = REGISTRY if registry is None else registry
         registry.register(self)
@@ -66,16 +63,16 @@ class Exposition(Collector, Generic[Stats]):
         return self
 
     def unregister(self) -> None:
-        """Take the metrics out of the registry. Again, or before `register`: nothing."""
+        """Remove the collector from its registry. Again, or before `register`: nothing."""
         registry, self._registry = self._registry, None
         if registry is not None:
             registry.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Name the metrics, by which a registry sees that it has them already."""
+        """Return empty metrics, by whose names a registry finds duplicates."""
         return self._families(None)
 
     def collect(self) -> Iterable[Metric]:
-        """Take the figures."""
+        """Return the present metrics."""
         server = self._server()
         return () if server is None else self._families(server.stats())

@@ -10,7 +10,7 @@ _logger = logging.getLogger("cogrs")
 
 
 def warn_if_readable(path: str | os.PathLike[str]) -> None:
-    """Warn of a file that others than its owner may read, or write.
+    """Warn if others than the owner may read or write a file.
 
     Raises:
         OSError: There is no such file.

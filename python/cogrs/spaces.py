@@ -1,4 +1,4 @@
-"""Spaces of Gymnasium as arrays: which parts they have, and what array each is."""
+"""Gymnasium spaces: their parts, and the arrays that their values are."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def parts_of(space: Any) -> dict[Any, Any] | tuple[Any, ...] | None:
 
 
 def array_of(space: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return dtype and shape of the values of a space that has no parts.
+    """Return dtype and shape of the values of a space without parts.
 
     Args:
         space: The space.
-        name: What errors call it.
+        name: Its name in errors.
 
     Raises:
-        TypeError: Its values are not arrays of one shape, as those of Text, Sequence and Graph.
+        TypeError: The values are not arrays of one shape, as those of Text, Sequence and Graph.
     """
     spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     kinds = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM, as a flag that is looked at between two steps.
+"""Ctrl-C and SIGTERM as a flag that programs check between two steps.
 
-It imports the least: until it has, a signal ends in a traceback.
+This module imports little, since a signal during its imports ends in a traceback.
 """
 
 from __future__ import annotations
@@ -15,36 +15,35 @@ if TYPE_CHECKING:
 
 
 class StopSignal:
-    """Whether somebody has asked for the end. A flag leaves nothing half done, in imports neither.
+    """A flag that SIGINT and SIGTERM set while the context is entered, on the main thread.
 
-    Signals are heard while it is entered, for which the thread has to be the main thread.
+    A flag, unlike an exception, leaves nothing half done, imports included.
     """
 
     def __init__(self) -> None:
-        """Begin without one."""
+        """Create a flag that is not set."""
         self.number = 0
-        """The signal that came first; 0: none."""
+        """The first signal that came, or 0."""
         self.quiet = False
-        """Whether `hear` is not to write, because a live display has the terminal."""
-        self._told = False
+        """Set while a live display has the terminal: signals then print nothing."""
+        self._announced = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Hear signals."""
+        """Install the handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self.hear)
+            self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Leave signals to whoever had them."""
+        """Restore the handlers of before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def hear(self, number: int, _frame: FrameType | None = None) -> None:
-        """Take note of a signal."""
+    def _handle(self, number: int, _frame: FrameType | None = None) -> None:
         self.number = self.number or number
         if not self.quiet:
-            self.tell()
+            self.announce()
 
     def is_set(self) -> bool:
         """Whether a signal came."""
@@ -52,15 +51,15 @@ class StopSignal:
 
     @property
     def code(self) -> int:
-        """The exit code that tells of the signal, as shells do it."""
+        """The exit code of shells for the signal."""
         return 128 + self.number
 
-    def tell(self) -> None:
-        """Say once, and at once, that the end has begun."""
-        if not self._told:
-            self._told = True
-            # A handler may run in the middle of a print, which must not be entered again.
+    def announce(self) -> None:
+        """Print "stopping", once."""
+        if not self._announced:
+            self._announced = True
+            # A handler may run in the middle of a print, which is not reentrant.
             try:
                 os.write(1, b"stopping\n")
-            except OSError:  # nobody reads it
+            except OSError:  # the output is closed
                 return

@@ -1,4 +1,4 @@
-"""Certificates for gRPC: of servers, and of those who connect to them."""
+"""Certificates of gRPC servers and clients."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["ClientTls", "ServerTls"]
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTls:
-    """With what a server proves who it is, and whom it lets in. All files are PEM."""
+    """The certificate of a server, and which clients it accepts. All files are PEM."""
 
     certificate: str | os.PathLike[str]
-    """The server's certificate, then those between it and the root, if there are any."""
+    """The server's certificate, followed by intermediate certificates, if any."""
     key: str | os.PathLike[str]
-    """Its private key, without a password."""
+    """The private key, without a password."""
     client_ca: str | os.PathLike[str] | None = None
-    """Certificates of whoever signs those of clients; with it, nobody else gets in (mutual TLS)."""
+    """Authorities of client certificates; with it, clients without one are refused (mutual TLS)."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not a path.
+        """Check the paths.
 
         Raises:
-            TypeError: A file is not given as a path.
-            ValueError: What is in a file was given in place of its path.
+            TypeError: A value is not a path.
+            ValueError: A value is the content of a file, in place of its path.
         """
         _check_paths(certificate=self.certificate, key=self.key, client_ca=self.client_ca)
 
@@ -45,8 +45,8 @@ class ServerTls:
         """Read the files.
 
         Raises:
-            OSError: One cannot be read.
-            ValueError: One is not what it should be.
+            OSError: A file cannot be read.
+            ValueError: A file has another content than expected.
         """
         pair = _pair(self.certificate, self.key)
         ca = None if self.client_ca is None else _authorities("client_ca", self.client_ca)
@@ -55,35 +55,35 @@ class ServerTls:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientTls:
-    """Whom a client trusts, and with what it proves who it is. All files are PEM."""
+    """Which servers a client trusts, and its own certificate. All files are PEM."""
 
     ca: str | os.PathLike[str] | None = None
-    """Certificates of whoever signs those of servers; None takes those that come with gRPC."""
+    """Authorities of server certificates; None takes those that come with gRPC."""
     certificate: str | os.PathLike[str] | None = None
-    """The client's own certificate, where servers ask for one (mutual TLS)."""
+    """The client's certificate, for servers that require one (mutual TLS)."""
     key: str | os.PathLike[str] | None = None
-    """Its private key, without a password."""
+    """The private key, without a password."""
     server_name: str | None = None
-    """Name in the server's certificate, if it is not the one that is connected to."""
+    """Host name in the server's certificate, if it differs from that of the address."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not a path, and half a pair.
+        """Check the paths.
 
         Raises:
-            TypeError: A file is not given as a path.
-            ValueError: Of certificate and key one is missing, or what is in a file was given in
-                place of its path.
+            TypeError: A value is not a path.
+            ValueError: Certificate or key is missing, or a value is the content of a file, in place
+                of its path.
         """
         _check_paths(ca=self.ca, certificate=self.certificate, key=self.key)
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate, key: expected both or none, got one of them")
+            raise ValueError("certificate, key: expected both or neither, got one of them")
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files.
 
         Raises:
-            OSError: One cannot be read.
-            ValueError: One is not what it should be.
+            OSError: A file cannot be read.
+            ValueError: A file has another content than expected.
         """
         ca = None if self.ca is None else _authorities("ca", self.ca)
         if self.certificate is None or self.key is None:
@@ -92,7 +92,7 @@ class ClientTls:
         return grpc.ssl_channel_credentials(ca, key, certificate)
 
     def options(self) -> list[tuple[str, str]]:
-        """Return the options of channels."""
+        """Return the options of gRPC channels."""
         if self.server_name is None:
             return []
         return [("grpc.ssl_target_name_override", self.server_name)]
@@ -102,20 +102,22 @@ def _check_paths(**paths: object) -> None:
     for name, path in paths.items():
         check_kind(name, path, str | os.PathLike | None, "a path")
         if isinstance(path, str) and ("\n" in path or "-----BEGIN" in path):
-            # Not repeated, for it may be the key itself.
+            # Not repeated, since it may be the key itself.
             raise ValueError(f"{name}: expected the path of a PEM file, got the text of one")
 
 
 def _pair(certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> tuple[bytes, bytes]:
-    """Return key and certificate, as gRPC wants them: it would tell nothing of a mistake."""
+    """Return key and certificate, after a check by `ssl`, since gRPC reports no reason."""
     content = read_regular(Path(key), TLS_BYTES), read_regular(Path(certificate), TLS_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # An empty password: otherwise a key that has one is asked for on the terminal.
+        # Without the empty password, OpenSSL asks for one on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, ValueError) as error:
-        what = f"expected a PEM certificate and its PEM key without a password, got {certificate}"
-        raise ValueError(f"certificate, key: {what} and {key}: {_reason(error)}") from error
+        expected = "expected a PEM certificate and its PEM key without a password"
+        raise ValueError(
+            f"certificate, key: {expected}, got {certificate} and {key}: {_reason(error)}"
+        ) from error
     warn_if_readable(key)
     return content
 
@@ -138,12 +140,12 @@ def _reason(error: Exception) -> str:
 
 
 def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None) -> int:
-    """Have a server listen, and return its port.
+    """Make a server listen, and return its port.
 
     Raises:
-        OSError: The port is taken, there is no such address, or a file cannot be read.
-        TypeError: An argument is something else.
-        ValueError: The port is out of range, or a file is not what it should be.
+        OSError: The port is taken, the address does not exist, or a file cannot be read.
+        TypeError: An argument has the wrong type.
+        ValueError: The port is out of range, or a file has another content than expected.
     """
     check_text("host", host)
     port = check_port("port", port)
@@ -152,21 +154,21 @@ def listen(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = None if tls is None else tls.credentials()
     bound = 0
-    with suppress(RuntimeError):  # of which all that gRPC says is that it failed
+    with suppress(RuntimeError):  # gRPC reports no reason
         if credentials is None:
             bound = server.add_insecure_port(where)
         else:
             bound = server.add_secure_port(where, credentials)
     if not bound:
-        number, reason = _why_nobody_listens(host, port)
+        number, reason = _find_reason(host, port)
         failure = OSError(f"cannot listen at {where}: {reason}")
         failure.errno = number
         raise failure
     return bound
 
 
-def _why_nobody_listens(host: str, port: int) -> tuple[int, str]:
-    """Return the number of the system's error for an address, and what to do about it."""
+def _find_reason(host: str, port: int) -> tuple[int, str]:
+    """Return the system's error number for an address, and a hint, by listening there once more."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

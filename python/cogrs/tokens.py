@@ -1,4 +1,4 @@
-"""Bearer tokens: what one is, where they are read from, and who shows a known one."""
+"""Bearer tokens: how they are checked, read from files, and recognized in calls."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _EXPECTED = (
 
 
 def bearer(token: str) -> tuple[str, str]:
-    """Return the metadata that shows a token."""
+    """Return the metadata that carries a token."""
     return ("authorization", f"Bearer {token}")
 
 
 class TokenSet:
-    """Tokens that are known; told apart in a time that does not depend on what is shown."""
+    """Known tokens, compared in a time that does not depend on the token of a call."""
 
     def __init__(self, tokens: Iterable[str]) -> None:
-        """Know these."""
+        """Create a set of tokens."""
         self._known = [digest(bearer(token)[1]) for token in tokens]
 
     def __bool__(self) -> bool:
@@ -39,21 +39,21 @@ class TokenSet:
         return bool(self._known)
 
     def shown_in(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:
-        """Return whether the metadata of a call shows one of them, and nothing else beside it."""
+        """Return whether the metadata of a call has exactly one token, and a known one."""
         shown = [value for key, value in metadata or () if key == "authorization"]
-        # Of several a proxy may have looked at another one than is looked at here.
+        # With several, a proxy may have checked another one than this server.
         given = digest(shown[0] if len(shown) == 1 else "")
-        # All are compared, so that the time tells nothing.
+        # All are compared, so that the time reveals nothing.
         return sum(hmac.compare_digest(given, known) for known in self._known) > 0
 
 
 def check_tokens(name: str, given: object) -> tuple[str, ...]:
-    """Return tokens.
+    """Return an iterable of tokens as a tuple. Errors do not repeat the values, which are secrets.
 
     Raises:
-        TypeError: Not several strings.
-        ValueError: A token has characters that headers do not allow, is too short or too long, or
-            is not a string. No error repeats what was given: it is a secret, or was meant as one.
+        TypeError: `given` is a single string, or not iterable.
+        ValueError: A token is not a string, is too short or too long, or has characters that
+            headers do not allow.
     """
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{name}: expected a sequence of strings, got one string")
@@ -66,10 +66,10 @@ def check_tokens(name: str, given: object) -> tuple[str, ...]:
 
 
 def check_token(name: str, token: object) -> None:
-    """Refuse what is not a token, without repeating it.
+    """Refuse a value that is not a token, without repeating it.
 
     Raises:
-        ValueError: It is not.
+        ValueError: `token` is not a token.
     """
     fits = isinstance(token, str) and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN
     if not fits or not _TOKEN.fullmatch(str(token)):
@@ -77,18 +77,18 @@ def check_token(name: str, token: object) -> None:
 
 
 def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
-    """Return tokens by the `host:port`, or the host, that they are shown to.
+    """Return tokens by the `host:port`, or the host, that they are sent to.
 
     Raises:
-        TypeError: Not a mapping from strings.
-        ValueError: A token is not one.
+        TypeError: `given` is not a mapping from strings.
+        ValueError: A value is not a token.
     """
     check_kind(name, given, Mapping, "a mapping from host:port to a token")
     assert isinstance(given, Mapping)
     found = {}
     for number, (target, token) in enumerate(given.items()):
         check_text(f"{name}, a key", target)
-        # The two may have changed places.
+        # Target and token may have been swapped.
         where = f", entry {number}" if looks_secret(target) else f"[{target!r}]"
         check_token(f"{name}{where}", token)
         found[target.removeprefix("grpc://")] = token
@@ -96,28 +96,28 @@ def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
 
 
 def read_tokens(name: str, path: str | Path, root: Path = _HERE) -> tuple[str, ...]:
-    """Return the tokens of a file, one per line; empty lines and those that begin with # are not.
+    """Return the tokens of a file, one per line; empty lines and lines with # are skipped.
 
-    A file that others than its owner may read is warned of.
+    Warns if others than the owner may read the file.
 
     Args:
-        name: The option that the path was given as.
+        name: The option that the path was given as, for errors.
         path: The file.
         root: The folder that the path is relative to.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It holds no tokens, or something else.
+        OSError: The file cannot be read.
+        ValueError: It has no tokens, or a line that is not a token.
     """
     return check_tokens(f"{name}: {path}: tokens", _lines(name, path, root))
 
 
 def read_token(name: str, path: str | Path) -> str:
-    """Return the token of a file that has one, to be shown to others, whatever they take.
+    """Return the only line of a file, a token for other servers, which may have other rules.
 
     Raises:
         OSError: As `read_tokens`.
-        ValueError: It holds none, or several.
+        ValueError: The file has no line, or several.
     """
     first, *others = _lines(name, path, _HERE)
     if others:
@@ -129,8 +129,7 @@ def read_tokens_by_target(name: str, path: str | Path, root: Path = _HERE) -> di
     """Return the tokens of a file whose lines are `HOST:PORT TOKEN` or `HOST TOKEN`.
 
     Raises:
-        OSError: As `read_tokens`.
-        ValueError: The same.
+        OSError, ValueError: As `read_tokens`.
     """
     found = {}
     for number, line in enumerate(_lines(name, path, root), 1):
@@ -149,32 +148,32 @@ def _lines(name: str, path: str | Path, root: Path) -> list[str]:
     except OSError as error:
         if not _may_be_secret(str(path)):
             raise
-        # `from None` and no path: the token itself was given in place of its file.
-        raise type(error)(f"{name}: expected the path of a file, and there is none") from None
+        # Without path and cause: the token itself may have been given as the path.
+        raise type(error)(f"{name}: expected the path of a file that exists") from None
     lines = (line.strip() for line in text.splitlines())
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
-        # A file that was emptied by mistake would let in everybody.
+        # A file that was emptied by mistake would let everybody in.
         raise ValueError(f"{path}: expected tokens, one per line, got none")
     return found
 
 
 def _may_be_secret(path: str) -> bool:
-    """Return whether what should be a path may be a token instead."""
+    """Return whether a path may be a token that was given in its place."""
     return len(path) >= SHORTEST_TOKEN and not ("/" in path and Path(path).parent.is_dir())
 
 
 def looks_secret(text: str) -> bool:
-    """Return whether what should be a name may be a token instead, and is not to be repeated."""
+    """Return whether a name may be a token given in its place, which errors must not show."""
     return len(text) >= SHORTEST_TOKEN and _TOKEN.fullmatch(text.strip()) is not None
 
 
 def digest(text: Any) -> bytes:
-    """Return what is kept of a secret to recognise it, to be compared by `compare_digest`."""
+    """Return the hash by which a secret is recognized, for `compare_digest`."""
     given = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
     return hashlib.sha256(given).digest()
 
 
 def cannot_be_pickled(what: str) -> TypeError:
-    """Return the error of what holds secrets, for `__reduce__`."""
+    """Return the error of `__reduce__` for objects with secrets."""
     return TypeError(f"{what} cannot be pickled: it holds secrets, which would be in the pickle")

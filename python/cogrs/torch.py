@@ -1,7 +1,4 @@
-"""Batches of a replay memory as tensors of PyTorch, without a copy.
-
-Needs PyTorch, which no other part of the package does.
-"""
+"""Batches of a replay memory as PyTorch tensors, without a copy. Needs PyTorch."""
 
 from __future__ import annotations
 
@@ -34,11 +31,11 @@ class RecordBuffer(dict[str, Any]):
     """The tensors of an array of records by field, over the memory of that array.
 
     Attributes:
-        array: The array, which `out=` fills; the tensors show what is in it.
+        array: The array that `out=` fills.
     """
 
     def __init__(self, array: npt.NDArray[Any], fields: dict[str, Any]) -> None:
-        """Keep an array with its tensors."""
+        """Create a dict of the tensors of an array."""
         super().__init__(fields)
         self.array = array
 
@@ -48,10 +45,10 @@ class RecordBuffer(dict[str, Any]):
 
 
 class TupleBuffer(tuple[Any, ...]):
-    """The tensors of an array of records that stand for a tuple, over the memory of that array.
+    """The tensors of an array of records that represents a tuple, over the memory of that array.
 
     Attributes:
-        array: The array, which `out=` fills; the tensors show what is in it.
+        array: The array that `out=` fills.
     """
 
     array: npt.NDArray[Any]
@@ -60,17 +57,16 @@ class TupleBuffer(tuple[Any, ...]):
 
 
 def as_tensors(batch: Any) -> Any:
-    """Give a batch's arrays as tensors on the CPU that share their memory.
+    """Return a batch of tensors on the CPU that share the memory of a batch's arrays.
 
-    What is written to a tensor is seen in the array, and the other way round. The memory lives as
-    long as either. dtypes stay, uint16 to uint64 too, of which PyTorch has few operations: indices
-    and ids become what they take most often by `tensor.long()`, a copy. int4 and int2, which
-    PyTorch cannot compute with, become int8 of the same values, uint4 and uint2 uint8.
+    Writing to a tensor changes the array, and the other way round; the memory lives as long as
+    either. dtypes stay, uint16 to uint64 too, for which PyTorch has few operations: convert indices
+    and ids by `tensor.long()`, a copy. int4 and int2, which PyTorch cannot compute with, become
+    int8 of the same values, uint4 and uint2 uint8.
 
     An array of records becomes a dict of tensors by field, nested as the records are. A field that
-    does not lie at multiples of its size, as in packed records, is a copy: make the dtype with
-    `align=True` to share it. A dict or tuple of arrays, as memories of Dict and Tuple spaces give
-    them, becomes one of tensors.
+    is not aligned, as in packed records, is a copy: create the dtype with `align=True` to share it.
+    A dict or tuple of arrays becomes a dict or tuple of tensors.
 
     Args:
         batch: A named tuple as `ReplayMemory.get_batch`, `sample` and `episode`, or
@@ -81,32 +77,30 @@ def as_tensors(batch: Any) -> Any:
         stay, and so does an array of no elements whose dtype PyTorch does not have.
 
     Raises:
-        TypeError: PyTorch has no such dtype (text, dates, long doubles, another byte order, some of
-            float8); the text names the field. Or something is no named tuple of arrays.
-        ValueError: Negative strides, which no batch has.
+        TypeError: PyTorch does not have the dtype of a field (text, dates, long doubles, another
+            byte order, some of float8); or `batch` is not a named tuple of arrays.
+        ValueError: An array has negative strides, as no batch has.
     """
     return replace_arrays(batch, lambda name, array: by_field(name, array, _share))
 
 
 def buffers(batch: Any) -> Any:
-    """Make tensors of the shapes and dtypes of a batch, to be filled again and again.
+    """Return uninitialized tensors with the shapes and dtypes of a batch, for `out=`.
 
-    Where PyTorch has CUDA they lie in page-locked memory, from which `to("cuda",
-    non_blocking=True)` copies while the program goes on; wait for such a copy before filling the
-    buffers again, or take two in turn. Elsewhere it is plain memory. Give the arrays of `as_arrays`
-    as `out=`: those are looked at quickest.
+    With CUDA they lie in page-locked memory, from which `to("cuda", non_blocking=True)` copies
+    while the program goes on; wait for such a copy before filling the buffers again, or use two in
+    turn. `out=` takes the arrays of `as_arrays` fastest.
 
     Args:
-        batch: A batch as `as_tensors` takes it; only shapes and dtypes are taken from it.
+        batch: A batch as `as_tensors` takes it.
 
     Returns:
-        The same named tuple, of tensors whose contents are arbitrary; other members as there. For
-        an array of records, and for a dict of arrays, it is a `RecordBuffer`, for a tuple of arrays
-        a `TupleBuffer`.
+        The same named tuple, of tensors with arbitrary contents; other members stay. An array of
+        records, and a dict of arrays, becomes a `RecordBuffer`, a tuple of arrays a `TupleBuffer`.
 
     Raises:
-        TypeError: As `as_tensors`; or a field of a record does not lie at multiples of its size, so
-            that no tensor shares its memory: make the dtype with `align=True`.
+        TypeError: As `as_tensors`; or a field of a record is not aligned, so that a tensor cannot
+            share its memory: create the dtype with `align=True`.
     """
     locked = torch.cuda.is_available()
 
@@ -128,28 +122,27 @@ def buffers(batch: Any) -> Any:
             made = room(array)
             return RecordBuffer(made, by_field(name, apart(made), _share_in_place))
         shared = _share(name, array)
-        # What PyTorch cannot hold has no elements, and stays.
+        # An empty array of a dtype that PyTorch does not have stays.
         return torch.empty_like(shared, pin_memory=locked) if shared is not array else array
 
     return replace_arrays(batch, like)
 
 
 def as_arrays(tensors: Any) -> Any:
-    """Give a batch's tensors as arrays that share their memory: the way back of `as_tensors`.
+    """Return a batch of arrays that share the memory of tensors: the inverse of `as_tensors`.
 
-    Made once, they are an `out=` that is filled some 100 us sooner than the tensors themselves.
+    As `out=`, such arrays are filled some 100 us faster than the tensors themselves.
 
     Args:
         tensors: A named tuple as `as_tensors` and `buffers` return it, in memory of the CPU.
 
     Returns:
         The same named tuple, of arrays; a `RecordBuffer` or `TupleBuffer` becomes its array of
-        records, another dict or tuple of tensors one of arrays. What is no tensor stays, arrays
-        too.
+        records, another dict or tuple of tensors one of arrays. Other members stay.
 
     Raises:
-        TypeError: A tensor is on another device, sparse, or requires grad, or NumPy has no such
-            dtype (bfloat16 and float8 need ml_dtypes); the text names it. Or no named tuple came.
+        TypeError: A tensor is on another device, sparse, or requires grad, or NumPy does not have
+            its dtype (bfloat16 and float8 need ml_dtypes); or `tensors` is not a named tuple.
     """
 
     def share(name: str, leaf: Any) -> Any:
@@ -179,7 +172,7 @@ def _share(name: str, array: npt.NDArray[Any]) -> Any:
 
 def _share_in_place(name: str, array: npt.NDArray[Any]) -> Any:
     if not _can_share(array):
-        expected = "a field at multiples of its size, as in a dtype made with align=True"
+        expected = "an aligned field, as in a dtype that was created with align=True"
         raise TypeError(f"{name}: expected {expected}, got one elsewhere in a packed record")
     return _share(name, array)
 

@@ -1,4 +1,4 @@
-"""What counts as a failure of code that somebody else wrote."""
+"""Errors of user code: which of them count as its failure, and as what they are raised again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import threading
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether an exception is a failure of the code that was called from a task.
+    """Return whether an exception is a failure of the user code that a task called.
 
-    Code may call `sys.exit`, await something that was cancelled, or panic in Rust, and a loop that
-    let that through would end, or leave who waits for an answer without one. What is none: Ctrl-C,
-    which comes to the main thread alone, the cancellation of the task that runs, and the end of a
-    coroutine that nobody waits for.
+    Code may call `sys.exit`, await a cancelled future, or panic in Rust; without this check such an
+    exception would end the event loop, or leave a caller without a reply. Not failures are Ctrl-C,
+    which only the main thread gets, the cancellation of the running task, and `GeneratorExit`.
     """
     if isinstance(error, asyncio.CancelledError):
         return not is_cancelled()
@@ -22,15 +21,15 @@ def is_failure(error: BaseException) -> bool:
 
 
 def is_cancelled() -> bool:
-    """Return whether somebody cancels the task that runs, rather than what it awaits."""
+    """Return whether the running task is being cancelled, rather than something it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return a failure as what may be raised in a task, or into a future.
+    """Return a failure as an exception that can be raised in a task, or set in a future.
 
-    A future takes no `StopIteration`, and a loop ends with the task that raises `SystemExit`.
+    Futures refuse `StopIteration`, and a task that raises `SystemExit` ends its loop.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

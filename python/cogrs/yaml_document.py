@@ -1,4 +1,4 @@
-"""YAML of somebody else's: looked at whole, and bounded, before values are made of it."""
+"""Parses YAML within the limits of a configuration; it is checked before values are made of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_yaml(text: str) -> Any:
     """Return the value of a document, None for an empty one.
 
     Raises:
-        ValueError: It is not YAML, says something twice, or exceeds a limit of a configuration.
+        ValueError: The text is not YAML, has a duplicate key, or exceeds a limit.
     """
     if len(text) > CONFIG_BYTES:
         raise ValueError(f"expected at most {CONFIG_BYTES} bytes, got {len(text)}")
@@ -30,22 +30,22 @@ def parse_yaml(text: str) -> Any:
         _check(node)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        # Not its own text, which shows the line: it may hold a secret.
+        # Without the error's own text, whose line may have a secret.
         mark = error.problem_mark or error.context_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         raise ValueError(f"{where}expected YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise ValueError(f"expected YAML: {' '.join(str(error).split())[:500]}") from error
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
-        # What PyYAML raises for tags whose values do not fit them.
+        # PyYAML raises these for values that do not fit their tags.
         raise ValueError(f"expected YAML: a value that does not fit its tag: {error!r}") from error
 
 
 def check_document(value: Any) -> None:
-    """Refuse what is larger than a configuration may be, or holds itself.
+    """Refuse a value that exceeds the limits of a configuration, as one that contains itself does.
 
     Raises:
-        ValueError: It exceeds a limit.
+        ValueError: The value exceeds a limit.
     """
     count, size = 0, 0
     waiting = [(value, 1)]
@@ -62,7 +62,7 @@ def check_document(value: Any) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes no more than a configuration may have."""
+    """Stops composing at the limits of a configuration."""
 
     _depth = _count = 0
 
@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check(root: yaml.Node) -> None:
-    """Look at a document as it is with all references written out, as far as its limits go."""
+    """Check a document with all references expanded, up to its limits."""
     count, size = 0, 0
     waiting = [(root, 1)]
     while waiting:
@@ -97,7 +97,7 @@ def _check(root: yaml.Node) -> None:
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    """Refuse a key that is there twice, of which YAML would take the last one."""
+    """Refuse duplicate keys, of which PyYAML would take the last."""
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -109,11 +109,11 @@ def _check_keys(node: yaml.MappingNode) -> None:
 
 def _check_limits(count: int, size: int, depth: int) -> None:
     if count > CONFIG_NODES:
-        raise ValueError(f"expected at most {CONFIG_NODES} values, references written out")
+        raise ValueError(f"expected at most {CONFIG_NODES} values, references expanded")
     if size > CONFIG_BYTES:
-        raise ValueError(f"expected at most {CONFIG_BYTES} bytes, references written out")
+        raise ValueError(f"expected at most {CONFIG_BYTES} bytes, references expanded")
     if depth > CONFIG_DEPTH:
-        raise ValueError(f"expected at most {CONFIG_DEPTH} levels of values in each other")
+        raise ValueError(f"expected at most {CONFIG_DEPTH} levels of nested values")
 
 
 def _line(node: yaml.Node) -> str:

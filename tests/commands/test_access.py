@@ -106,7 +106,7 @@ def test_options_stand_in_for_the_file(files: Path) -> None:
         ("{slot_secrets: maybe}", "slot_secrets: expected 'asked' or 'required'"),
         ("{insecure: 1}", "security.insecure: expected true or false, got int"),
         ("{tls_key: tokens}", "security.tls_certificate, security.tls_key: expected both"),
-        ("{token: tokens}", "security.token: there is no such name: did you mean 'tokens'?"),
+        ("{token: tokens}", "security.token: unknown name: did you mean 'tokens'?"),
         ("{nothing: 1}", "security.nothing: expected one of tls_certificate"),
         (f'{{tokens: "{TOKEN}', "line "),
         (f"{{tokens: {TOKEN}: {TOKEN}}}", "line "),

@@ -13,7 +13,7 @@ if MISSING:
     pytest.skip(f"no extra 'demo': {', '.join(MISSING)}", allow_module_level=True)
 
 from cogrs.demo.actor import Policy
-from cogrs.demo.net import UPDATES, draw_parameters
+from cogrs.demo.q_learning import UPDATES, draw_parameters
 from cogrs.workers import pack_arrays
 
 STATES = np.random.default_rng(0).random((64, 4), np.float32)

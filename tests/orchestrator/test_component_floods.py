@@ -14,10 +14,10 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
 from cogrs.api.common_pb2 import Message, ObservationData, Reward, RewardSource, TrialConfig
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
-from cogrs.orchestrator import Settings, fields
+from cogrs.orchestrator import Settings, message_decoding
 from cogrs.orchestrator.engine.errors import ExhaustedError, InvalidError
 from cogrs.orchestrator.engine.state import State
-from cogrs.orchestrator.fields import FloodError, decode
+from cogrs.orchestrator.message_decoding import TooManyFieldsError, decode
 from tests.orchestrator.net import Net, on_loop
 from tests.orchestrator.world import World, action, make_params, message, observation_set, reward
 
@@ -247,8 +247,8 @@ def test_fields_are_counted_as_they_are(made: tuple[Any, ...], most: int) -> Non
 
 def _shortened(kind: Any, content: bytes, most: int) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fields, "MOST_FIELDS", most)
-        yield from fields._find_flood(content, fields._shape(kind.DESCRIPTOR))
+        patch.setattr(message_decoding, "MOST_FIELDS", most)
+        yield from message_decoding._find_flood(content, message_decoding._shape(kind.DESCRIPTOR))
 
 
 def _count(request: Any) -> int:
@@ -275,10 +275,10 @@ def _varint(value: int) -> bytes:
 @given(st.binary(max_size=200), st.sampled_from(KINDS))
 def test_garbage_is_refused_as_the_decoder_does(content: bytes, kind: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fields, "SMALL", 0)
-        patch.setattr(fields, "MOST_FIELDS", 20)
+        patch.setattr(message_decoding, "SMALL", 0)
+        patch.setattr(message_decoding, "MOST_FIELDS", 20)
         try:
             got = decode(kind, content)
-        except (DecodeError, FloodError):
+        except (DecodeError, TooManyFieldsError):
             return
         assert got == kind.FromString(content)

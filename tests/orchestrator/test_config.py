@@ -98,7 +98,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"datalog": {"type": "grpc", "url": "x"}}, "datalog.url: expected endpoint"),
     ({"datalog": {"fields": {"exclude": ["reward"]}}}, "datalog.fields.exclude: .*'reward'"),
     ({"actor_classes": [{"name": "x"}]}, "actor_classes: expected .* id"),
-    ({"actor_classes": [{"id": "x"}, {"id": "x"}]}, r"actor_classes\[1\]\.id: 'x' is there twice"),
+    ({"actor_classes": [{"id": "x"}, {"id": "x"}]}, r"actor_classes\[1\]\.id: duplicate 'x'"),
     ({"actor_classes": [{"id": "x", "config_type": 5}]}, r"\[0\]\.config_type: .* string, got 5"),
     ({"import": {"descriptor_set": []}}, "import.descriptor_set: expected a string"),
     ({"trial_params": {"actors": 1}}, "trial_params.actors: expected a list, got int"),
@@ -108,15 +108,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"datalog": {"fields": {"exclud": []}}}, "datalog.fields.exclud: .* 'exclude'"),
     (
         {"trial_params": {"trial_config": {"seed": 1}}},
-        "trial_params.trial_config: .* no type: .* trial.config_type",
+        "trial_params.trial_config: .* without a type: .* trial.config_type",
     ),
     (
         {"trial_params": {"environment": {"config": {"a": 1}}}},
-        "trial_params.environment.config: .* no type: .* environment.config_type",
+        "trial_params.environment.config: .* without a type: .* environment.config_type",
     ),
     (
         {"trial_params": {"actors": [{"name": "a"}, {"config": {}, "actor_class": "k"}]}},
-        r"trial_params.actors\[1\].config: .* no type: .* class 'k'",
+        r"trial_params.actors\[1\].config: .* without a type: .* class 'k'",
     ),
     (
         {"trial": {"config_type": "T"}, "trial_params": {"trial_config": {}}},
@@ -263,7 +263,11 @@ def test_without_a_compiler_the_error_names_it(
         ("rows: 3", "rowz: 3", r"trial_params\.environment\.config: .*rowz"),
         ("fast: true", "fast: 7.5", r"trial_params\.actors\[0\]\.config: "),
         ("mine.Player", "mine.Playr", r"class 'player', config_type: no message 'mine\.Playr'"),
-        ("endpoint: client}", "endpoint: client, config: {}}", r"actors\[2\]\.config: .* no type"),
+        (
+            "endpoint: client}",
+            "endpoint: client, config: {}}",
+            r"actors\[2\]\.config: .* without a type",
+        ),
         ("types.proto", "nothing.proto", r"import\.proto: .*nothing\.proto"),
     ],
 )

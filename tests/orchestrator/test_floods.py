@@ -14,7 +14,7 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import ActorParams, Message, Reward, TrialConfig
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Settings
-from cogrs.orchestrator.service.pace import PeerPace
+from cogrs.orchestrator.service.throttle import PeerThrottle
 from tests.orchestrator.flooded import SETTINGS, Server, flooded, params
 from tests.orchestrator.floods import (
     EXHAUSTED,
@@ -308,7 +308,7 @@ def test_health_watchers_are_bounded(server: Server) -> None:
                 assert await each.read() == b"\x08\x01"
             code, details = await flood.refused(watch(b"").read())
             assert code is EXHAUSTED
-            assert "100 calls watch, of at most 100" in details
+            assert "expected at most 100 calls of Watch, got one more" in details
             for each in watches:
                 each.cancel()
             code, details = await flood.refused(watch(b"\x0a\xd0\x0f" + b"s" * 2000).read())
@@ -493,7 +493,7 @@ def test_large_requests_of_streams_leave_time_to_others(
 
 def test_connection_that_rests_holds_up_itself_alone() -> None:
     async def test() -> None:
-        pace = PeerPace()
+        pace = PeerThrottle()
         async with pace.turn("flood", 10**12):  # which calls for a rest of an hour
             pass
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 import cogrs
-from cogrs.orchestrator import ActorOptions, JsonFormatter, Settings, serve
+from cogrs.orchestrator import ActorOptions, JsonFormatter, OrchestratorStats, Settings, serve
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS, Figures
-from cogrs.orchestrator.metrics import Metrics, _labelled, serve_metrics
+from cogrs.orchestrator.metrics import Metrics, serve_metrics
 from tests.orchestrator.net import Net, on_loop
 from tests.orchestrator.world import World
 
@@ -218,7 +217,17 @@ def test_all_records_about_a_trial_know_it(caplog: Any) -> None:
     assert {record.trial_id for record in caplog.records} == {world.trial.id}
 
 
-def test_labels_of_classes_print() -> None:
-    family = GaugeMetricFamily("parties", "What is waited for.", labels=["party"])
-    samples = _labelled(family, {"\x1b[2J\nforged\u202e": 1.0}).samples
-    assert [sample.labels for sample in samples] == [{"party": r"\x1b[2J\nforged\u202e"}]
+def test_labels_of_actor_classes_are_escaped() -> None:
+    counts: dict[str, Any] = dict.fromkeys(OrchestratorStats.__dataclass_fields__, 0)
+    maps: dict[str, Any] = {"trials": {}, "dropped": {}}
+    awaited = {"\x1b[2J\nforged\u202e": 1}
+    buckets = (0,) * (len(TICK_BOUNDS) + 1)
+    stats = OrchestratorStats(**counts | maps | {"awaited": awaited, "tick_buckets": buckets})
+
+    class Stopped:
+        def stats(self) -> OrchestratorStats:
+            return stats
+
+    server = Stopped()
+    (label,) = (name for family, name in exposed(Metrics(server)) if family.endswith("awaited"))
+    assert label == r"\x1b[2J\nforged\u202e"

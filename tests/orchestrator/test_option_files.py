@@ -51,7 +51,7 @@ actor_options:
         ([{"optional": True}], r"actor_options\[0\]: expected either a name or an actor_class"),
         ([{"name": "a", "actor_class": "walker"}], r"\[0\]: expected either a name or"),
         ([{"name": 3}], r"\[0\]: expected either a name or"),
-        ([{"name": "a"}, {"name": "a"}], r"\[1\]: name 'a' is there twice"),
+        ([{"name": "a"}, {"name": "a"}], r"\[1\]: duplicate name 'a'"),
         ([{"name": "a", "timeout": 3}], r"\[0\].timeout: expected one of optional, default"),
         ([{"name": "a", "optional": "yes"}], r"\[0\].optional: expected True or False, got str"),
         ([{"name": "a", "response_timeout": -1}], r"\[0\].response_timeout: expected seconds"),
@@ -59,7 +59,7 @@ actor_options:
         ([{"name": "a", "default_action": 3}], r"default_action: expected a section or base64"),
         (
             [{"name": "a", "default_action": {"to": 3}}],
-            r"\[0\].default_action: a config of no type: .*, class None, action.space",
+            r"\[0\].default_action: a config without a type: .*, class None, action.space",
         ),
         ([{"actor_class": "other", "default_action": {}}], "class 'other', action.space"),
         ([{"actor_class": "nobody"}], "class_options: expected classes of other, walker; got"),

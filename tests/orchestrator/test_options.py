@@ -365,7 +365,11 @@ def test_what_is_said_by_name_comes_first_field_by_field(
     [
         ({"optional": 1}, TypeError, "optional: expected True or False, got int"),
         ({"default_action": "x"}, TypeError, "default_action: expected bytes, got str"),
-        ({"response_timeout": True}, TypeError, "response_timeout: expected a number, got bool"),
+        (
+            {"response_timeout": True},
+            TypeError,
+            "response_timeout: expected seconds >= 0, got bool",
+        ),
         ({"response_timeout": -1}, ValueError, "response_timeout: expected seconds >= 0, got -1"),
         ({"initial_connection_timeout": float("nan")}, ValueError, "seconds >= 0, got nan"),
         ({"initial_connection_timeout": float("inf")}, ValueError, "seconds >= 0, got inf"),

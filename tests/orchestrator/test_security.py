@@ -355,7 +355,7 @@ def test_bad_authorities_are_told_by_name(ours: Authority, tmp_path: Path) -> No
         ServerTls(**ours.pair(), client_ca=text).credentials()
     with pytest.raises(ValueError, match="ca: expected PEM certificates"):
         sdk.TrialController("localhost:1", tls=ClientTls(ca=text))
-    with pytest.raises(ValueError, match="certificate, key: expected both or none"):
+    with pytest.raises(ValueError, match="certificate, key: expected both or neither"):
         ClientTls(certificate=text)
 
 

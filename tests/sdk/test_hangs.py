@@ -220,7 +220,7 @@ def test_components_of_one_s_own_are_left_behind_too(
     assert server.wait(0)
     if blocks:
         (told,) = [each.getMessage() for each in caplog.records if each.name == "cogrs"]
-        assert "cogrs-orchestrator does not end within 0.2 s and is left behind: it is busy" in told
+        assert "cogrs-orchestrator does not end within 0.2 s and is abandoned: it is busy" in told
         assert "Hang.__call__" in told
         assert "Raw.on_pre_trial" in told
     else:

@@ -1,11 +1,10 @@
 """The descriptor pool in which the generated modules of proto package `cogment` live.
 
-protobuf's default pool takes each full name once a process. Somebody who uses this package may
-have other generated code for `cogment` loaded, so ours stays out of the default pool and neither
-notices the other. Two things follow for users:
+protobuf's default pool takes each full name once per process, and a program may have other
+generated code for `cogment`. So ours stays out of it, with two consequences for users:
 
 - `google.protobuf.Any` exists twice; see `cogrs.api.any`.
-- What looks a `cogment` message up by name must be given the pool, which is
+- Lookups of a `cogment` message by name need the pool, which is
   `cogrs.api.common_pb2.DESCRIPTOR.pool`: `json_format` for a `cogment` message within an `Any`,
   and gRPC's reflection service. `.proto` files of other packages cannot import ours.
 """
@@ -34,7 +33,7 @@ def _refuse(what: str, error: Exception) -> NoReturn:
 def _make_pool() -> descriptor_pool.DescriptorPool:
     try:
         pool = descriptor_pool.DescriptorPool()
-        # Other well-known files go here too on the day that one of our protos imports them.
+        # Other well-known files have to be added here when one of our protos imports them.
         pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
     except Exception as error:
         _refuse("make a private descriptor pool", error)
@@ -42,8 +41,8 @@ def _make_pool() -> descriptor_pool.DescriptorPool:
 
 
 def _make_builder() -> ModuleType:
-    # protobuf in pure Python has a second registry by name, which the builder of message classes
-    # writes to and does not let its caller choose. A copy of the builder can have its own.
+    # In pure Python, protobuf's builder of message classes writes to a second registry by name,
+    # which callers cannot choose. A copy of the builder can have its own.
     try:
         spec = importlib.util.find_spec("google.protobuf.internal.builder")
         assert spec is not None
@@ -61,7 +60,7 @@ builder = _make_builder()
 
 
 def add_file(serialized: bytes) -> FileDescriptor:
-    """Adds one `.proto` file, as protoc serialized it, to the pool."""
+    """Add a `.proto` file, as protoc serialized it, to the pool."""
     try:
         file: FileDescriptor = POOL.AddSerializedFile(serialized)
     except Exception as error:

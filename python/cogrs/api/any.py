@@ -1,14 +1,13 @@
 """Fields that hold a message of any type: `Message.payload` and `RewardSource.user_data`.
 
-Methods of such a field take messages of every generated module, as ever::
+Methods of such a field take messages of every generated module::
 
     message.payload.Pack(mine)
     message.payload.Unpack(mine)
 
-But the field's class is not `google.protobuf.any_pb2.Any`: cogrs.api keeps its descriptors, that
-of `Any` among them, apart from all others. protobuf thus refuses to assign a ready-made
-`any_pb2.Any` to the field or to copy from one to the other, and calls the two unequal. The
-functions here make such copies::
+But the field's class is not `google.protobuf.any_pb2.Any`, since cogrs.api has a descriptor pool
+of its own. So protobuf refuses to assign an `any_pb2.Any` to the field or to copy one to the other,
+and the two are never equal. The functions here make such copies::
 
     message = common_pb2.Message(payload=pack(ready_made))
     unpack(message.payload, ready_made)
@@ -37,13 +36,13 @@ def _is_any(message: Message) -> TypeGuard[Any]:
 
 
 def pack(message: Message) -> Any:
-    """Returns what can be assigned to a field of cogrs.api that holds any message.
+    """Return an `Any` that can be assigned to a field of cogrs.api.
 
     Args:
-        message: A message of any generated module. An `Any` is copied, not packed once more.
+        message: A message of any generated module. An `Any` is copied, not packed again.
 
     Raises:
-        TypeError: It is none.
+        TypeError: `message` is not a protobuf message.
     """
     if not isinstance(message, Message):
         raise TypeError(f"message: expected a protobuf message, got {type(message).__name__}")
@@ -57,11 +56,11 @@ def pack(message: Message) -> Any:
 
 
 def unpack(packed: Any, message: Message) -> bool:
-    """Reads an `Any` into `message` and returns True, or returns False if it has another type.
+    """Read an `Any` into `message`; return False if it has another type.
 
     Args:
         packed: An `Any` of cogrs.api or of `google.protobuf.any_pb2`.
-        message: What is overwritten. An `Any` becomes a copy of `packed`, whatever that holds.
+        message: The message to overwrite. An `Any` becomes a copy of `packed`.
     """
     if _is_any(message):
         message.type_url = packed.type_url

@@ -1,4 +1,4 @@
-"""Messages from values that JSON or YAML has."""
+"""Protobuf messages from values of JSON or YAML."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SHOWN = 500
 def fill_message(
     message: AnyMessage, value: Any, descriptor_pool: DescriptorPool | None = None
 ) -> AnyMessage:
-    """Set the fields of a message to what a mapping has, by protobuf's mapping of JSON.
+    """Set the fields of a message from a mapping, by protobuf's JSON format.
 
     Raises:
-        ValueError: A name or a value does not fit.
+        ValueError: A name is unknown, or a value has the wrong type.
     """
     try:
         return json_format.ParseDict(value, message, descriptor_pool=descriptor_pool)
     except (
         json_format.ParseError,
-        # What it lets through for values that JSON does not have, or that lie in wrong places.
+        # It raises these for values that JSON does not have, or in wrong places.
         *(
             AttributeError,
             IndexError,

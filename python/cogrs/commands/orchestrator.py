@@ -1,17 +1,15 @@
-"""`cogrs orchestrator`: trials for others, until it is told to end."""
+"""`cogrs orchestrator`: run an orchestrator until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.commands.parser import LOOK, REFUSED, Parser, integer, port, seconds
-from cogrs.escape import escaped
+from cogrs.commands.parser import LOOK, Parser, fail, integer, port, seconds
 
 if TYPE_CHECKING:
     from cogrs.orchestrator import OrchestratorHandle, Security, Settings
@@ -21,31 +19,48 @@ _VARIABLE = "COGRS_ORCHESTRATOR_"
 _LEVELS = ("debug", "info", "warning", "error")
 
 _SETTINGS = {
-    "start_timeout": "for OnStart of an environment or agent",
-    "join_timeout": "for somebody to join each client slot",
-    "heartbeat_timeout": "for a client that owes an action to be heard from",
-    "reconnect_window": "for a client that was lost to return; by default heartbeat_timeout",
-    "hook_timeout": "for each pre-trial hook",
-    "end_timeout": "for the environment's last data",
-    "final_timeout": "for actors to take their final data",
-    "close_grace": "for a component to end its stream by itself",
-    "call_timeout": "for each OnReward and OnMessage, and for the rest of a data log",
-    "retention": "for which ended trials stay listed",
-    "max_message": "bytes of the largest message",
-    "max_request": "bytes of the largest message of a client or controller",
-    "max_trials": "trials that have not ended",
-    "max_waiting_trials": "trials that wait for clients to join",
-    "max_actors": "actors of all trials that have not ended",
-    "max_params_bytes": "bytes of the parameters of all trials that have not ended",
-    "max_watchers": "calls of WatchTrials at a time",
-    "max_streams": "calls at a time on one connection",
-    "watch_backlog": "changes that wait for a slow watcher before it is dropped",
+    "start_timeout": "timeout of OnStart of an environment or agent",
+    "join_timeout": "timeout of clients to join a trial",
+    "heartbeat_timeout": "timeout of a client that owes an action and sends no heartbeat",
+    "reconnect_window": "time for a lost client to return (default: heartbeat_timeout)",
+    "hook_timeout": "timeout of each pre-trial hook",
+    "end_timeout": "timeout of the environment's final observations",
+    "final_timeout": "timeout of actors to receive their final data",
+    "close_grace": "time for a component to end its stream before it is cancelled",
+    "call_timeout": "timeout of each OnReward and OnMessage, and of a data log's last samples",
+    "retention": "time for which ended trials stay listed",
+    "max_message": "maximum size of a message in bytes",
+    "max_request": "maximum size of a message of a client or controller in bytes",
+    "max_trials": "maximum number of trials that have not ended",
+    "max_waiting_trials": "maximum number of trials that wait for clients to join",
+    "max_actors": "maximum number of actors in trials that have not ended",
+    "max_params_bytes": "maximum size of the parameters of these trials in bytes",
+    "max_watchers": "maximum number of concurrent WatchTrials calls",
+    "max_streams": "maximum number of concurrent calls per connection",
+    "watch_backlog": "changes of state that wait for a slow watcher before it is dropped",
     "client_backlog": "ticks that wait for an actor that does not read before it is lost",
-    "client_backlog_bytes": "bytes of such ticks, for each actor",
-    "post_backlog": "messages and sources of rewards that wait, for each sender in a trial",
-    "post_backlog_bytes": "bytes of such messages and sources",
-    "log_backlog": "samples that wait for a data log before it is stopped",
-    "log_backlog_bytes": "bytes of such samples",
+    "client_backlog_bytes": "maximum size of these ticks in bytes, per actor",
+    "post_backlog": "messages and reward sources that wait for their tick, per sender in a trial",
+    "post_backlog_bytes": "maximum size of these messages and sources in bytes",
+    "log_backlog": "samples that wait for a slow data log before it is stopped",
+    "log_backlog_bytes": "maximum size of these samples in bytes",
+}
+
+_SECURITY = {
+    "tls_certificate": "certificate of this server",
+    "tls_key": "private key of that certificate",
+    "client_ca": "require client certificates that are signed by these",
+    "tokens": "tokens of controllers, one per line; each call has to carry one",
+    "client_tokens": "tokens that only allow joining trials and playing",
+    "slot_secrets": "bind client slots to secrets if clients ask for it, or require it (default: "
+    "asked)",
+    "link_tokens": "tokens sent to components, one per line: HOST:PORT TOKEN, or HOST TOKEN",
+    "link_tls": "connect to components with TLS",
+    "link_ca": "connect with TLS, and trust these certificates",
+    "link_certificate": "client certificate for components",
+    "link_key": "private key of that certificate",
+    "link_server_name": "host name in the certificates of components",
+    "insecure": "allow remote peers without TLS and tokens, and a remote --metrics-host",
 }
 
 
@@ -55,76 +70,61 @@ def add_orchestrator(commands: argparse._SubParsersAction[Parser]) -> None:
         "orchestrator",
         help="run a trial orchestrator",
         description="Run trials for environments, agents and clients until Ctrl-C or SIGTERM, "
-        "which end trials softly first. The ports are told when they are bound. Each option can "
-        f"be an environment variable too: --actor-port is {_VARIABLE}ACTOR_PORT. What is on the "
-        "command line comes first.",
-        epilog="Exit codes: 0 it was ended, 2 it could not start.",
+        "after which running trials get --grace seconds to end. Prints the ports once they are "
+        f"bound. Each option is an environment variable too, such as {_VARIABLE}ACTOR_PORT for "
+        "--actor-port; the command line takes precedence.",
+        epilog="Exit codes: 0 ended by Ctrl-C or SIGTERM, 2 it could not start.",
         fill=_fill,
     )
 
 
 def _fill(parser: Parser) -> None:
-    # What gRPC would write besides is in our errors; it looks when it is imported.
+    # gRPC's own log repeats our errors; it reads the variable when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from cogrs.orchestrator import Settings
+    from cogrs.orchestrator.service.security_config import FILES, FLAGS
 
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="cogment.yaml; see docs/orchestrator.md")
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
-    add("--port", type=port, default=9000, help="port, 0 takes a free one (default: 9000)")
-    add("--actor-port", type=port, metavar="PORT", help="serve client actors at a port apart")
-    security = parser.add_argument_group("security", "PEM files; needed beyond this machine")
-    add = security.add_argument
-    add("--tls-certificate", type=Path, metavar="FILE", help="certificate of this server")
-    add("--tls-key", type=Path, metavar="FILE", help="its private key")
-    add("--client-ca", type=Path, metavar="FILE", help="demand certificates signed by these")
-    add(
-        "--tokens",
-        type=Path,
-        metavar="FILE",
-        help="tokens of controllers, one per line; each call has to show one",
+    add("--port", type=port, default=9000, help="port; 0 takes a free one (default: 9000)")
+    add("--actor-port", type=port, metavar="PORT", help="separate port for client actors")
+    security = parser.add_argument_group(
+        "security", "files are PEM; required if remote peers can connect"
     )
+    for name, text in _SECURITY.items():
+        kind: dict[str, Any] = {"metavar": "NAME"}
+        if name in FLAGS:
+            kind = {"action": "store_true"}
+        elif name in FILES:
+            kind = {"type": Path, "metavar": "FILE"}
+        elif name == "slot_secrets":
+            kind = {"choices": ("asked", "required")}
+        security.add_argument(_option(name), help=text, **kind)
+    add = parser.add_argument_group("metrics and log").add_argument
+    add("--metrics-port", type=port, metavar="PORT", help="serve Prometheus metrics at this port")
     add(
-        "--client-tokens",
-        type=Path,
-        metavar="FILE",
-        help="tokens with which one may join trials and play, and nothing else",
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="address to serve metrics at (default: 127.0.0.1)",
     )
-    add(
-        "--slot-secrets",
-        choices=("asked", "required"),
-        help="bind places of clients to secrets where clients ask for it, or refuse those that "
-        "do not (default: asked)",
-    )
-    add(
-        "--link-tokens",
-        type=Path,
-        metavar="FILE",
-        help="tokens shown to components, one per line: HOST:PORT TOKEN, or HOST TOKEN",
-    )
-    add("--link-tls", action="store_true", help="connect to components with TLS")
-    add("--link-ca", type=Path, metavar="FILE", help="the same, trusting these")
-    add("--link-certificate", type=Path, metavar="FILE", help="certificate shown to components")
-    add("--link-key", type=Path, metavar="FILE", help="its private key")
-    add("--link-server-name", metavar="NAME", help="name in the certificates of components")
-    add(
-        "--insecure",
-        action="store_true",
-        help="use other machines without all this; also needed for --metrics-host beyond this one",
-    )
-    watching = parser.add_argument_group("what it tells")
-    add = watching.add_argument
-    add("--metrics-port", type=port, metavar="PORT", help="serve metrics for Prometheus")
-    add("--metrics-host", default="127.0.0.1", metavar="HOST", help="where (default: 127.0.0.1)")
     add("--log-format", choices=("plain", "json"), default="plain", help="(default: plain)")
     add("--log-level", choices=_LEVELS, default="info", help="(default: info)")
-    limits = parser.add_argument_group("durations in seconds, and limits; a duration of 0 is none")
+    limits = parser.add_argument_group(
+        "durations and limits", "durations are seconds; a timeout of 0 means no limit"
+    )
     add = limits.add_argument
-    add("--grace", type=seconds, default=10.0, help="for trials to end at the end (default: 10)")
+    add(
+        "--grace",
+        type=seconds,
+        default=10.0,
+        help="time for running trials to end on shutdown (default: 10)",
+    )
     for field in fields(Settings):
         default = "" if field.default is None else f" (default: {field.default:.15g})"
         add(
-            f"--{field.name.replace('_', '-')}",
+            _option(field.name),
             type=_whole if field.type == "int" else seconds,
             metavar="N",
             help=_SETTINGS[field.name] + default,
@@ -133,12 +133,16 @@ def _fill(parser: Parser) -> None:
     parser.set_defaults(run=_run)
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _whole(text: str) -> int:
     return integer(text, 1, 2**31 - 1)
 
 
 def _take_variables(parser: Parser) -> None:
-    """Make defaults of environment variables."""
+    """Take the options' defaults from environment variables."""
     for action in parser._actions:
         name = _VARIABLE + action.dest.upper()
         text = os.environ.get(name)
@@ -165,7 +169,7 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
     from cogrs.orchestrator.service.log_format import log_to_stderr
 
     if given.config is None:
-        return _refuse("--config: expected a cogment.yaml, got none")
+        return fail("orchestrator", "--config: expected a cogment.yaml, got none")
     log_to_stderr(given.log_format, given.log_level)
     try:
         config, security = _configured(given)
@@ -180,16 +184,16 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
                 uvloop=True,
             )
             stack.callback(running.stop, given.grace)
-            _tell(running, given, stack)
+            _print_ports(running, given, stack)
             while not stop.is_set():
                 if running.wait(LOOK):
-                    return _refuse("its event loop ended")
+                    return fail("orchestrator", "its event loop ended")
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        return _refuse(str(error))
+        return fail("orchestrator", str(error))
     return 0
 
 
-def _tell(running: OrchestratorHandle, given: argparse.Namespace, stack: ExitStack) -> None:
+def _print_ports(running: OrchestratorHandle, given: argparse.Namespace, stack: ExitStack) -> None:
     lines = [("port", running.port)]
     if running.actor_port != running.port:
         lines.append(("actor_port", running.actor_port))
@@ -216,7 +220,7 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 
 def _configured(given: argparse.Namespace) -> tuple[Any, Security | None]:
-    """Return the configuration, and its security with what is on the command line in it."""
+    """Return the configuration, and its security with the options of the command line."""
     from cogrs.orchestrator import Security
     from cogrs.orchestrator.service.config import read_config
     from cogrs.orchestrator.service.security_config import NAMES, read_security
@@ -225,11 +229,6 @@ def _configured(given: argparse.Namespace) -> tuple[Any, Security | None]:
     told = {name: value for name, value in values.items() if value not in (None, False)}
     if not told:
         return given.config, None
-    changes = read_security(told, Path(), lambda name: f"--{name.replace('_', '-')}")
+    changes = read_security(told, Path(), _option)
     config = read_config(given.config)
     return config, replace(config.security or Security(), **changes)
-
-
-def _refuse(reason: str) -> int:
-    print(escaped(f"cogrs orchestrator: {reason}"), file=sys.stderr)
-    return REFUSED

@@ -1,14 +1,13 @@
-"""`cogrs trial`: trials of an orchestrator that runs elsewhere."""
+"""`cogrs trial`: start, watch and end trials of an orchestrator that runs elsewhere."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.commands.parser import LOOK, REFUSED, Parser, read_text, seconds
+from cogrs.commands.parser import DONE, FAILED, LOOK, REFUSED, Parser, fail, read_text, seconds
 from cogrs.escape import escaped
 from cogrs.event_loop import handle_exception
 from cogrs.files import read_bounded
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
     from cogrs.sdk import TrialController, TrialEnd, TrialState
     from cogrs.stop_signal import StopSignal
 
-_DONE, _FAILED, _UNREAD = 0, 1, 141
+_UNREAD = 141
+"""Exit code as of SIGPIPE."""
 _STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
 _CODES = (
-    "Exit codes: 0 it was done, 1 the orchestrator refused or was not reached in time, or the "
-    "trial of start --wait failed, 2 arguments or files are no good, 130 Ctrl-C, 141 nobody reads "
-    "it, 143 SIGTERM."
+    "Exit codes: 0 done, 1 the orchestrator refused, could not be reached in time, or the trial of "
+    "start --wait failed, 2 an argument or a file is invalid, 130 Ctrl-C, 141 the output was "
+    "closed, 143 SIGTERM."
 )
 
 
@@ -36,28 +36,41 @@ def add_trial(commands: argparse._SubParsersAction[Parser]) -> None:
     trial = commands.add_parser(
         "trial",
         help="start, watch and end trials",
-        description="Ask an orchestrator to start, tell about, or end trials.",
+        description="Start, watch, list and end trials of a running orchestrator.",
     )
     verbs = trial.add_subparsers(metavar="VERB", dest="verb", required=True)
     start = _add(verbs, "start", "start a trial", _start)
-    start.add_argument("--trial-config", type=Path, metavar="FILE", help="serialized message")
+    start.add_argument(
+        "--trial-config", type=Path, metavar="FILE", help="trial config, a serialized message"
+    )
     start.add_argument(
         "--params",
         type=Path,
         metavar="FILE",
-        help="YAML with parameters, for orchestrators that accept them (trial.accept_params)",
+        help="YAML file with trial parameters; the orchestrator must accept them "
+        "(trial.accept_params)",
     )
-    start.add_argument("--user-id", default="", metavar="ID", help="who starts it, for the log")
-    start.add_argument("--wait", action="store_true", help="wait until it has ended")
-    watch = _add(verbs, "watch", "tell each change of state, until Ctrl-C", _watch)
-    watch.add_argument("trial", nargs="?", metavar="TRIAL", help="only this, until it has ended")
+    start.add_argument(
+        "--user-id", default="", metavar="ID", help="user id for the orchestrator's log"
+    )
+    start.add_argument("--wait", action="store_true", help="wait until the trial has ended")
+    watch = _add(verbs, "watch", "print each change of state until Ctrl-C", _watch)
     watch.add_argument(
-        "--state", action="append", choices=_STATES, default=[], help="only this; may be repeated"
+        "trial", nargs="?", metavar="TRIAL", help="watch only this trial, until it has ended"
     )
-    terminate = _add(verbs, "terminate", "ask for the end of trials", _terminate)
+    watch.add_argument(
+        "--state",
+        action="append",
+        choices=_STATES,
+        default=[],
+        help="print only changes to this state; may be repeated",
+    )
+    terminate = _add(verbs, "terminate", "ask the orchestrator to end trials", _terminate)
     terminate.add_argument("trial", nargs="+", metavar="TRIAL", help="id of a trial")
-    info = _add(verbs, "info", "tell the states of trials", _info)
-    info.add_argument("trial", nargs="?", metavar="TRIAL", help="only this; all that are listed")
+    info = _add(verbs, "info", "print the states of trials", _info)
+    info.add_argument(
+        "trial", nargs="?", metavar="TRIAL", help="print only this trial (default: all)"
+    )
 
 
 def _add(
@@ -71,16 +84,18 @@ def _add(
     )
     add = verb.add_argument
     add(
-        "--endpoint", default="localhost:9000", help="of the orchestrator (default: localhost:9000)"
+        "--endpoint",
+        default="localhost:9000",
+        help="HOST:PORT of the orchestrator (default: localhost:9000)",
     )
-    add("--json", action="store_true", help="print JSON, an object a line")
-    add("--timeout", type=seconds, default=30.0, help="seconds for an answer (default: 30)")
-    add("--token", type=Path, metavar="FILE", help="file with the token to show")
+    add("--json", action="store_true", help="print JSON, one object per line")
+    add("--timeout", type=seconds, default=30.0, help="seconds to wait for a reply (default: 30)")
+    add("--token", type=Path, metavar="FILE", help="file with the token to send")
     add("--tls", action="store_true", help="connect with TLS")
-    add("--ca", type=Path, metavar="FILE", help="the same, trusting these certificates")
-    add("--certificate", type=Path, metavar="FILE", help="certificate to show")
-    add("--key", type=Path, metavar="FILE", help="its private key")
-    add("--server-name", metavar="NAME", help="name in the certificate of the orchestrator")
+    add("--ca", type=Path, metavar="FILE", help="connect with TLS, and trust these certificates")
+    add("--certificate", type=Path, metavar="FILE", help="client certificate")
+    add("--key", type=Path, metavar="FILE", help="private key of that certificate")
+    add("--server-name", metavar="NAME", help="host name in the orchestrator's certificate")
     verb.set_defaults(run=_run, work=work)
     return verb
 
@@ -92,29 +107,28 @@ def _run(given: argparse.Namespace, stop: StopSignal) -> int:
 
     from cogrs.sdk import TrialFailedError
 
-    prog = f"cogrs trial {given.verb}"
+    command, code = f"trial {given.verb}", FAILED
     try:
         ended = asyncio.run(_work(given, stop))
+        return DONE if ended else stop.code
+    except BrokenPipeError:
+        # The reader of the output has enough, as `head` has; the rest is not to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _UNREAD
     except grpc.aio.AioRpcError as error:
         details = " ".join((error.details() or "").split())
         reason = f"{given.endpoint}: {error.code().name}: {details}"
-        return _say(_FAILED, f"{prog}: {reason}")
-    except BrokenPipeError:
-        # Whoever read what this prints has enough, as `head` has; nor is it to be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return _UNREAD
     except TrialFailedError as error:
-        return _say(_FAILED, f"{prog}: {error}")
+        reason = str(error)
     except (ConnectionError, TimeoutError) as error:
-        reason = str(error) or f"no answer within {given.timeout:g} s"
-        return _say(_FAILED, f"{prog}: {given.endpoint}: {reason}")
+        reason = f"{given.endpoint}: {str(error) or f'no answer within {given.timeout:g} s'}"
     except (OSError, ValueError) as error:
-        return _say(REFUSED, f"{prog}: {error}")
-    return _DONE if ended else stop.code
+        code, reason = REFUSED, str(error)
+    return fail(command, reason, code)
 
 
 async def _work(given: argparse.Namespace, stop: StopSignal) -> bool:
-    """Do it, and return whether it came to its end before a signal."""
+    """Run the verb; return whether it ended before a signal came."""
     import asyncio
 
     asyncio.get_running_loop().set_exception_handler(handle_exception)
@@ -133,7 +147,7 @@ async def _work(given: argparse.Namespace, stop: StopSignal) -> bool:
 
 
 def _timeout(given: argparse.Namespace) -> asyncio.Timeout:
-    import asyncio  # takes longer than all that other commands need
+    import asyncio  # takes longer to import than all that other commands need
 
     return asyncio.timeout(given.timeout or None)
 
@@ -192,9 +206,9 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
     wanted = {TrialState[name] for name in given.state} or set(TrialState)
     async with _timeout(given):
         if given.trial is not None:
-            await controller.trial_state(given.trial)  # refuses one that is not known
+            await controller.trial_state(given.trial)  # fails if there is no such trial
         else:
-            await controller.trials()  # whoever does not answer this will not tell of changes
+            await controller.trials()  # fails if the orchestrator cannot be reached
     asked = wanted if given.trial is None else wanted | {TrialState.ENDED}
     states = () if asked == set(TrialState) else asked
     async for trial_id, state in controller.watch_trials(states):
@@ -203,7 +217,7 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
                 _print_state(given, trial_id, state.name)
             if given.trial == trial_id and state is TrialState.ENDED:
                 return
-    raise ConnectionError("the orchestrator stopped telling of trials")
+    raise ConnectionError("the orchestrator closed the watch")
 
 
 async def _terminate(given: argparse.Namespace, controller: TrialController) -> None:
@@ -243,8 +257,3 @@ def _print_state(
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
-
-
-def _say(code: int, line: str) -> int:
-    print(escaped(line), file=sys.stderr)
-    return code

@@ -1,4 +1,4 @@
-"""The process that acts: one policy for all trials, and their steps into replay."""
+"""The actor process: one policy for all trials; it pushes their steps to the replay server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from cogrs import ReplayMemoryClient, sdk
 from cogrs.demo.checkpoint import EVERY, replay_file
-from cogrs.demo.child import Child, main
-from cogrs.demo.net import UPDATES, action_values, draw_parameters
+from cogrs.demo.parent import Parent, main
+from cogrs.demo.q_learning import UPDATES, action_values, draw_parameters
 from cogrs.workers import (
     PARAMETERS,
     ActorWorker,
@@ -24,20 +24,19 @@ from cogrs.workers import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
 
 _MAX_STEP = 50_000
 _FIRST, _LAST, _UPDATES = 1.0, 0.02, 500
-"""The share of random actions, and the learner's updates in which it falls from the first to the
-last. Steps would not do: a net that knows nothing yet would choose them while the learner still
-imports and compiles, or lags on a machine that is busy."""
+"""Share of random actions, first and last, and the learner's updates over which it falls. It does
+not fall with steps: an untrained net would choose them while the learner still compiles or lags."""
 
 
 class Policy:
-    """Takes the best action, and a random one now and then."""
+    """An epsilon-greedy policy."""
 
     def __init__(self, parameters: dict[str, Any], num_action: int, seed: int) -> None:
-        """Begin with these parameters, and at random."""
+        """Create a policy with these parameters."""
         self.parameters = parameters
         self.updates = 0
         """The learner's updates behind the parameters."""
@@ -45,7 +44,7 @@ class Policy:
         self._rng = np.random.default_rng(seed)
 
     def __call__(self, states: npt.NDArray[np.float32]) -> Decision:
-        """Decide for each of some states."""
+        """Return a decision for each state."""
         epsilon = max(_LAST, _FIRST + (_LAST - _FIRST) * self.updates / _UPDATES)
         values = action_values(self.parameters, states)
         best = values.argmax(axis=1)
@@ -55,7 +54,7 @@ class Policy:
         return Decision(action, prob, values.max(axis=1))
 
     def follow(self, client: ReplayMemoryClient, ended: threading.Event) -> None:
-        """Take over what the learner publishes."""
+        """Take the parameters that the learner publishes, until `ended` is set."""
         while not ended.is_set():
             try:
                 message = client.sub_bytes(PARAMETERS, timeout=0.2, last=True)
@@ -66,41 +65,42 @@ class Policy:
             self.parameters = arrays
 
 
-def run(child: Child, role: Role) -> None:
-    """Act until the parent ends."""
-    parameters = draw_parameters(role.state_size, role.num_action, role.seed)
-    # Parameters of a run that goes on come from the learner.
-    seed = role.seed + 7919 * role.worker + role.trials_before
-    policy = Policy(parameters, role.num_action, seed)
-    publish, request, push = role.endpoints
+def run(parent: Parent, config: ProcessConfig) -> None:
+    """Act until the parent requests the end."""
+    parameters = draw_parameters(config.state_size, config.num_action, config.seed)
+    seed = config.seed + 7919 * config.worker + config.trials_before
+    policy = Policy(parameters, config.num_action, seed)
+    publish, request, push = config.endpoints
     with ReplayMemoryClient(
         publish, request, push, max_step=_MAX_STEP, seed=seed, timeout=10
     ) as client:
-        if role.resume and replay_file(role.resume, role.worker).exists():
-            restore_episodes(client.rem, replay_file(role.resume, role.worker))
-        asyncio.run(serve(child, role, client, policy))
+        if config.resume and replay_file(config.resume, config.worker).exists():
+            restore_episodes(client.rem, replay_file(config.resume, config.worker))
+        asyncio.run(serve(parent, config, client, policy))
 
 
-async def serve(child: Child, role: Role, client: ReplayMemoryClient, policy: Policy) -> None:
-    """Serve agents."""
+async def serve(
+    parent: Parent, config: ProcessConfig, client: ReplayMemoryClient, policy: Policy
+) -> None:
+    """Serve agents, and save the replay memory now and then."""
 
-    def tell(steps: int, total: float) -> None:
-        child.say(episode=steps, total_reward=total, stored=len(client.rem), worker=role.worker)
+    def report(steps: int, total: float) -> None:
+        parent.send(episode=steps, total_reward=total, stored=len(client.rem), worker=config.worker)
 
-    kept = replay_file(role.folder, role.worker)
+    kept = replay_file(config.folder, config.worker)
     worker = ActorWorker(
-        client, policy, batch_size=role.trials, samples_per_step=32, on_episode=tell
+        client, policy, batch_size=config.trials, samples_per_step=32, on_episode=report
     )
     with worker:
         async with await sdk.serve(agents={"dqn": worker.agent}) as endpoint:
-            child.say(ready=endpoint.address)
+            parent.send(ready=endpoint.address)
             ended = threading.Event()
             following = asyncio.to_thread(policy.follow, client, ended)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(following)
                 try:
                     due = time.monotonic() + EVERY
-                    while not await asyncio.to_thread(child.ended.wait, 0.5):
+                    while not await asyncio.to_thread(parent.stop_request.wait, 0.5):
                         worker.check()
                         if time.monotonic() >= due:
                             due = time.monotonic() + EVERY

@@ -1,4 +1,4 @@
-"""Where the parts of a run keep what they need to go on."""
+"""The files of a run's checkpoint."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cogrs.demo.process import RefusedError
+from cogrs.demo.child_process import RefusedError
 from cogrs.workers.checkpoint import write_file
 
 if TYPE_CHECKING:
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
 
 EVERY = 30.0
 """Seconds between two checkpoints; one more is written at the end."""
 
 _RUN = "run.json"
+_SAME = ("env", "state_size", "num_action")
+"""What a run has to have in common with the one that it continues."""
 
 
 def learner_file(folder: str) -> Path:
@@ -28,27 +30,22 @@ def replay_file(folder: str, worker: int) -> Path:
     return Path(folder) / f"replay-{worker}.checkpoint"
 
 
-def write_run(folder: Path, role: Role, trials: int, steps: int) -> None:
-    """Write what the parent knows."""
-    known = {
-        "env": role.env,
-        "state_size": role.state_size,
-        "num_action": role.num_action,
-        "trials": role.trials_before + trials,
-        "steps": steps,
-    }
+def write_run(folder: Path, config: ProcessConfig, trials: int, steps: int) -> None:
+    """Write the parent's part of the checkpoint."""
+    same = {name: getattr(config, name) for name in _SAME}
+    known = {**same, "trials": config.trials_before + trials, "steps": steps}
     write_file(folder / _RUN, json.dumps(known).encode())
 
 
-def read_run(folder: Path, role: Role) -> dict[str, Any]:
-    """Read what the parent knew.
+def read_run(folder: Path, config: ProcessConfig) -> dict[str, Any]:
+    """Return the trials and steps of the run in a folder.
 
     Raises:
-        RefusedError: There is none, or it is of another environment.
+        RefusedError: It is not the folder of a run, or the run is of another environment.
     """
     try:
         known: dict[str, Any] = json.loads((folder / _RUN).read_text(encoding="utf-8"))
-        found = {name: known[name] for name in ("env", "state_size", "num_action")}
+        found = {name: known[name] for name in _SAME}
         counts = {name: int(known[name]) for name in ("trials", "steps")}
     except (OSError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -58,7 +55,7 @@ def read_run(folder: Path, role: Role) -> dict[str, Any]:
     if not learner_file(str(folder)).is_file():
         raise RefusedError(f"--resume: {folder} has no checkpoint of a learner")
     for name, value in found.items():
-        if value != getattr(role, name):
-            expected = getattr(role, name)
+        expected = getattr(config, name)
+        if value != expected:
             raise RefusedError(f"--resume: {name}: expected {expected}, {folder} has {value}")
     return counts

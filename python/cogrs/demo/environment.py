@@ -1,4 +1,4 @@
-"""The process that plays environments."""
+"""The environment process: it serves an environment for each trial."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import gymnasium
 import numpy as np
 
 from cogrs import sdk
-from cogrs.demo.child import Child, main
+from cogrs.demo.parent import Parent, main
 
 if TYPE_CHECKING:
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
 
 
 def make_flat(name: str) -> gymnasium.Env[Any, Any]:
-    """Make an environment whose observations are vectors of float32, and its actions 0, 1, ...
+    """Create an environment whose observations are float32 vectors, and its actions 0, 1, ...
 
     Raises:
-        Exception: Whatever the environment's own code raises, or Gymnasium of its observations.
+        Exception: What the environment or Gymnasium raises.
     """
     env: gymnasium.Env[Any, Any] = gymnasium.wrappers.FlattenObservation(gymnasium.make(name))
     space = env.observation_space
@@ -35,18 +35,20 @@ def make_flat(name: str) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def run(child: Child, role: Role) -> None:
-    """Serve one environment for each trial until the parent ends."""
-    seeds = count(role.seed * 1_000_003 + role.trials_before)
+def run(parent: Parent, config: ProcessConfig) -> None:
+    """Serve environments until the parent requests the end."""
+    seeds = count(config.seed * 1_000_003 + config.trials_before)
 
     def make() -> sdk.GymnasiumEnvironment:
-        # This process does nothing else meanwhile, and its parent ends it if it hangs.
-        return sdk.GymnasiumEnvironment(lambda: make_flat(role.env), seed=next(seeds), inline=True)
+        # This process does nothing else, and its parent ends it if it hangs.
+        return sdk.GymnasiumEnvironment(
+            lambda: make_flat(config.env), seed=next(seeds), inline=True
+        )
 
     async def serve() -> None:
-        async with await sdk.serve(environments={role.env: make}) as endpoint:
-            child.say(ready=endpoint.address)
-            await asyncio.to_thread(child.ended.wait)
+        async with await sdk.serve(environments={config.env: make}) as endpoint:
+            parent.send(ready=endpoint.address)
+            await asyncio.to_thread(parent.stop_request.wait)
 
     asyncio.run(serve())
 

@@ -1,4 +1,4 @@
-"""The process that learns."""
+"""The learner process: a replay server, and updates of the net from its batches."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 
 from cogrs import ReplayMemoryServer, importance_weights
 from cogrs.demo.checkpoint import EVERY, learner_file
-from cogrs.demo.child import Child, main
-from cogrs.demo.net import GAMMA, Learner, draw_parameters
+from cogrs.demo.parent import Parent, main
+from cogrs.demo.q_learning import GAMMA, QLearner, draw_parameters
 from cogrs.workers import STEP_INFO, LearnerWorker, pack_arrays
 
 if TYPE_CHECKING:
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
     from cogrs.replay import NStepBatch
 
 _BATCH = 64
 _ALPHA, _BETA = 0.6, 0.6
 """Exponents of prioritized replay (Schaul et al. 2016, sections 3.3 and 3.4)."""
 _EPSILON = 0.01
-"""A step whose error is 0 stays within reach (section 3.3 there)."""
+"""Added to each priority, so that a step with error 0 can still be drawn (section 3.3)."""
 
 
-def make_server(role: Role) -> ReplayMemoryServer[NStepBatch]:
-    """Make the server; actors take templates and settings from it."""
+def make_server(config: ProcessConfig) -> ReplayMemoryServer[NStepBatch]:
+    """Create the replay server; actors take templates and settings from it."""
     scalar = np.float32(0)
-    state, info = np.zeros(role.state_size, np.float32), np.zeros((), STEP_INFO)
+    state, info = np.zeros(config.state_size, np.float32), np.zeros((), STEP_INFO)
     server: ReplayMemoryServer[NStepBatch] = ReplayMemoryServer(
         state,
         np.int64(0),
@@ -39,9 +39,9 @@ def make_server(role: Role) -> ReplayMemoryServer[NStepBatch]:
         info,
         0,
         "tcp://127.0.0.1:*",
-        # Caches come in bursts, when trials end: with few, most would be replaced unused.
+        # Caches come in bursts, when trials end; a small store would replace most of them unused.
         n_caches=32,
-        seed=role.seed,
+        seed=config.seed,
         nstep=True,
     )
     server.rem.discount_factor = GAMMA
@@ -50,13 +50,13 @@ def make_server(role: Role) -> ReplayMemoryServer[NStepBatch]:
     return server
 
 
-def run(child: Child, role: Role) -> None:
-    """Learn until the parent ends."""
+def run(parent: Parent, config: ProcessConfig) -> None:
+    """Learn until the parent requests the end."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nets this small gain nothing from a GPU
-    with make_server(role).start() as server:
-        # Actors begin with the same parameters, and need not wait for JAX.
-        child.say(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
-        learner = Learner(draw_parameters(role.state_size, role.num_action, role.seed))
+    with make_server(config).start() as server:
+        # Actors draw the same first parameters, and need not wait for JAX.
+        parent.send(ready=[server.pub_endpoint, server.rep_endpoint, server.pull_endpoint])
+        learner = QLearner(draw_parameters(config.state_size, config.num_action, config.seed))
 
         def update(batch: NStepBatch) -> dict[str, float]:
             weights = importance_weights(
@@ -71,29 +71,29 @@ def run(child: Child, role: Role) -> None:
             state=learner.state,
             batch_size=_BATCH,
         )
-        if role.resume:
-            worker.load(learner_file(role.resume), learner.restore)
-        report(child, server, worker, role)
-        worker.save(learner_file(role.folder))
+        if config.resume:
+            worker.load(learner_file(config.resume), learner.restore)
+        report(parent, server, worker, config)
+        worker.save(learner_file(config.folder))
 
 
 def report(
-    child: Child,
+    parent: Parent,
     server: ReplayMemoryServer[NStepBatch],
     worker: LearnerWorker[NStepBatch],
-    role: Role,
+    config: ProcessConfig,
 ) -> None:
-    """Learn, tell the figures twice a second, and write checkpoints."""
+    """Learn, report figures twice a second, and write checkpoints."""
     losses: list[float] = []
     due = time.monotonic()
     save_due = due + EVERY
-    while not child.ended.is_set():
+    while not parent.stop_request.is_set():
         figures = worker.step(wait=0.2)
         if figures is not None:
             losses.append(figures["loss"])
         if time.monotonic() >= due:
             due = time.monotonic() + 0.5
-            child.say(
+            parent.send(
                 updates=worker.updates,
                 loss=float(np.mean(losses)) if losses else None,
                 caches=server.total_caches,
@@ -101,7 +101,7 @@ def report(
             losses.clear()
         if time.monotonic() >= save_due:
             save_due = time.monotonic() + EVERY
-            worker.save(learner_file(role.folder))
+            worker.save(learner_file(config.folder))
 
 
 if __name__ == "__main__":

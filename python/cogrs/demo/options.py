@@ -1,4 +1,4 @@
-"""What `cogrs demo` is told."""
+"""Options of the demo, and those of each of its processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Options:
 
     Attributes:
         env: Id of a Gymnasium environment with discrete actions.
-        workers: Processes that act.
-        resume: Folder of a run that is to go on; None begins anew.
-        trials: Trials that run at the same time.
-        seed: Seed of what processes draw; their timing differs from run to run.
-        out: Folder for the learning curve and the metrics.
-        max_seconds: The run ends after so many seconds of learning.
-        goal: Mean return over the last `window` trials that ends the run.
+        trials: Number of concurrent trials.
+        workers: Number of actor processes.
+        resume: Folder of a run to continue; None starts a new one.
+        seed: Random seed of the processes; their timing differs from run to run.
+        out: Folder for the folders of runs.
+        max_seconds: Maximum seconds of learning.
+        goal: Mean return over the last `window` trials at which the run ends.
         window: Trials in that mean.
     """
 
@@ -35,20 +35,20 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Role:
-    """What a child process is told.
+class ProcessConfig:
+    """Options of a child process.
 
     Attributes:
         env: Id of the environment.
-        seed: Seed of this process.
+        seed: Random seed.
         state_size: Numbers in an observation.
-        num_action: Actions.
-        trials: Trials that run at the same time.
+        num_action: Number of actions.
+        trials: Number of concurrent trials.
         endpoints: The learner's, for actors: publish, request, push.
-        worker: Which of the processes of its kind this is.
-        trials_before: Trials that were played before, for their seeds.
-        folder: Folder of the run, where checkpoints go.
-        resume: Folder with the checkpoints to go on from; "" begins anew.
+        worker: Number of this actor process.
+        trials_before: Trials that an earlier run has played, for their seeds.
+        folder: Folder of the run, for checkpoints.
+        resume: Folder with checkpoints to continue from, or "".
     """
 
     env: str
@@ -63,11 +63,11 @@ class Role:
     resume: str = ""
 
     def to_json(self) -> str:
-        """Return it as an argument of a command line."""
+        """Return the options as a command-line argument."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Role:
-        """Read it."""
+    def from_json(cls, text: str) -> ProcessConfig:
+        """Read what `to_json` returned."""
         fields = json.loads(text)
         return cls(**{**fields, "endpoints": tuple(fields["endpoints"])})

@@ -1,4 +1,4 @@
-"""What the demo knows of its run, and how that is shown."""
+"""The progress of a run of the demo, and how it is displayed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _EVERY = 1.0
 """Seconds between two lines of metrics."""
 _PRINT_EVERY = 5.0
-"""Seconds between two lines that are printed, when nothing new happens."""
+"""Seconds between two printed lines, if the phase does not change."""
 _RATE_SPAN = 10.0
-"""Seconds over which the steps a second are measured."""
+"""Seconds over which steps per second are measured."""
 
 
 @dataclass
 class Progress:
-    """Figures of a run."""
+    """Metrics of a run."""
 
     options: Options
     started: float = field(default_factory=time.monotonic)
@@ -37,29 +37,29 @@ class Progress:
     trials: int = 0
     steps: int = 0
     steps_before: int = 0
-    """Steps of the run that this one goes on from."""
+    """Steps of the run that this one continues."""
     stored: dict[int, int] = field(default_factory=dict)
-    """Entries in the memory of each process that acts."""
+    """Entries in the memory of each actor process."""
     updates: int = 0
     caches: int = 0
     loss: float | None = None
     learner_up: bool = False
     curve: list[tuple[int, float]] = field(default_factory=list)
-    """Steps, and the mean return at that time, for each trial."""
+    """Steps and mean return after each trial."""
     returns: deque[float] = field(init=False)
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        """Begin with no returns."""
+        """Create the window of returns."""
         self.returns = deque(maxlen=self.options.window)
 
-    def take(self, said: dict[str, Any]) -> None:
-        """Take in what a process said."""
-        if "episode" in said:
+    def take(self, report: dict[str, Any]) -> None:
+        """Take in a report of a process."""
+        if "episode" in report:
             self.trials += 1
-            self.steps += said["episode"]
-            self.stored[said.get("worker", 0)] = said["stored"]
-            self.returns.append(said["total_reward"])
+            self.steps += report["episode"]
+            self.stored[report.get("worker", 0)] = report["stored"]
+            self.returns.append(report["total_reward"])
             self.curve.append((self.steps, self.mean))
             now = time.monotonic()
             self._recent.append((now, self.steps))
@@ -67,8 +67,8 @@ class Progress:
                 self._recent.popleft()
         else:
             self.learner_up = True
-            self.updates, self.caches = said["updates"], said["caches"]
-            self.loss = self.loss if said["loss"] is None else said["loss"]
+            self.updates, self.caches = report["updates"], report["caches"]
+            self.loss = self.loss if report["loss"] is None else report["loss"]
 
     @property
     def mean(self) -> float:
@@ -77,17 +77,17 @@ class Progress:
 
     @property
     def reached(self) -> bool:
-        """Whether enough trials have the mean that is the goal."""
+        """Whether the goal was reached."""
         return len(self.returns) == self.options.window and self.mean >= self.options.goal
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the maximum run time is over."""
         return self.seconds >= self.options.max_seconds
 
     @property
     def share(self) -> float:
-        """How far it is from the first mean, which may be negative, to the goal: 0 to 1."""
+        """Progress from the first mean, which may be negative, to the goal: 0 to 1."""
         if not self.curve:
             return 0.0
         first = self.curve[0][1]
@@ -96,14 +96,14 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start, until the end."""
+        """Seconds since the start, up to the end."""
         return (self.ended or time.monotonic()) - self.started
 
     @property
     def rate(self) -> float:
-        """Steps a second of late."""
+        """Steps per second over the last `_RATE_SPAN` seconds."""
         now = self.ended or time.monotonic()
-        # From the start, or from the last trial that ended before the span.
+        # Measured from the last trial that ended before the span, or from the start.
         since, before = self.started, self.steps_before
         for moment, steps in self._recent:
             if moment > now - _RATE_SPAN:
@@ -113,13 +113,13 @@ class Progress:
 
     @property
     def phase(self) -> str:
-        """What the learner does."""
+        """What the learner does at present."""
         if self.updates or self.ended is not None:
             return "learning"
         return "compiling" if self.learner_up else "importing JAX"
 
     def figures(self) -> dict[str, Any]:
-        """Return all figures of now."""
+        """Return the present metrics."""
         return {
             "seconds": round(self.seconds, 2),
             "trials": self.trials,
@@ -133,12 +133,12 @@ class Progress:
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what a person wants to know, and what it is called."""
+        """Return the most important metrics as names and texts."""
         loss = "-" if self.loss is None else f"{self.loss:.3f}"
         return [
             ("seconds", f"{self.seconds:.0f}"),
             ("trials", f"{self.trials}"),
-            ("steps", f"{self.steps}, {self.rate:.0f} a second"),
+            ("steps", f"{self.steps}, {self.rate:.0f} per second"),
             ("replay", f"{sum(self.stored.values())} entries, {self.caches} caches sent"),
             ("updates", f"{self.updates}"),
             ("loss", loss),
@@ -146,7 +146,7 @@ class Progress:
         ]
 
     def line(self) -> str:
-        """Return the most of it in one line."""
+        """Return the most important metrics in one line."""
         learned = f"updates {self.updates}" if self.updates else f"learner {self.phase}"
         return (
             f"{self.seconds:3.0f} s  trials {self.trials}  steps {self.steps}, {self.rate:.0f}/s  "
@@ -155,23 +155,23 @@ class Progress:
 
 
 class Display:
-    """Shows progress: live on a terminal, else as a line now and then; and keeps the metrics."""
+    """Shows progress, live on a terminal and else line by line, and writes the metrics."""
 
     def __init__(self, progress: Progress, folder: Path, stop: StopSignal) -> None:
-        """Begin to show."""
+        """Open the file of metrics."""
         self._progress = progress
         self._stop = stop
         self._metrics = (folder / "metrics.jsonl").open("w", encoding="utf-8")
         self._live: Live | None = None
         self._due = self._print_due = 0.0
-        self._news: tuple[str, bool] | None = None
+        self._printed: tuple[str, bool] | None = None
 
     def __enter__(self) -> Self:
-        """Return the display, which takes the terminal with the first figures."""
+        """Return the display."""
         return self
 
     def show(self) -> None:
-        """Show the present figures."""
+        """Show the present metrics."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _EVERY
@@ -179,18 +179,18 @@ class Display:
         if sys.stdout.isatty():
             self._draw()
             return
-        news = self._progress.phase, self._progress.trials > 0
-        if now >= self._print_due or news != self._news:
-            self._print_due, self._news = now + _PRINT_EVERY, news
+        phase = self._progress.phase, self._progress.trials > 0
+        if now >= self._print_due or phase != self._printed:
+            self._print_due, self._printed = now + _PRINT_EVERY, phase
             print(self._progress.line(), flush=True)
 
     def stop(self) -> None:
-        """Give the terminal back, and tell that the end has begun."""
+        """Release the terminal, and print that the end has begun."""
         self._leave()
-        self._stop.tell()
+        self._stop.announce()
 
     def __exit__(self, *_exc: object) -> None:
-        """Give the terminal back, and write the last metrics."""
+        """Release the terminal, and write the last metrics."""
         self._leave()
         with self._metrics:
             self._write()
@@ -229,7 +229,7 @@ def _drawn(progress: Progress) -> RenderableType:
 
 def draw_curve(progress: Progress, path: Path) -> None:
     """Draw the learning curve."""
-    # It warns when it makes its cache of fonts, the first time.
+    # The first time it warns that it creates its cache of fonts.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 

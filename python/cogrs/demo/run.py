@@ -1,4 +1,4 @@
-"""A run of the demo: its processes, its trials, its end."""
+"""A run of the demo: the parent process starts processes and trials, follows and ends them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cogrs import sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.demo.checkpoint import read_run, write_run
-from cogrs.demo.options import Options, Role
-from cogrs.demo.process import FailedError, Process, RefusedError, ended
+from cogrs.demo.child_process import ChildProcess, FailedError, RefusedError, ended
+from cogrs.demo.options import Options, ProcessConfig
 from cogrs.demo.progress import Display, Progress, draw_curve
 from cogrs.orchestrator import Config, serve
 
@@ -25,43 +25,43 @@ if TYPE_CHECKING:
     from cogrs.stop_signal import StopSignal
 
 _GRACE = 1.0
-"""Seconds for the trials that still run to end well."""
+"""Seconds for running trials to end."""
 
 _FAILURES = 20
-"""Trials in a row without a step that end the run, at least."""
+"""Minimum of trials in a row without a step that end the run."""
 
 
 def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
-    """Run until the goal, or the time, is reached, or somebody interrupts.
+    """Run until the goal is reached, the time is over, or a signal comes.
 
     Returns:
-        What came of it, and the files that were written.
+        The progress, and the files that were written.
 
     Raises:
-        RefusedError: It cannot start so.
+        RefusedError: The demo cannot start with these options.
         FailedError: A process ended by itself.
     """
     progress = Progress(options)
     if stop.is_set():
         return progress, []
-    role = describe(options)
+    config = describe(options)
     if stop.is_set():
         return progress, []
     if options.resume is not None:
-        before = read_run(options.resume, role)
-        role = replace(role, trials_before=before["trials"], resume=str(options.resume))
+        before = read_run(options.resume, config)
+        config = replace(config, trials_before=before["trials"], resume=str(options.resume))
         progress.steps = progress.steps_before = before["steps"]
     folder = make_folder(options.out)
-    role = replace(role, folder=str(folder))
+    config = replace(config, folder=str(folder))
     print(
         f"starting {options.env}: orchestrator here; environment, actor and learner as processes",
         flush=True,
     )
     with Display(progress, folder, stop) as display:
         try:
-            asyncio.run(learn(role, display, progress, stop))
+            asyncio.run(learn(config, display, progress, stop))
         finally:
-            write_run(folder, role, progress.trials, progress.steps)
+            write_run(folder, config, progress.trials, progress.steps)
     files = [folder / "metrics.jsonl"]
     if progress.curve:
         print("drawing the learning curve", flush=True)
@@ -70,11 +70,11 @@ def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
     return progress, files
 
 
-def describe(options: Options) -> Role:
-    """Look at the environment.
+def describe(options: Options) -> ProcessConfig:
+    """Return the options of processes for an environment.
 
     Raises:
-        RefusedError: There is none of that id, or it does not suit.
+        RefusedError: The environment cannot be created, or has other spaces than the demo takes.
     """
     import gymnasium
 
@@ -82,7 +82,7 @@ def describe(options: Options) -> Role:
 
     try:
         env = make_flat(options.env)
-    except Exception as error:  # whatever the environment's own code raises
+    except Exception as error:  # the environment's own code may raise anything
         reason = str(error) or type(error).__name__
         raise RefusedError(f"--env: cannot make {options.env!r}: {_one_line(reason)}") from None
     states, actions = env.observation_space, env.action_space
@@ -96,7 +96,7 @@ def describe(options: Options) -> Role:
         raise RefusedError(
             f"--env: expected discrete actions, {options.env} has {_one_line(actions)}"
         )
-    return Role(
+    return ProcessConfig(
         env=options.env,
         seed=options.seed,
         state_size=states.shape[0],
@@ -106,10 +106,10 @@ def describe(options: Options) -> Role:
 
 
 def make_folder(out: Path) -> Path:
-    """Make a folder of its own for a run, named by the time.
+    """Create a new folder for a run, named by the time.
 
     Raises:
-        RefusedError: It cannot be made.
+        RefusedError: The folder cannot be created.
     """
     name = time.strftime("%Y%m%d-%H%M%S")
     for number in count(1):
@@ -125,24 +125,28 @@ def make_folder(out: Path) -> Path:
     raise AssertionError("there is always another number")
 
 
-async def learn(role: Role, display: Display, progress: Progress, stop: StopSignal) -> None:
-    """Start everything, follow it, and end it."""
+async def learn(
+    config: ProcessConfig, display: Display, progress: Progress, stop: StopSignal
+) -> None:
+    """Start processes and trials, follow their progress, and end them."""
     options = progress.options
-    processes: list[Process] = []
+    processes: list[ChildProcess] = []
     figures: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
-    def start(name: str, role: Role) -> Process:
-        processes.append(Process(name, role, figures))
+    def start(name: str, config: ProcessConfig) -> ChildProcess:
+        processes.append(ChildProcess(name, config, figures))
         return processes[-1]
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(ended(processes))
-        learner, environment = start("learner", role), start("environment", role)
+        learner, environment = start("learner", config), start("environment", config)
         endpoints = await learner.ready(stop)
         if stop.is_set():
             return
-        role = replace(role, endpoints=tuple(endpoints))
-        actors = [start("actor", replace(role, worker=worker)) for worker in range(options.workers)]
+        config = replace(config, endpoints=tuple(endpoints))
+        actors = [
+            start("actor", replace(config, worker=worker)) for worker in range(options.workers)
+        ]
         acts = [await actor.ready(stop) for actor in actors]
         plays = await environment.ready(stop)
         if stop.is_set():
@@ -151,9 +155,9 @@ async def learn(role: Role, display: Display, progress: Progress, stop: StopSign
             environment=EnvironmentParams(endpoint=plays),
             actors=[ActorParams(name="player", actor_class="player", endpoint=acts[0])],
         )
-        config = Config(params=params, hooks=("local://spread",))
+        trials = Config(params=params, hooks=("local://spread",))
         spread = sdk.local_hooks({"": spread_over(acts)})
-        orchestrator = await serve(config, port=0, local={"spread": spread})
+        orchestrator = await serve(trials, port=0, local={"spread": spread})
         stack.push_async_callback(orchestrator.stop, _GRACE)
         failures = Failures(progress)
         where = f"127.0.0.1:{orchestrator.port}"
@@ -174,7 +178,7 @@ async def learn(role: Role, display: Display, progress: Progress, stop: StopSign
 
 
 def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
-    """Return a hook that gives each trial the next process that acts."""
+    """Return a hook that assigns trials to actor processes in turn."""
     turns = cycle(endpoints)
 
     def spread(new: sdk.NewTrial) -> None:
@@ -184,18 +188,18 @@ def spread_over(endpoints: Sequence[str]) -> sdk.PreTrialHook:
 
 
 def follow(progress: Progress, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Take in the figures that have come, but none after the goal."""
+    """Take in the reports that have come, up to the goal."""
     while not (progress.reached or figures.empty()):
         progress.take(figures.get())
 
 
 class Failures:
-    """Trials in a row that ended without a step: environments that fail would fail for ever."""
+    """Counts trials in a row without a step, since a broken environment would fail for ever."""
 
     def __init__(self, progress: Progress) -> None:
-        """Know of none."""
+        """Create a count of 0."""
         self._progress = progress
-        # Figures of trials come a little later than their ends.
+        # Reports of trials come a little later than their ends.
         self._most = max(_FAILURES, 2 * progress.options.trials)
         self._count = self._played = 0
 
@@ -204,10 +208,10 @@ class Failures:
         self._count += 1
 
     def check(self) -> None:
-        """Tell whether something is played.
+        """Check that trials have steps.
 
         Raises:
-            FailedError: It is not.
+            FailedError: Too many in a row had none.
         """
         if self._progress.trials > self._played:
             self._played, self._count = self._progress.trials, 0
@@ -219,7 +223,7 @@ class Failures:
 
 
 async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
-    """Keep so many trials running: start one whenever one has ended."""
+    """Keep a number of trials running: start one whenever one has ended."""
     running: set[str] = set()
     async with sdk.TrialController(endpoint, user_id="demo") as controller:
         for _ in range(trials):
@@ -232,7 +236,7 @@ async def keep_playing(endpoint: str, trials: int, failures: Failures) -> None:
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel a task, and wait for that."""
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -1,19 +1,16 @@
-"""An orchestrator's figures for Prometheus.
-
-Needs prometheus-client, which no other part of the package does.
-"""
+"""An orchestrator's statistics for Prometheus. Needs prometheus-client."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine.figures import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
-from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import StatsCollector  # first: its error says what to install
 
 # isort: split
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -24,81 +21,80 @@ from prometheus_client.core import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from prometheus_client.core import Metric
 
 __all__ = ["Metrics", "serve_metrics"]
 
 
-class Metrics(Exposition[OrchestratorStats]):
-    """Takes `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus asks.
+_FAMILIES: tuple[tuple[Any, str, str, str, Callable[[OrchestratorStats], Any]], ...] = (
+    (GaugeMetricFamily, "trials", "Listed trials, by state.", "state", lambda of: of.trials),
+    (
+        GaugeMetricFamily,
+        "trials_awaited",
+        "Parties that trials wait for: environment, or the class of an actor.",
+        "party",
+        lambda of: of.awaited,
+    ),
+    (CounterMetricFamily, "trials_started", "Trials registered.", "", lambda of: of.started),
+    (
+        CounterMetricFamily,
+        "trials_ended",
+        "Trials that ended, by their environment or before it was done.",
+        "how",
+        lambda of: {"concluded": of.concluded, "cut": of.cut},
+    ),
+    (
+        CounterMetricFamily,
+        "trials_dropped",
+        "Dropped rewards, messages and actions, and default actions, of ended trials.",
+        "what",
+        lambda of: of.dropped,
+    ),
+    (
+        GaugeMetricFamily,
+        "trials_log_waiting",
+        "Samples that wait for data logs.",
+        "",
+        lambda of: of.log_waiting,
+    ),
+    (
+        GaugeMetricFamily,
+        "trials_log_waiting_bytes",
+        "Bytes of these samples.",
+        "",
+        lambda of: of.log_waiting_bytes,
+    ),
+    (
+        CounterMetricFamily,
+        "trials_log_lost",
+        "Samples that data logs did not get.",
+        "",
+        lambda of: of.log_lost,
+    ),
+)
+"""Type, name, text and label ("" if there is one value) of each family, and its value or values."""
 
-    The server is not kept alive by this, and once it is gone there are no more metrics of it. One
-    registry has room for one server: their metrics have the same names.
+
+class Metrics(StatsCollector[OrchestratorStats]):
+    """Calls `stats()` of a `Server` or an `OrchestratorHandle` whenever Prometheus scrapes.
+
+    It does not keep the server alive; a server that is gone has no metrics. A registry takes one
+    server, since metrics of two would have the same names.
     """
 
-    def _families(self, stats: OrchestratorStats | None) -> Iterable[Metric]:
-        return _families(stats)
-
-
-def _families(stats: OrchestratorStats | None) -> Iterator[Metric]:
-    yield _labelled(
-        GaugeMetricFamily("cogrs_trials", "Trials that are listed, by state.", labels=["state"]),
-        {} if stats is None else stats.trials,
-    )
-    yield _labelled(
-        GaugeMetricFamily(
-            "cogrs_trials_awaited",
-            "Parties that trials wait for: environment, or the class of an actor.",
-            labels=["party"],
-        ),
-        {} if stats is None else stats.awaited,
-    )
-    yield _single(CounterMetricFamily, "trials_started", "Trials registered.", stats, "started")
-    yield _labelled(
-        CounterMetricFamily(
-            "cogrs_trials_ended",
-            "Trials that ended, by their environment or before it was done.",
-            labels=["how"],
-        ),
-        {} if stats is None else {"concluded": stats.concluded, "cut": stats.cut},
-    )
-    yield _ticks(stats)
-    yield _labelled(
-        CounterMetricFamily(
-            "cogrs_trials_dropped",
-            "What ended trials dropped or made up, by what it was.",
-            labels=["what"],
-        ),
-        {} if stats is None else stats.dropped,
-    )
-    for name, text in (
-        ("log_waiting", "Samples that wait for data logs."),
-        ("log_waiting_bytes", "Bytes of these samples."),
-    ):
-        yield _single(GaugeMetricFamily, f"trials_{name}", text, stats, name)
-    text = "Samples that data logs did not get."
-    yield _single(CounterMetricFamily, "trials_log_lost", text, stats, "log_lost")
-
-
-def _single(
-    family: type[CounterMetricFamily] | type[GaugeMetricFamily],
-    name: str,
-    text: str,
-    stats: OrchestratorStats | None,
-    field: str,
-) -> Metric:
-    value = None if stats is None else getattr(stats, field)
-    return family(f"cogrs_{name}", text, value)
-
-
-def _labelled(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
-) -> Metric:
-    for label, value in values.items():
-        family.add_metric([escaped(label)], value)
-    return family
+    def _families(self, stats: OrchestratorStats | None) -> Iterator[Metric]:
+        for kind, name, text, label, value in _FAMILIES:
+            found = None if stats is None else value(stats)
+            if not label:
+                yield kind(f"cogrs_{name}", text, found)
+                continue
+            family = kind(f"cogrs_{name}", text, labels=[label])
+            for key, number in (found or {}).items():
+                family.add_metric([escaped(key)], number)
+            yield family
+        yield _ticks(stats)
 
 
 def _ticks(stats: OrchestratorStats | None) -> Metric:
@@ -107,8 +103,7 @@ def _ticks(stats: OrchestratorStats | None) -> Metric:
     if stats is not None:
         bounds = [*map(str, TICK_BOUNDS), "+Inf"]
         counts = accumulate(stats.tick_buckets)
-        buckets = list(zip(bounds, counts, strict=True))
-        family.add_metric([], buckets, stats.tick_seconds)
+        family.add_metric([], list(zip(bounds, counts, strict=True)), stats.tick_seconds)
     return family
 
 
@@ -121,24 +116,22 @@ def serve_metrics(
     insecure: bool = False,
     consent: str = "insecure=True",
 ) -> Iterator[int]:
-    """Answer Prometheus over HTTP while the block runs.
-
-    Metrics have neither TLS nor tokens: whoever reaches the address may read them.
+    """Serve metrics to Prometheus over HTTP while the block runs, without TLS and tokens.
 
     Args:
-        metrics: What is asked for; in no registry so far.
+        metrics: The metrics, not registered yet.
         host: Address to listen at: one of the loopback, unless `insecure`.
-        port: Port; 0 takes one that is free.
-        insecure: Let other machines read metrics.
-        consent: What an error says to agree by, where that is not `insecure`.
+        port: Port; 0 takes a free one.
+        insecure: Allow remote peers to read the metrics.
+        consent: How the caller allows that, for the error.
 
     Yields:
         The port.
 
     Raises:
-        OSError: The port is taken, or there is no such address.
+        OSError: The port is taken, or the address does not exist.
         TypeError: An argument has the wrong type.
-        ValueError: The port is out of range, or other machines reach the host.
+        ValueError: The port is out of range, or remote peers reach the host.
     """
     registry = CollectorRegistry()
     metrics.register(registry)

@@ -1,4 +1,7 @@
-"""Answers Prometheus over HTTP, with a bound on what anybody can make it hold."""
+"""Serves metrics over HTTP, with bounds on connections, bytes and time.
+
+A thread accepts connections, and each connection has a thread; `_lock` guards the open ones.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from cogrs.limits import METRICS_CONNECTIONS, METRICS_REQUEST_BYTES, METRICS_SECONDS
-from cogrs.listener import check_listener
-from cogrs.validation import check_kind, check_port, check_text
+from cogrs.listen_address import check_listener
+from cogrs.validation import check_flag, check_port, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +26,7 @@ _LOOPBACK = "an address of the loopback, since metrics have neither TLS nor toke
 
 
 class _Bounded(io.RawIOBase):
-    """The beginning of what a connection sends."""
+    """The first bytes of a connection, up to the limit."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -49,7 +52,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread per connection, for few of them and not for long."""
+    """A thread per connection, for a limited number of connections and time."""
 
     daemon_threads = True
     request_queue_size = 4 * METRICS_CONNECTIONS
@@ -60,7 +63,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*args, **named)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection on a thread; close it at once when there are too many."""
+        """Serve a connection on a thread, or close it at once if there are too many."""
         with self._lock:
             full = len(self._since) >= METRICS_CONNECTIONS
             if not full:
@@ -70,17 +73,17 @@ class _Server(ThreadingMixIn, WSGIServer):
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # there is no thread left
+        except RuntimeError:  # the system has no more threads
             self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that was served."""
+        """Close a connection after it was served."""
         with self._lock:
             self._since.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have had their time; called every half a second."""
+        """End connections that are open for too long; called every half a second."""
         self._end(time.monotonic() - METRICS_SECONDS)
 
     def server_close(self) -> None:
@@ -89,13 +92,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._end(float("inf"))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell nothing of connections that break off."""
+        """Log nothing about broken connections."""
 
     def _end(self, before: float) -> None:
         with self._lock:
             late = [request for request, since in self._since.items() if since <= before]
             for request in late:
-                # Its thread closes it, when whatever it waits for fails.
+                # Its thread closes it, once its read or write fails.
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 
@@ -104,15 +107,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 def serve_app(
     app: WSGIApplication, host: str, port: int, *, insecure: bool, consent: str
 ) -> Iterator[int]:
-    """Serve a WSGI application while the block runs; yield the port.
-
-    Raises:
-        OSError: The port is taken, or there is no such address.
-        TypeError: An argument has the wrong type.
-        ValueError: The port is out of range, or other machines reach the host.
-    """
+    """Serve a WSGI application while the block runs; yield the port. Raises as `serve_metrics`."""
     check_text("host", host)
-    check_kind("insecure", insecure, bool, "True or False")
+    check_flag("insecure", insecure)
     check_listener("host", host, [_LOOPBACK], insecure=insecure, consent=consent)
     try:
         server = make_server(host, check_port("port", port), app, _Server, handler_class=_Handler)

@@ -12,7 +12,7 @@ from cogrs.replay.convert import described
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 from cogrs.shown import shown
-from cogrs.validation import path_of
+from cogrs.validation import check_path
 from cogrs.yaml_document import check_document
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
         MemoryError: As `ReplayMemory`.
         RuntimeError: As `ReplayMemoryServer`.
     """
-    where = path_of("path", path)
+    where = check_path("path", path)
     try:
         text = read_bounded(where, CONFIG_BYTES).decode()
         if _CHAIN.search(text):

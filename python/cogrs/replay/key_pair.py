@@ -16,7 +16,7 @@ import zmq
 from zmq.utils import z85
 
 from cogrs.limits import LARGEST_KEY_FILE
-from cogrs.validation import path_of
+from cogrs.validation import check_path
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -87,7 +87,7 @@ class KeyPair:
             ValueError: It holds no pair, or is larger than 64 KiB.
             RuntimeError: As `new`.
         """
-        public, secret = _read("path", path_of("path", path), "a file of a key pair")
+        public, secret = _read("path", check_path("path", path), "a file of a key pair")
         if secret is None:
             raise ValueError(
                 f"{os.fspath(path)}: expected a secret key, got only a public one: the secret one "
@@ -131,7 +131,7 @@ class KeyPair:
             raise TypeError(f"name: expected str, got {type(name).__name__}")
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise ValueError(f"name: expected a file's name without a folder, got {name!r}")
-        where = path_of("folder", folder)
+        where = check_path("folder", folder)
         where.mkdir(parents=True, exist_ok=True)
         public, secret = where / (name + PUBLIC_SUFFIX), where / (name + _SECRET)
         if public.exists():

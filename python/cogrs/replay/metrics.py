@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing
+from cogrs.prometheus import StatsCollector  # before prometheus-client: it tells of what is missing
 
 # isort: split
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -79,7 +79,7 @@ _BY_CLIENT = (
 )
 
 
-class Metrics(Exposition["ServerStats"]):
+class Metrics(StatsCollector["ServerStats"]):
     """Takes `server.stats()` of a `ReplayMemoryServer` whenever Prometheus asks.
 
     The server is not kept alive by this, and once it is gone there are no more metrics of it. One

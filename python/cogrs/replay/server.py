@@ -22,6 +22,7 @@ from cogrs.replay.reporter import check_period
 from cogrs.replay.stats import described
 from cogrs.replay.transport import Transport
 from cogrs.replay.worker import answer, take
+from cogrs.validation import check_timeout
 
 if TYPE_CHECKING:
     import os
@@ -409,6 +410,20 @@ class ReplayMemoryServer(Generic[BatchT]):
         Returns and errors as `rep_proxy_main`.
         """
         self._proxy(zmq.PULL, front_ep, zmq.PUSH, back_ep, self._inbox.max_frame)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until another thread closes the server.
+
+        Args:
+            timeout: Seconds; None waits without a limit.
+
+        Returns:
+            Whether the server is closed, or being closed.
+
+        Raises:
+            TypeError, ValueError: `timeout` is not a number of seconds >= 0 or None.
+        """
+        return self._transport.wait_closing(check_timeout("timeout", timeout))
 
     def close(self) -> None:
         """Stop workers and proxies, wake all that waits, free the ports. Again: nothing."""

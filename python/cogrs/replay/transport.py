@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from cogrs.listener import check_listener
+from cogrs.listen_address import check_listener
 from cogrs.replay.connections import Connections, Intake, Watched
 from cogrs.replay.endpoint import Bind, attach, keep_for_owner
 from cogrs.replay.guard import Guard
@@ -356,6 +356,10 @@ class Transport:
         """Close what an object made that could not be made whole."""
         self.begin_close()
         self.finish_close()
+
+    def wait_closing(self, timeout: float | None) -> bool:
+        """Wait until closing begins; return whether it has begun."""
+        return self._closing.wait(timeout)
 
     def wait_closed(self) -> None:
         """Wait until closing is done.

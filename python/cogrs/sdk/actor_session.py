@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from cogrs.hung_calls import qualified_name
 from cogrs.sdk.agent import Action, Agent
 from cogrs.sdk.script import Inbox, Script
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
-from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cogrs.unfinished import qualified_name
+from cogrs.hung_calls import qualified_name
 from cogrs.validation import check_kind
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.event_loop import check_no_loop, check_own_loop, handle_exception
+from cogrs.hung_calls import TimeLimitError, qualified_name, run_limited
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
@@ -24,7 +25,6 @@ from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import actors_of, messages_of, received_final, received_observation, rewards_of
 from cogrs.tokens import cannot_be_pickled
-from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 from cogrs.validation import check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import grpc
 import grpc.aio
 
-from cogrs.listener import is_loopback
+from cogrs.listen_address import is_loopback
 from cogrs.sdk.endpoint import address_of
 from cogrs.tls import ClientTls
 from cogrs.tokens import bearer, cannot_be_pickled

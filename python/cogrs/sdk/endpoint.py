@@ -17,7 +17,8 @@ from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
 from cogrs.event_loop import check_own_loop
-from cogrs.listener import check_listener, reached_by
+from cogrs.hung_calls import stopping
+from cogrs.listen_address import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
@@ -30,7 +31,6 @@ from cogrs.sdk.payload import CodecBook
 from cogrs.sdk.servicer import AgentServicer, DatalogServicer, EnvironmentServicer, HookServicer
 from cogrs.tls import ServerTls, listen
 from cogrs.tokens import check_tokens
-from cogrs.unfinished import stopping
 from cogrs.validation import check_kind, check_named, check_seconds, check_text
 
 if TYPE_CHECKING:
@@ -149,6 +149,17 @@ class Endpoint:
         async with stopping([self._server], grace) as left:
             await asyncio.gather(*(host.close(left) for host in self._hosts))
         self._stopped.set()
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Stop: `stop` under the name that servers of replay have.
+
+        Args:
+            timeout: The `grace` of `stop`; None takes its default.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: As `stop`.
+        """
+        await self.stop(*([] if timeout is None else [timeout]))
 
     async def __aenter__(self) -> Self:
         """Return the endpoint."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from cogrs.background import Background
 from cogrs.sdk.endpoint import Endpoint, serve
+from cogrs.server_thread import ServerHandle, ServerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from cogrs.tls import ServerTls
 
 
-class EndpointHandle:
-    """A running server, on an event loop of its own. Any thread may call any method."""
-
-    def __init__(self, running: Background[Endpoint]) -> None:
-        """Hold what runs."""
-        self._running = running
+class EndpointHandle(ServerHandle[Endpoint]):
+    """A running server of environments, agents, hooks or a data log; see `serve_endpoint`."""
 
     @property
     def port(self) -> int:
@@ -34,43 +30,24 @@ class EndpointHandle:
         """What trial parameters name it by: `grpc://host:port`."""
         return self._running.server.address
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is stopped, by `stop` on another thread.
-
-        Args:
-            timeout: Seconds; None waits for ever.
-
-        Returns:
-            Whether it is stopped.
-        """
-        return self._running.wait(timeout)
-
     def stop(self, grace: float = 1.0) -> None:
-        """Stop, and free the port. What is still in trials is lost. Again: nothing.
+        """Stop, and free the port. Sessions that are still in trials are lost. Again: nothing.
 
-        Methods that do not return are named in a warning, and left behind: this returns within a
+        Methods that do not return are named in a warning, and abandoned: this returns within a
         second more than `grace` in any case.
 
         Args:
             grace: Seconds that calls under way get to end.
 
         Raises:
-            TypeError, ValueError: `grace` is no number of seconds.
+            RuntimeError: In a fork of the server's process.
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
         """
         self._running.stop(grace)
 
-    def __enter__(self) -> Self:
-        """Return the handle."""
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        """Stop it."""
-        self.stop()
-
     def __repr__(self) -> str:
         """Tell where it listens."""
-        state = "running" if self._running.is_alive else "stopped"
-        return f"EndpointHandle({self.address!r}, {state})"
+        return f"EndpointHandle({self.address!r}, {self._state()})"
 
 
 def serve_endpoint(
@@ -118,4 +95,4 @@ def serve_endpoint(
         tokens=tokens,
         insecure=insecure,
     )
-    return EndpointHandle(Background("cogrs-endpoint", starting))
+    return EndpointHandle(ServerThread("cogrs-endpoint", starting))

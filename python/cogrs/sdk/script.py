@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from cogrs.unfinished import leave
+from cogrs.hung_calls import abandon
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Script(Generic[Event]):
         try:
             await asyncio.wait({self._task})
         except asyncio.CancelledError:
-            leave(self._task)
+            abandon(self._task)
             raise
 
     def _done(self, task: asyncio.Task[Any]) -> None:

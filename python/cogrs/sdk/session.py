@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from grpc import StatusCode
 
+from cogrs.hung_calls import names_call, qualified_name
 from cogrs.sdk.agent import Agent
 from cogrs.sdk.call import CallError
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.environment import Environment
-from cogrs.unfinished import names_call, qualified_name
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from grpc import StatusCode
 
+from cogrs.hung_calls import cancel_tasks, wait_running
 from cogrs.sdk.call import CallError
 from cogrs.sdk.session import Session, session_name
 from cogrs.threads import Threads
-from cogrs.unfinished import cancel_tasks, wait_running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from cogrs.validation import check_flag, check_kind, check_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,24 +31,18 @@ class ActorOptions:
     `join_timeout`; 0 stands for no limit."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Check all options.
 
         Raises:
-            TypeError: A value of another type.
-            ValueError: A negative number of seconds.
+            TypeError: An option has the wrong type.
+            ValueError: A timeout is not a finite number of seconds >= 0.
         """
-        if not isinstance(self.optional, bool | None):
-            raise TypeError(f"optional: expected True or False, got {_kind(self.optional)}")
-        if not isinstance(self.default_action, bytes | None):
-            raise TypeError(f"default_action: expected bytes, got {_kind(self.default_action)}")
+        if self.optional is not None:
+            check_flag("optional", self.optional)
+        check_kind("default_action", self.default_action, bytes | None, "bytes")
         for name in ("response_timeout", "initial_connection_timeout"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(f"{name}: expected a number, got {_kind(value)}")
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"{name}: expected seconds >= 0, got {value}")
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value)
 
     def over(self, other: ActorOptions) -> ActorOptions:
         """Return these options, with those of another where these leave the question."""
@@ -54,10 +50,6 @@ class ActorOptions:
         return ActorOptions(
             **{name: getattr(other, name) if value is None else value for name, value in mine}
         )
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 _NONE = ActorOptions()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 
 from cogrs import limits
+from cogrs.validation import check_integer, check_seconds
 
-_LARGEST = 2**31 - 1
+_MOST = 2**31 - 1
+_KEPT_BY_GRPC = ("max_message", "max_request", "max_streams")
+"""Limits that gRPC keeps, as an integer of 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +73,19 @@ class Settings:
     """Bytes of such samples."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no duration or limit.
+        """Check all settings.
 
         Raises:
-            TypeError: A value that is no number.
-            ValueError: A negative one, a limit below 1, or one that gRPC cannot keep.
+            TypeError: A setting has the wrong type.
+            ValueError: A duration is not a finite number >= 0, a limit is below 1, or gRPC cannot
+                keep it.
         """
         for field in fields(self):
-            value = getattr(self, field.name)
-            whole = field.type == "int"
-            if value is None and field.name == "reconnect_window":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise TypeError(f"{field.name}: expected a number, got {type(value).__name__}")
-            if not whole <= value < math.inf:
-                raise ValueError(f"{field.name}: expected at least {int(whole)}, got {value}")
-        for name in ("max_message", "max_request", "max_streams"):
-            if (value := getattr(self, name)) > _LARGEST:
-                raise ValueError(
-                    f"{name}: expected at most {_LARGEST}, as gRPC has it; got {value}"
-                )
+            name, value = field.name, getattr(self, field.name)
+            if field.type == "int":
+                check_integer(name, value, 1, *([_MOST] if name in _KEPT_BY_GRPC else []))
+            elif value is not None or name != "reconnect_window":
+                check_seconds(name, value)
 
     @property
     def window(self) -> float:

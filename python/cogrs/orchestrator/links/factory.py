@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cogrs.hung_calls import wait_running
 from cogrs.orchestrator.engine.endpoint import Endpoint, Kind, parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.links.agent import AgentLink
@@ -18,7 +19,6 @@ from cogrs.orchestrator.links.hook import HookLink
 from cogrs.orchestrator.links.link import Bond
 from cogrs.orchestrator.links.remote import RemoteAgent, RemoteEnvironment, RemoteHook, RemoteLog
 from cogrs.orchestrator.links.tasks import Tasks
-from cogrs.unfinished import wait_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,8 +15,8 @@ from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
 from cogrs.escape import escaped
-from cogrs.orchestrator.fields import SMALL, FloodError, decode
 from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
+from cogrs.orchestrator.message_decoding import SMALL, TooManyFieldsError, decode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
@@ -103,7 +103,7 @@ def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
     def decode_or_tell(content: bytes) -> Any:
         try:
             return plainly(content) if len(content) <= SMALL else decode(kind, content)
-        except FloodError as error:
+        except TooManyFieldsError as error:
             return _Fault(f"its answer has too much in it: {error}")
         except DecodeError:
             return _Fault("its answer cannot be decoded")

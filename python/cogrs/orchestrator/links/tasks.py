@@ -8,8 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from cogrs.escape import escaped
+from cogrs.hung_calls import cancel_tasks, is_abandoned
 from cogrs.orchestrator.links.turns import Gate, Turns
-from cogrs.unfinished import cancel_tasks, is_left
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Tasks:
 
     async def close(self) -> None:
         """Cancel all, and wait for them; those that do not end are left behind."""
-        while tasks := {task for task in self._tasks if not is_left(task)}:
+        while tasks := {task for task in self._tasks if not is_abandoned(task)}:
             for task in await cancel_tasks(tasks):
-                _logger.warning("%s does not end when it is cancelled: it is left behind", task)
+                _logger.warning("%s does not end when it is cancelled: it is abandoned", task)
 
 
 class Queue(Protocol[T]):

@@ -12,7 +12,14 @@ from cogrs.limits import MANY
 from cogrs.orchestrator.engine.caller import SLOT_SECRET, Caller
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
-from cogrs.orchestrator.service.context import Bell, answering, metadata, needed, refuse, versions
+from cogrs.orchestrator.service.context import (
+    abort_on_error,
+    find_metadata,
+    refuse,
+    required_metadata,
+    versions,
+)
+from cogrs.orchestrator.service.waker import Waker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,63 +37,63 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.client import ClientActor, Line
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
-    from cogrs.orchestrator.service.pace import Pace
+    from cogrs.orchestrator.service.throttle import Throttle
 
 
-def _whom(context: Context) -> tuple[str, str]:
-    return needed(context, "trial-id"), needed(context, "actor-name")
+def _trial_and_actor(context: Context) -> tuple[str, str]:
+    return required_metadata(context, "trial-id"), required_metadata(context, "actor-name")
 
 
 class ClientActorService(ClientActorServicer):
-    """Lets actors take part that connect by themselves."""
+    """Serves client actors, which connect to the orchestrator."""
 
-    def __init__(self, orchestrator: Orchestrator, access: Access, pace: Pace) -> None:
-        """Serve callers with these rights, at the pace of large requests."""
+    def __init__(self, orchestrator: Orchestrator, access: Access, throttle: Throttle) -> None:
+        """Create the service of an orchestrator."""
         self._orchestrator = orchestrator
         self._access = access
-        self._pace = pace
+        self._throttle = throttle
 
-    @answering
+    @abort_on_error
     async def JoinTrial(  # noqa: N802
         self, request: TrialJoinRequest, context: Context
     ) -> TrialJoinReply:
-        """Give a client a slot."""
+        """Give a client an actor of a trial."""
         caller = self._caller(context)
         reply = self._orchestrator.join(request, caller)
         if caller.given:
             await context.send_initial_metadata(((SLOT_SECRET, caller.given),))
         return reply
 
-    @answering
+    @abort_on_error
     async def ActionStream(  # type: ignore[override]  # noqa: N802
         self, request_iterator: AsyncIterator[TrialActionRequest], context: Context
     ) -> None:
         """Exchange observations and actions."""
-        bell = Bell()
-        actor = self._orchestrator.client(*_whom(context), self._caller(context))
-        line = actor.open(bell)
-        listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), bell))
+        waker = Waker()
+        actor = self._orchestrator.client(*_trial_and_actor(context), self._caller(context))
+        line = actor.open(waker)
+        listener = asyncio.ensure_future(_listen(actor, line, aiter(request_iterator), waker))
         listener.add_done_callback(partial(_check, actor))
         try:
-            # Some clients wait for it before they send anything.
+            # Some clients wait for initial metadata before they send anything.
             await context.send_initial_metadata(())
-            await _talk(actor, line, bell, context)
+            await _talk(actor, line, waker, context)
         except OrchestratorError as error:
             await refuse(context, error)
         finally:
             actor.hung_up(line, "its stream was cancelled, or its connection was lost")
             listener.cancel()
 
-    @answering
+    @abort_on_error
     async def Heartbeat(  # noqa: N802
         self, request: TrialHeartbeatRequest, context: Context
     ) -> TrialHeartbeatReply:
-        """Take a sign of life."""
+        """Take a heartbeat."""
         del request
-        self._orchestrator.heartbeat(*_whom(context), self._caller(context))
+        self._orchestrator.heartbeat(*_trial_and_actor(context), self._caller(context))
         return TrialHeartbeatReply()
 
-    @answering
+    @abort_on_error
     async def SendReward(  # noqa: N802
         self, request: TrialRewardRequest, context: Context
     ) -> TrialRewardReply:
@@ -94,43 +101,45 @@ class ClientActorService(ClientActorServicer):
         caller = self._caller(context)
         rewards = request.rewards
         many = len(rewards) > MANY or any(len(reward.sources) > MANY for reward in rewards)
-        async with self._pace.turn(large=many):
-            self._orchestrator.send(*_whom(context), rewards=rewards, caller=caller)
+        async with self._throttle.turn(large=many):
+            self._orchestrator.send(*_trial_and_actor(context), rewards=rewards, caller=caller)
         return TrialRewardReply()
 
-    @answering
+    @abort_on_error
     async def SendMessage(  # noqa: N802
         self, request: TrialMessageRequest, context: Context
     ) -> TrialMessageReply:
         """Take messages for other actors and the environment."""
         caller = self._caller(context)
-        async with self._pace.turn(large=len(request.messages) > MANY):
-            self._orchestrator.send(*_whom(context), messages=request.messages, caller=caller)
+        async with self._throttle.turn(large=len(request.messages) > MANY):
+            self._orchestrator.send(
+                *_trial_and_actor(context), messages=request.messages, caller=caller
+            )
         return TrialMessageReply()
 
     async def Version(  # noqa: N802
         self, request: VersionRequest, context: Context
     ) -> VersionInfo:
-        """Tell versions."""
+        """Return versions."""
         del request, context
         return versions()
 
     def _caller(self, context: Context) -> Caller:
         has_all = self._access.has_all(context.invocation_metadata())
-        return Caller(metadata(context, SLOT_SECRET) or "", has_all_rights=has_all)
+        return Caller(find_metadata(context, SLOT_SECRET) or "", has_all_rights=has_all)
 
 
 async def _listen(
-    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], bell: Bell
+    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], waker: Waker
 ) -> None:
-    # A half-close ends this, and is no departure: there may be nothing more to say.
+    # A half-close ends this loop only: the client goes on receiving.
     while True:
         try:
             request = await anext(requests)
         except StopAsyncIteration:
             return
         except Exception as error:
-            bell.close(InvalidError(f"request: {error}"))
+            waker.close(InvalidError(f"request: {error}"))
             return
         actor.received(line, request)
 
@@ -142,12 +151,12 @@ def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
         actor.crashed(f"{type(error).__name__}: {error}")
 
 
-async def _talk(actor: ClientActor, line: Line, bell: Bell, context: Context) -> None:
-    """Write what is there for a client until its final data."""
+async def _talk(actor: ClientActor, line: Line, waker: Waker, context: Context) -> None:
+    """Write to a client what waits for it, up to its final data."""
     while True:
         reply = actor.take(line)
         if reply is None:
-            await bell.wait()
+            await waker.wait()
             continue
         try:
             await context.write(reply)

@@ -1,4 +1,4 @@
-"""The time of an event loop."""
+"""A clock on an event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class LoopClock:
     """A `Clock` on the running event loop."""
 
     def __init__(self) -> None:
-        """Take the loop that runs now."""
+        """Create a clock on the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Return seconds that never go backwards; some loops' own time stands still for a round."""
+        """Return monotonic seconds; the time of some loops stands still within a round."""
         return time.monotonic()
 
     def wall_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""What an orchestrator is told at its start: by Python, or by a `cogment.yaml`."""
+"""The configuration of an orchestrator, in Python or as a `cogment.yaml`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.journal import fields_of_samples
 from cogrs.orchestrator.engine.options import ActorOptions
-from cogrs.orchestrator.service.options import read_options
+from cogrs.orchestrator.service.actor_options import read_options
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.security_config import NAMES, read_security
 from cogrs.orchestrator.service.user_types import UserTypes
 from cogrs.shown import shown
-from cogrs.validation import check_kind, check_named, check_text
+from cogrs.validation import check_flag, check_kind, check_named, check_text
 from cogrs.yaml_document import check_document, parse_yaml
 
 _KNOWN = {
@@ -39,27 +39,27 @@ _KNOWN = {
     "datalog.fields": ("exclude",),
     "security": NAMES,
 }
-"""What is read of a `cogment.yaml`, by section."""
+"""The keys of each section of a `cogment.yaml` that are read; others are ignored."""
 
 
 @dataclass(kw_only=True)
 class Config:
-    """What runs by default, and who else is to be asked and told."""
+    """The default parameters of trials, and the hooks and data log that they use."""
 
     params: TrialParams = field(default_factory=TrialParams)
-    """Parameters of a trial about which nothing else is said."""
+    """Parameters of trials, unless hooks or callers change them."""
     hooks: tuple[str, ...] = ()
-    """Endpoints of pre-trial hooks, in the order in which they are asked."""
+    """Endpoints of pre-trial hooks, in the order of their calls."""
     classes: frozenset[str] | None = None
     """Declared actor classes; None allows any."""
     actor_options: Mapping[str, ActorOptions] = field(default_factory=dict)
-    """What is done about actors that are late or gone, by their names."""
+    """Options of actors by name."""
     class_options: Mapping[str, ActorOptions] = field(default_factory=dict)
-    """The same by their classes, where nothing is said by name."""
+    """Options of actors by class, for those that the ones by name leave out."""
     log_url: str = ""
-    """Endpoint of the data log; empty if there is none."""
+    """Endpoint of the data log, or ""."""
     log_exclude: tuple[str, ...] = ()
-    """Fields of samples that the data log is not told."""
+    """Fields of samples that the data log does not get."""
     accept_params: bool = False
     """Whether a caller that starts a trial may give its parameters, and so choose the endpoints
     that the orchestrator connects to and the local components that take part."""
@@ -67,11 +67,11 @@ class Config:
     """Certificates and tokens, unless `serve` is given others."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Check all fields.
 
         Raises:
-            TypeError: Something is of another type.
-            ValueError: An endpoint is none, or a field or class does not exist.
+            TypeError: A field has the wrong type.
+            ValueError: An endpoint is invalid, or a field of samples or a class does not exist.
         """
         check_kind("params", self.params, TrialParams, "TrialParams")
         for where in ("hooks", "log_exclude"):
@@ -79,7 +79,7 @@ class Config:
         if self.classes is not None:
             _check_strings("classes", self.classes)
         check_text("log_url", self.log_url)
-        check_kind("accept_params", self.accept_params, bool, "True or False")
+        check_flag("accept_params", self.accept_params)
         check_kind("security", self.security, Security | None, "a Security or None")
         for where in ("actor_options", "class_options"):
             check_named(where, getattr(self, where))
@@ -118,16 +118,16 @@ def _check_endpoints(what: str, endpoints: tuple[str, ...]) -> None:
 
 
 def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | None) -> Config:
-    """Return a configuration, wherever it is.
+    """Return a configuration.
 
     Args:
-        source: A `Config`, the path of a `cogment.yaml`, what such a file says, or None for
-            nothing in particular.
+        source: A `Config`, the path of a `cogment.yaml`, the content of such a file, or None for an
+            empty one.
 
     Raises:
         OSError: The file cannot be read.
-        TypeError: None of these.
-        ValueError: Says what is wrong, and where.
+        TypeError: `source` has another type.
+        ValueError: The configuration is invalid; the text says where.
     """
     if source is None:
         return Config()
@@ -148,85 +148,71 @@ def read_config(source: Config | str | os.PathLike[str] | Mapping[str, Any] | No
 
 
 def _parse(content: Any, root: Path) -> Config:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"expected sections, got {type(content).__name__}")
     _check_spelling(content)
-    log, trial = _section(content, "datalog"), _section(content, "trial")
-    kind = log.get("type", "none")
+    kind = _read(content, "datalog.type", object)
+    if kind is None:
+        kind = "none"
     if kind not in ("none", "grpc"):
         raise ValueError(f"datalog.type: expected 'grpc' or 'none', got {shown(kind)}")
-    url = _optional_string("datalog.url", log, "url")
+    url = _read(content, "datalog.url", str) or ""
     if kind == "grpc" and not url:
         raise ValueError("datalog.url: expected an endpoint, got none")
     classes = _classes(content.get("actor_classes"))
-    imports = _section(content, "import")
-    types = UserTypes(
-        root,
-        _strings("import.proto", imports.get("proto")),
-        _optional_string("import.descriptor_set", imports, "descriptor_set"),
-    )
+    descriptor_set = _read(content, "import.descriptor_set", str)
+    types = UserTypes(root, _read_strings(content, "import.proto"), descriptor_set)
     params = _params(content, classes, types)
     by_name, by_class = read_options(content, params, types)
+    security = _read(content, "security", Mapping)
+    if security:
+        security = Security(**read_security(security, root, lambda name: f"security.{name}"))
     return Config(
         params=params,
         actor_options=by_name,
         class_options=by_class,
-        hooks=_strings("trial.pre_hooks", trial.get("pre_hooks")),
-        accept_params=_flag("trial.accept_params", trial.get("accept_params")),
-        security=_security(content, root),
+        hooks=_read_strings(content, "trial.pre_hooks"),
+        accept_params=_read(content, "trial.accept_params", bool) or False,
+        security=security or None,
         classes=None if classes is None else frozenset(classes),
-        log_url=url or "" if kind == "grpc" else "",
-        log_exclude=_strings("datalog.fields.exclude", _section(log, "fields").get("exclude")),
+        log_url=url if kind == "grpc" else "",
+        log_exclude=_read_strings(content, "datalog.fields.exclude"),
     )
 
 
-def _security(content: Any, root: Path) -> Security | None:
-    section = _section(content, "security")
-    if not section:
-        return None
-    return Security(**read_security(section, root, lambda name: f"security.{name}"))
+_EXPECTED = {str: "a string", bool: "true or false", Mapping: "a section"}
 
 
-def _section(content: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(content, Mapping):
-        raise ValueError(f"expected sections, got {type(content).__name__}")
-    section = content.get(name)
-    if section is None:
-        return {}
-    if not isinstance(section, Mapping):
-        raise ValueError(f"{name}: expected a section, got {type(section).__name__}")
-    return section
+def _read(content: Mapping[str, Any], path: str, kind: type[Any], name: str = "") -> Any:
+    """Return the value at a dotted path, or None; ValueError if it has another type.
 
-
-def _check_spelling(content: Any) -> None:
-    """Refuse names that are almost those of what is read; others are for other programs."""
-    for where, known in _KNOWN.items():
-        section = content
-        for part in filter(None, where.split(".")):
-            section = _section(section, part)
-        for name in section if isinstance(section, Mapping) else ():
-            if name not in known and (like := get_close_matches(str(name)[:64], known, 1, 0.8)):
-                place = f"{where}.{str(name)[:64]}" if where else str(name)[:64]
-                raise ValueError(f"{place}: there is no such name: did you mean {like[0]!r}?")
-
-
-def _optional_string(name: str, section: Mapping[str, Any], key: str) -> str | None:
-    value = section.get(key)
-    if not isinstance(value, str | None):
-        raise ValueError(f"{name}: expected a string, got {shown(value)}")
+    Errors call it `name`, by default the path.
+    """
+    where, _, key = path.rpartition(".")
+    section = _read(content, where, Mapping) if where else content
+    value = None if section is None else section.get(key)
+    if not isinstance(value, kind | None):
+        got = type(value).__name__ if kind is Mapping else shown(value)
+        raise ValueError(f"{name or path}: expected {_EXPECTED[kind]}, got {got}")
     return value
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | None):
-        raise ValueError(f"{name}: expected true or false, got {shown(value)}")
-    return bool(value)
-
-
-def _strings(name: str, value: Any) -> tuple[str, ...]:
+def _read_strings(content: Mapping[str, Any], path: str) -> tuple[str, ...]:
+    value = _read(content, path, object)
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{name}: expected a list of strings, got {shown(value)}")
+        raise ValueError(f"{path}: expected a list of strings, got {shown(value)}")
     return tuple(value)
+
+
+def _check_spelling(content: Mapping[str, Any]) -> None:
+    """Refuse keys that are similar to known ones; others are for other programs."""
+    for where, known in _KNOWN.items():
+        for name in (_read(content, where, Mapping) if where else content) or ():
+            if name not in known and (like := get_close_matches(str(name)[:64], known, 1, 0.8)):
+                place = f"{where}.{str(name)[:64]}" if where else str(name)[:64]
+                raise ValueError(f"{place}: unknown name: did you mean {like[0]!r}?")
 
 
 def _classes(value: Any) -> dict[str, str | None] | None:
@@ -241,16 +227,16 @@ def _classes(value: Any) -> dict[str, str | None] | None:
     classes: dict[str, str | None] = {}
     for index, item in enumerate(value):
         if item["id"] in classes:
-            raise ValueError(f"actor_classes[{index}].id: {shown(item['id'])} is there twice")
+            raise ValueError(f"actor_classes[{index}].id: duplicate {shown(item['id'])}")
         where = f"actor_classes[{index}].config_type"
-        classes[item["id"]] = _optional_string(where, item, "config_type")
+        classes[item["id"]] = _read(item, "config_type", str, where)
     return classes
 
 
 def _params(
     content: Mapping[str, Any], classes: Mapping[str, str | None] | None, types: UserTypes
 ) -> TrialParams:
-    section = copy.deepcopy(dict(_section(content, "trial_params")))
+    section = copy.deepcopy(dict(_read(content, "trial_params", Mapping) or {}))
     if not isinstance(section.get("actors"), list | tuple | None):
         kind = type(section["actors"]).__name__
         raise ValueError(f"trial_params.actors: expected a list, got {kind}")
@@ -266,14 +252,14 @@ def _params(
 def _configs(
     content: Mapping[str, Any], section: dict[str, Any], classes: Mapping[str, str | None]
 ) -> Iterator[tuple[dict[str, Any], str, str, str, str | None]]:
-    """Yield the configs that are there: in what, as what, which they are, and their types."""
-    trial, environment = _section(content, "trial"), _section(content, "environment")
+    """Yield for each config its section and key there, its name, and where its type is declared."""
     if section.get("trial_config") is not None:
-        kind = _optional_string("trial.config_type", trial, "config_type")
-        yield section, "trial_config", "trial_config", "trial.config_type", kind
-    if dict(_section(section, "environment")).get("config") is not None:
+        declared = "trial.config_type"
+        yield section, "trial_config", "trial_config", declared, _read(content, declared, str)
+    environment = _read(section, "environment", Mapping, "trial_params.environment") or {}
+    if environment.get("config") is not None:
         declared = "environment.config_type"
-        kind = _optional_string(declared, environment, "config_type")
+        kind = _read(content, declared, str)
         yield section["environment"], "config", "environment.config", declared, kind
     for index, actor in enumerate(section.get("actors") or ()):
         if isinstance(actor, Mapping) and actor.get("config") is not None:

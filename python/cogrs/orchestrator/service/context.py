@@ -1,16 +1,13 @@
-"""What all services need of a call: its metadata, and a way to refuse it."""
+"""What services share about a call: its metadata, and how it is refused."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 
 from cogrs.api.common_pb2 import VersionInfo
-from cogrs.limits import WOKEN_AT_ONCE
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.engine.params import check_name
@@ -30,11 +27,11 @@ API_VERSION = "1.0.0-alpha6"
 
 
 def versions() -> VersionInfo:
-    """Return the answer to Version."""
-    import cogrs
+    """Return the reply to Version."""
+    from cogrs._core import __version__
 
     known = (
-        ("orchestrator", cogrs.__version__),
+        ("orchestrator", __version__),
         ("cogment-api", API_VERSION),
         ("grpc", grpc.__version__),
     )
@@ -43,12 +40,8 @@ def versions() -> VersionInfo:
     )
 
 
-def metadata(context: Context, key: str) -> str | None:
-    """Return the metadata of a call under a key, if there is any.
-
-    Raises:
-        InvalidError: It is too long.
-    """
+def find_metadata(context: Context, key: str) -> str | None:
+    """Return the metadata of a call under a key, or None; refuse a value that is too long."""
     for name, value in context.invocation_metadata() or ():
         if name == key:
             text = value if isinstance(value, str) else value.decode(errors="backslashreplace")
@@ -57,13 +50,9 @@ def metadata(context: Context, key: str) -> str | None:
     return None
 
 
-def needed(context: Context, key: str) -> str:
-    """Return the metadata of a call under a key.
-
-    Raises:
-        InvalidError: There is none, or it is too long.
-    """
-    value = metadata(context, key)
+def required_metadata(context: Context, key: str) -> str:
+    """Return the metadata of a call under a key; refuse a call without it."""
+    value = find_metadata(context, key)
     if value is None:
         raise InvalidError(f"metadata: expected {key!r}, got none")
     return value
@@ -74,16 +63,16 @@ async def refuse(context: Context, error: OrchestratorError) -> NoReturn:
     await context.abort(grpc.StatusCode[error.status], str(error))
 
 
-def answering(
+def abort_on_error(
     method: Callable[[Service, Request, Context], Awaitable[Reply]],
 ) -> Callable[[Service, Request, Context], Awaitable[Reply]]:
-    """Refuse a call when the engine does, and end it when something fails."""
+    """Decorate a method: errors of the engine, and any other, end the call with a status."""
 
     @functools.wraps(method)
     async def answer(service: Service, request: Request, context: Context) -> Reply:
         work = method(service, request, context)
-        # Calls that watch are long. What is in the frames of a call that was aborted stays until
-        # garbage is collected, for which it does not count by its size.
+        # The frames of an aborted call keep their variables until the next garbage collection,
+        # and calls that watch are long.
         del request
         try:
             return await work
@@ -92,80 +81,10 @@ def answering(
         except grpc.aio.BaseError:
             raise
         except Exception as error:
-            # gRPC would tell its text, which may have paths, to whoever called.
+            # gRPC would send its text, which may have paths, to the caller.
             logger.exception("a call failed")
             text = f"internal error: {type(error).__name__}; see the orchestrator's log"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         await refuse(context, refusal)
 
     return answer
-
-
-class Bell:
-    """A `ReaderPort`: wakes the call that writes a stream."""
-
-    def __init__(self) -> None:
-        """Be silent."""
-        self._rung = asyncio.Event()
-        self._error: OrchestratorError | None = None
-
-    def wake(self) -> None:
-        """There is something to take."""
-        self._rung.set()
-
-    def close(self, error: OrchestratorError) -> None:
-        """End the stream with this error, when what there is was taken."""
-        self._error = error
-        self._rung.set()
-
-    async def wait(self) -> None:
-        """Wait until woken; to be called when there is nothing to take.
-
-        Raises:
-            OrchestratorError: The stream was ended.
-        """
-        if self._error is not None:
-            raise self._error
-        await self._rung.wait()
-        self._rung.clear()
-
-
-class SharedBell(Bell):
-    """A bell of a stream that is told of everything, as many others are at the same time."""
-
-    def __init__(self, row: Row) -> None:
-        """Create a silent bell, which is rung in a row with others."""
-        super().__init__()
-        self._row = row
-        self._due = False
-
-    def wake(self) -> None:
-        """Take a place in the row: there is something to take."""
-        if not self._due:
-            self._due = True
-            self._row.add(self)
-
-    def ring(self) -> None:
-        """Wake the stream, whose turn has come."""
-        self._due = False
-        super().wake()
-
-
-class Row:
-    """Wakes the streams of many readers, so many in each round of the event loop."""
-
-    def __init__(self) -> None:
-        """Create an empty row."""
-        self._due: deque[SharedBell] = deque()
-
-    def add(self, bell: SharedBell) -> None:
-        """Wake a stream after those before it."""
-        if not self._due:
-            asyncio.get_running_loop().call_soon(self._run)
-        self._due.append(bell)
-
-    def _run(self) -> None:
-        for _ in range(min(len(self._due), WOKEN_AT_ONCE)):
-            self._due.popleft().ring()
-        if self._due:
-            asyncio.get_running_loop().call_soon(self._run)

@@ -15,14 +15,12 @@ from cogrs.limits import MOST_FILTERS
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.service.context import (
-    Bell,
-    Row,
-    SharedBell,
-    answering,
-    metadata,
-    needed,
+    abort_on_error,
+    find_metadata,
+    required_metadata,
     versions,
 )
+from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue, Waker
 
 if TYPE_CHECKING:
     from cogrs.api.common_pb2 import VersionInfo, VersionRequest
@@ -36,59 +34,59 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.engine.registry import Watcher
     from cogrs.orchestrator.service.context import Context
-    from cogrs.orchestrator.service.pace import Pace
+    from cogrs.orchestrator.service.throttle import Throttle
 
 
 class LifecycleService(TrialLifecycleServicer):
     """Starts, ends and watches trials."""
 
-    def __init__(self, orchestrator: Orchestrator, pace: Pace) -> None:
-        """Serve one orchestrator, at the pace of large requests."""
+    def __init__(self, orchestrator: Orchestrator, throttle: Throttle) -> None:
+        """Create the service of an orchestrator."""
         self._orchestrator = orchestrator
-        self._pace = pace
-        self._row = Row()
+        self._throttle = throttle
+        self._queue = WakeQueue()
 
-    @answering
+    @abort_on_error
     async def StartTrial(  # noqa: N802
         self, request: TrialStartRequest, context: Context
     ) -> TrialStartReply:
         """Start a trial."""
         del context
-        async with self._pace.turn(large=self._orchestrator.is_large(request)):
+        async with self._throttle.turn(large=self._orchestrator.is_large(request)):
             return await self._orchestrator.start(request)
 
-    @answering
+    @abort_on_error
     async def TerminateTrial(  # noqa: N802
         self, request: TerminateTrialRequest, context: Context
     ) -> TerminateTrialReply:
-        """Ask for the end of a trial."""
+        """Request the end of a trial."""
         del request
-        self._orchestrator.terminate(needed(context, "trial-id"))
+        self._orchestrator.terminate(required_metadata(context, "trial-id"))
         return TerminateTrialReply()
 
-    @answering
+    @abort_on_error
     async def GetTrialInfo(  # noqa: N802
         self, request: TrialInfoRequest, context: Context
     ) -> TrialInfoReply:
-        """Tell about one trial or all."""
-        trial_id = metadata(context, "trial-id")
+        """Return information about one trial or all."""
+        trial_id = find_metadata(context, "trial-id")
         wanted = request.get_latest_observation
-        async with self._pace.turn(large=wanted or trial_id is None):
+        async with self._throttle.turn(large=wanted or trial_id is None):
             return TrialInfoReply(trial=self._orchestrator.info(trial_id, observation=wanted))
 
-    @answering
+    @abort_on_error
     async def WatchTrials(  # type: ignore[override]  # noqa: N802
         self, request: TrialListRequest, context: Context
     ) -> None:
-        """Tell the states of trials, and their changes."""
-        bell = SharedBell(self._row)
+        """Stream the states of trials, and their changes."""
+        waker = SharedWaker(self._queue)
         watcher = None
         try:
-            watcher = self._orchestrator.watch(bell, _states(request))
+            watcher = self._orchestrator.watch(waker, _states(request))
             del request  # it may be large, and a watch long
-            # Whoever has it knows that no change will be missed.
+            # A client that has it knows that no change will be missed.
             await context.send_initial_metadata(())
-            await _tell(watcher, bell, context)
+            await _write_changes(watcher, waker, context)
         finally:
             if watcher is not None:
                 self._orchestrator.unwatch(watcher)
@@ -96,7 +94,7 @@ class LifecycleService(TrialLifecycleServicer):
     async def Version(  # noqa: N802
         self, request: VersionRequest, context: Context
     ) -> VersionInfo:
-        """Tell versions."""
+        """Return versions."""
         del request, context
         return versions()
 
@@ -112,11 +110,11 @@ def _states(request: TrialListRequest) -> list[State]:
         raise InvalidError(f"filter: {error}") from error
 
 
-async def _tell(watcher: Watcher, bell: Bell, context: Context) -> None:
+async def _write_changes(watcher: Watcher, waker: Waker, context: Context) -> None:
     while True:
         change = watcher.take()
         if change is None:
-            await bell.wait()
+            await waker.wait()
             continue
         await context.write(
             TrialListEntry(

@@ -1,4 +1,4 @@
-"""Log lines of an orchestrator that is a program of its own."""
+"""Log formats of `cogrs orchestrator`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cogrs.escape import escaped
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes one JSON object of each record: time, level, logger, message, and what else there is.
+    """Formats a record as a JSON object: time, level, logger, message.
 
-    `trial_id` is there when the record is about a trial, `exception` when there is a traceback.
+    Records about a trial have `trial_id`, records with a traceback `exception`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,18 +33,18 @@ class JsonFormatter(logging.Formatter):
 
 
 class PlainFormatter(logging.Formatter):
-    """Makes a line of each record, and the lines of its traceback: peers cannot forge others."""
+    """Formats a record as an escaped line, so that peers cannot forge others, and its traceback."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the line."""
         return escaped(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        """Return a traceback, on lines that are indented."""
+        """Return a traceback on indented lines."""
         return escaped(super().formatException(ei), keep="\n").replace("\n", "\n  ")
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
-        """Return a stack, on lines that are indented."""
+        """Return a stack on indented lines."""
         return escaped(super().formatStack(stack_info), keep="\n").replace("\n", "\n  ")
 
 

@@ -1,4 +1,4 @@
-"""Who may use an orchestrator, and whom it trusts."""
+"""Certificates and tokens of an orchestrator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from cogrs.access import Access
-from cogrs.listener import check_listener, is_loopback
+from cogrs.listen_address import check_listener, is_loopback
 from cogrs.tls import ClientTls, ServerTls
 from cogrs.tokens import (
     bearer,
@@ -15,7 +15,7 @@ from cogrs.tokens import (
     check_tokens_by_target,
     looks_secret,
 )
-from cogrs.validation import check_kind
+from cogrs.validation import check_flag, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,44 +29,41 @@ _SLOT_SECRETS = ("asked", "required")
 class Security:
     """Certificates and tokens.
 
-    Nothing is needed where only this machine can be reached. To listen elsewhere, an orchestrator
-    needs `tls`, and tokens or a `client_ca` in it; to connect elsewhere, `link_tls`. `insecure`
-    does without.
-
-    Tokens are never shown, and an object that has some cannot be pickled.
+    On the loopback nothing is required. To listen elsewhere, an orchestrator needs `tls`, and
+    tokens or a `client_ca` in it; to connect elsewhere, `link_tls`; or `insecure`. Tokens are never
+    shown, and an object with tokens cannot be pickled.
     """
 
     tls: ServerTls | None = None
-    """For its own ports."""
+    """Certificates of the orchestrator's ports."""
     link_tls: ClientTls | None = None
-    """For all connections to environments, agents, hooks and data logs, on this machine too."""
+    """Certificates for connections to environments, agents, hooks and data logs, local ones too."""
     tokens: Sequence[str] = ()
-    """Controllers are to show one of these as `authorization: Bearer TOKEN`, which gives all
-    rights; empty asks for none. Health is told to everybody."""
+    """Tokens that give all rights. A call carries one as `authorization: Bearer TOKEN`; if empty,
+    every call has all rights. Health calls need no token."""
     client_tokens: Sequence[str] = ()
-    """Whoever shows one of these may join trials and play, as nobody but the actor that it joined
-    as. Needs `tokens` too."""
+    """Tokens that only give the right to join trials and to play as the actor that was joined.
+    Requires `tokens` too."""
     slot_secrets: Literal["asked", "required"] = "asked"
-    """Whether the place of a client is bound to a secret where its client asks for one when it
-    joins, as those of `cogrs.sdk` do, or `"required"`: clients that do not ask are refused."""
+    """Whether the slot of a client is bound to a secret if the client asks for one when it joins,
+    as those of `cogrs.sdk` do; or `"required"`: clients that do not ask are refused."""
     link_tokens: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Tokens shown to environments, agents, hooks and data logs, by the `host:port` of their
+    """Tokens sent to environments, agents, hooks and data logs, by the `host:port` of their
     endpoints, or by the host for all its ports."""
     insecure: bool = False
-    """Use other machines without what they should have."""
+    """Allow remote peers without TLS and tokens."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
+        """Check all fields.
 
         Raises:
-            TypeError: An argument is of another type; a string instead of several.
-            ValueError: A token has other characters than headers allow, is too short or too long,
-                or gives both few rights and all; `client_tokens` without `tokens`, with which
-                everybody would be a controller; or `slot_secrets` is something else.
+            TypeError: A field has the wrong type.
+            ValueError: A token is invalid, or is in `tokens` and `client_tokens`; `client_tokens`
+                without `tokens`; or `slot_secrets` has another value.
         """
         check_kind("tls", self.tls, ServerTls | None, "a ServerTls or None")
         check_kind("link_tls", self.link_tls, ClientTls | None, "a ClientTls or None")
-        check_kind("insecure", self.insecure, bool, "True or False")
+        check_flag("insecure", self.insecure)
         for name in ("tokens", "client_tokens"):
             object.__setattr__(self, name, check_tokens(name, getattr(self, name)))
         by_target = check_tokens_by_target("link_tokens", self.link_tokens)
@@ -85,15 +82,15 @@ class Security:
         if self.slot_secrets not in _SLOT_SECRETS:
             expected = " or ".join(map(repr, _SLOT_SECRETS))
             got = self.slot_secrets
-            # A secret itself may have been given in its place.
+            # A secret may have been given in its place.
             told = repr(got) if isinstance(got, str) and not looks_secret(got) else "something else"
             raise ValueError(f"slot_secrets: expected {expected}, got {told}")
 
     def check_listen(self, host: str) -> None:
-        """Refuse to let in anybody from anywhere.
+        """Refuse an address that remote peers reach, unless the orchestrator is secured.
 
         Raises:
-            ValueError: Something is missing for this address.
+            ValueError: TLS or tokens are missing for this address.
         """
         missing = []
         if self.tls is None:
@@ -103,7 +100,7 @@ class Security:
         check_listener("host", host, missing, insecure=self.insecure)
 
     def find_fault(self, target: str) -> str | None:
-        """Return why `host:port` is not to be connected to, or None."""
+        """Return why a link to `host:port` is refused, or None."""
         if self.insecure or self.link_tls is not None:
             return None
         if is_loopback(target.rpartition(":")[0]):
@@ -111,17 +108,17 @@ class Security:
         return "is on another machine: expected link_tls, or insecure=True; got neither"
 
     def link_metadata(self, target: str) -> tuple[tuple[str, str], ...]:
-        """Return what is shown to the component at `host:port`, besides the trial."""
+        """Return the metadata with the token for the component at `host:port`."""
         host = target.rpartition(":")[0]
         token = self.link_tokens.get(target) or self.link_tokens.get(host)
         return () if token is None else (bearer(token),)
 
     def access(self) -> Access:
-        """Return what tells the rights of calls."""
+        """Return the access rules of the services."""
         return Access(self.tokens, self.client_tokens, _clients_may)
 
     def __repr__(self) -> str:
-        """Tell what there is, without any token."""
+        """Return the fields, without tokens."""
         tokens = ", ".join(
             f"{name}=<{len(given)} hidden>"
             for name in ("tokens", "client_tokens", "link_tokens")
@@ -134,18 +131,18 @@ class Security:
         )
 
     def __copy__(self) -> Security:
-        """Return the same: it does not change."""
+        """Return this object, which is immutable."""
         return self
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Security:
-        """Return the same: it does not change."""
+        """Return this object, which is immutable."""
         return self
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        """Refuse to be pickled with secrets.
+        """Refuse to pickle tokens.
 
         Raises:
-            TypeError: It has tokens.
+            TypeError: The object has tokens.
         """
         if self.tokens or self.link_tokens:
             raise cannot_be_pickled("a Security with tokens")

@@ -1,4 +1,4 @@
-"""Security as a `cogment.yaml` or a command line describes it: by the paths of files."""
+"""Reads `Security` from a `cogment.yaml` or a command line, where it is given by paths."""
 
 from __future__ import annotations
 
@@ -11,37 +11,35 @@ from cogrs.tokens import looks_secret, read_tokens, read_tokens_by_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_FILES = (
+FILES = (
     *("tls_certificate", "tls_key", "client_ca", "tokens", "client_tokens", "link_tokens"),
     *("link_ca", "link_certificate", "link_key"),
 )
-_FLAGS = ("link_tls", "insecure")
+FLAGS = ("link_tls", "insecure")
 _TEXTS = ("slot_secrets", "link_server_name")
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(_FLAGS, ((bool,), "true or false")),
+    **dict.fromkeys(FLAGS, ((bool,), "true or false")),
     **dict.fromkeys(_TEXTS, ((str,), "a string")),
 }
 
-NAMES = (*_FILES, *_FLAGS, *_TEXTS)
-"""Names of the section, and of the options with dashes in place of underscores."""
+NAMES = (*FILES, *FLAGS, *_TEXTS)
+"""Keys of the section; options of the command line have dashes in place of underscores."""
 
 
 def read_security(
     values: Mapping[str, Any], root: Path, shown: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the arguments of `Security` that a section is about.
-
-    Errors name what is wrong, and repeat nothing that may be a secret.
+    """Return the arguments of `Security` that a section sets. Errors do not show secrets.
 
     Args:
-        values: The section: paths, but for flags and `slot_secrets` and `link_server_name`.
+        values: The section: paths, flags and texts.
         root: The folder that paths are relative to.
-        shown: How a name is written where the section comes from.
+        shown: Returns a key as the user wrote it, for errors.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: Something has the wrong type, is not known, or does not go together.
+        ValueError: A key is unknown, a value has the wrong type, or keys do not go together.
     """
     paths = _paths(values, root, shown)
     changes: dict[str, Any] = {
@@ -68,7 +66,7 @@ def _paths(values: Mapping[str, Any], root: Path, shown: Callable[[str], str]) -
         kinds, expected = _KINDS.get(name, ((str, Path), "a path"))
         if not isinstance(value, kinds):
             raise ValueError(f"{shown(name)}: expected {expected}, got {type(value).__name__}")
-    return {name: root / values[name] for name in _FILES if name in values}
+    return {name: root / values[name] for name in FILES if name in values}
 
 
 def _server_tls(paths: Mapping[str, Path], shown: Callable[[str], str]) -> ServerTls | None:
@@ -78,7 +76,7 @@ def _server_tls(paths: Mapping[str, Path], shown: Callable[[str], str]) -> Serve
         return None
     if certificate is None or key is None:
         pair = f"{shown('tls_certificate')}, {shown('tls_key')}"
-        raise ValueError(f"{pair}: expected both, got one or none")
+        raise ValueError(f"{pair}: expected both, got one or neither")
     return ServerTls(certificate=certificate, key=key, client_ca=client_ca)
 
 

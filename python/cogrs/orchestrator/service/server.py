@@ -7,6 +7,7 @@ import time
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc.aio
@@ -16,6 +17,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
     add_TrialLifecycleServicer_to_server,
 )
 from cogrs.event_loop import check_own_loop
+from cogrs.hung_calls import stopping
 from cogrs.limits import MAX_STREAMS
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
@@ -26,14 +28,13 @@ from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
 from cogrs.orchestrator.service.config import Config, read_config
-from cogrs.orchestrator.service.decoding import DecodingInterceptor
-from cogrs.orchestrator.service.extras import Health, add_reflection
 from cogrs.orchestrator.service.lifecycle import LifecycleService
-from cogrs.orchestrator.service.pace import Pace
+from cogrs.orchestrator.service.request_decoding import DecodingInterceptor
 from cogrs.orchestrator.service.security import Security
+from cogrs.orchestrator.service.standard_services import Health, add_reflection
 from cogrs.orchestrator.service.stats import take_stats
+from cogrs.orchestrator.service.throttle import Throttle
 from cogrs.tls import listen
-from cogrs.unfinished import stopping
 from cogrs.validation import check_kind, check_named, check_port, check_seconds, check_text
 
 if TYPE_CHECKING:
@@ -41,52 +42,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cogrs.orchestrator.service.stats import OrchestratorStats
+    from cogrs.tls import ServerTls
 
 _LIFECYCLE, _ACTORS = "cogment.TrialLifecycle", "cogment.ClientActor"
 
 T = TypeVar("T")
 
 _PATIENCE = 10.0
-"""Seconds in which a loop that is not stuck comes to what it is asked."""
+"""Seconds within which a loop that does not hang runs a call."""
 
 _LOOK = 0.1
-"""Seconds between two looks at whether it has ended instead."""
+"""Seconds between two checks whether the loop has ended instead."""
 
 _THREAD = "serve_orchestrator() serves on a loop of its own"
 
 _FAREWELL = 1.0
-"""Seconds at most for actors to be told, out of the grace, and for calls that are open then."""
+"""Maximum seconds of the grace for actors' final data, and for open calls after that."""
 
 _LEAST = 0.05
-"""Seconds at least for these calls, and for data logs, unless there is no grace."""
+"""Minimum seconds for open calls and data logs, unless the grace is 0."""
 
 
 def server_options(
     max_message: int, max_request: int | None = None, max_streams: int = MAX_STREAMS
 ) -> list[tuple[str, int]]:
-    """Return the options of every server.
-
-    Args:
-        max_message: Bytes of the largest message that is sent.
-        max_request: Bytes of the largest that is received, if those are fewer.
-        max_streams: Calls at a time on one connection.
-    """
+    """Return the gRPC options of a server, given maximum bytes and calls per connection."""
     return [
         ("grpc.max_send_message_length", max_message),
         ("grpc.max_receive_message_length", min(max_message, max_request or max_message)),
         ("grpc.max_concurrent_streams", max_streams),
-        # What nobody has asked for yet is not to pile up: a window that grew would let in megabytes
-        # for each call. It grows anyway for a message that is being read.
+        # Otherwise the window grows, and lets in megabytes per call before they are read. It grows
+        # anyway for a message that is being read.
         ("grpc.http2.bdp_probe", 0),
         # Compressed requests are refused: gRPC up to 1.76 at least decompresses them as a whole
         # before it looks at their size.
         ("grpc.compression_enabled_algorithms_bitset", 1),
-        # A port that is taken is an error, and not shared with whoever has it.
+        # A taken port is an error, and not shared with the process that has it.
         ("grpc.so_reuseport", 0),
-        # A crowd that calls at once waits; by default calls beyond 1,000 are cancelled at random.
+        # Many calls at once wait; by default calls beyond 1,000 are cancelled at random.
         ("grpc.server.max_pending_requests", 100_000),
         ("grpc.server.max_pending_requests_hard_limit", 200_000),
-        # Clients may ping often, with or without calls, to keep proxies from hanging up.
+        # Clients may ping often, with or without calls, to keep proxies from disconnecting.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         ("grpc.http2.max_ping_strikes", 0),
@@ -99,7 +95,7 @@ class Server:
     def __init__(
         self, config: Config, settings: Settings, local: Mapping[str, Any], security: Security
     ) -> None:
-        """Put it together; nothing listens yet."""
+        """Create an orchestrator that does not listen yet."""
         log = parse_endpoint("datalog.url", config.log_url) if config.log_url else None
         self._settings = settings
         self._security = security
@@ -128,32 +124,33 @@ class Server:
             options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._health = Health()
         self._servers: list[grpc.aio.Server] = []
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._host = ""
         self.port = 0
-        """Where `TrialLifecycle` is served, and `ClientActor` too if it has no port of its own."""
+        """The port of `TrialLifecycle`, and of `ClientActor` if it has no port of its own."""
         self.actor_port = 0
-        """Where `ClientActor` is served."""
+        """The port of `ClientActor`."""
 
     async def start(self, host: str, port: int, actor_port: int | None) -> None:
         """Listen.
 
         Raises:
-            OSError: A port is taken, or there is no such address.
+            OSError: A port is taken, or the address does not exist.
         """
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop, 0.0)
             apart = actor_port is not None
             main = await self._make_server([_LIFECYCLE] if apart else [_LIFECYCLE, _ACTORS])
             other = await self._make_server([_ACTORS]) if apart else main
-            lifecycle = LifecycleService(self._orchestrator, self._pace)
+            lifecycle = LifecycleService(self._orchestrator, self._throttle)
             add_TrialLifecycleServicer_to_server(lifecycle, main)
-            clients = ClientActorService(self._orchestrator, self._access, self._pace)
+            clients = ClientActorService(self._orchestrator, self._access, self._throttle)
             add_ClientActorServicer_to_server(clients, other)
-            tls = self._security.tls
+            tls, self._host = self._security.tls, host.strip("[]")
             self.port = self.actor_port = listen(main, host, port, tls)
             if actor_port is not None:
                 self.actor_port = listen(other, host, actor_port, tls)
@@ -161,11 +158,17 @@ class Server:
                 await server.start()
             undo.pop_all()
 
+    @property
+    def address(self) -> str:
+        """Where clients and controllers find it: `grpc://host:port`."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"grpc://{host}:{self.port}"
+
     def stats(self) -> OrchestratorStats:
-        """Return the present figures; any thread may ask.
+        """Return the present statistics; any thread may call this.
 
         Raises:
-            TimeoutError: The event loop was busy with something else for 10 s.
+            TimeoutError: The event loop was busy for 10 s.
         """
         return _on_loop(self._loop, self._take_stats)
 
@@ -173,7 +176,7 @@ class Server:
         return take_stats(self._orchestrator, self._links)
 
     async def wait(self) -> None:
-        """Wait until it is stopped.
+        """Wait until the orchestrator is stopped.
 
         Raises:
             RuntimeError: Called in another event loop than `serve`.
@@ -182,17 +185,17 @@ class Server:
         await self._stopped.wait()
 
     async def stop(self, grace: float = 10.0) -> None:
-        """End all trials, then stop. Again: wait for the same.
+        """End all trials, then stop. A second call waits for the first.
 
-        Methods of local components that do not return are named in a warning, and left behind: this
-        returns within a second more than `grace`. One that blocks this event loop cannot be left:
-        Ctrl-C ends it.
+        Methods of local components that do not return are named in a warning, and abandoned: this
+        returns within a second more than `grace`. A method that blocks this
+        event loop cannot be abandoned: Ctrl-C ends it.
 
         Args:
             grace: Seconds for environments and actors to give and take their last data.
 
         Raises:
-            TypeError, ValueError: `grace` is no number of seconds.
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
             RuntimeError: Called in another event loop than `serve`.
         """
         check_seconds("grace", grace)
@@ -201,13 +204,24 @@ class Server:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         await asyncio.shield(self._stopping)
 
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Stop: `stop` under the name that servers of replay have.
+
+        Args:
+            timeout: The `grace` of `stop`; None takes its default.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: As `stop`.
+        """
+        await self.stop(*([] if timeout is None else [timeout]))
+
     async def _stop(self, grace: float) -> None:
         until = time.monotonic() + grace
         farewell = min(grace / 2, _FAREWELL)
         await self._health.stop()
         self._orchestrator.begin_stop()
         await self._wait_idle(grace - farewell)
-        # Environments had their time; actors are still to be told.
+        # Environments had their time; actors still get their final data.
         self._orchestrator.force_stop()
         await self._wait_idle(farewell)
         self._orchestrator.force_stop()
@@ -230,7 +244,7 @@ class Server:
     async def _make_server(self, services: Sequence[str]) -> grpc.aio.Server:
         settings = self._settings
         server = grpc.aio.server(
-            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._pace)],
+            interceptors=[*self._access.interceptors(), DecodingInterceptor(self._throttle)],
             options=server_options(
                 settings.max_message, settings.max_request, settings.max_streams
             ),
@@ -245,12 +259,12 @@ class Server:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Stop it."""
+        """Stop the orchestrator."""
         await self.stop()
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
-    """Call something on a loop, from any thread; directly when the loop runs no more."""
+    """Run a call on a loop, from any thread; directly if the loop has ended."""
     try:
         here = asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -267,11 +281,11 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
 
     try:
         loop.call_soon_threadsafe(work)
-    except RuntimeError:  # it was closed just now
+    except RuntimeError:  # the loop was closed just now
         return call()
     until = time.monotonic() + _PATIENCE
     while wait_for({answer}, timeout=_LOOK).not_done:
-        if loop.is_closed():  # it ended, and did not come to what it was asked
+        if loop.is_closed():  # the loop ended before it ran the call
             return call()
         if time.monotonic() > until:
             raise TimeoutError(f"the event loop was busy for {_PATIENCE:g} s")
@@ -287,27 +301,32 @@ async def serve(
     settings: Settings | None = None,
     local: Mapping[str, Any] | None = None,
     security: Security | None = None,
+    tls: ServerTls | None = None,
+    tokens: Sequence[str] = (),
+    insecure: bool = False,
 ) -> Server:
     """Start an orchestrator on the running event loop.
 
     Args:
         config: Path of a `cogment.yaml`, what such a file says, or a `Config`.
-        host: Address to listen at; others than this machine are let in only when asked for.
-        port: TCP port; 0 takes a free one, which the property `port` tells.
-        actor_port: Serve client actors at this port, apart; None serves all at one port.
+        host: Address to listen at; remote peers need `tls`, and tokens or client certificates.
+        port: TCP port; 0 takes a free one.
+        actor_port: Separate port for client actors; None serves all at one port.
         settings: Durations and limits.
-        local: Components in this process, by the names that `local://name` endpoints have.
-        security: Certificates and tokens, in place of those of the configuration; needed to reach
-            beyond this machine.
+        local: Components in this process, by the names of `local://name` endpoints.
+        security: Certificates and tokens, in place of those of the configuration.
+        tls: `Security.tls`, for orchestrators that need no more than this, tokens and `insecure`.
+        tokens: `Security.tokens`, likewise.
+        insecure: `Security.insecure`, likewise.
 
     Returns:
         The server. Stop it, or use it as an asynchronous context manager.
 
     Raises:
         OSError: A port is taken, or a file cannot be read.
-        TypeError: An argument is something else.
-        ValueError: The configuration is no good, a port is out of range, or other machines could
-            do what they like.
+        TypeError: An argument has the wrong type.
+        ValueError: The configuration is invalid, a port is out of range, or remote peers reach an
+            orchestrator that is not secured.
     """
     settings = Settings() if settings is None else settings
     local = {} if local is None else local
@@ -318,8 +337,14 @@ async def serve(
     port = check_port("port", port)
     actor_port = None if actor_port is None else check_port("actor_port", actor_port)
     config = read_config(config)
+    given = {"tls": tls, "tokens": tokens, "insecure": insecure}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value}
     if security is None:
-        security = config.security or Security()
+        security = replace(config.security or Security(), **changes)
+    elif changes:
+        raise ValueError(
+            f"{', '.join(changes)}: expected in `security`, which is given, got beside"
+        )
     security.check_listen(host)
     try:
         server = Server(config, settings, local, security)

@@ -1,4 +1,4 @@
-"""An orchestrator's figures at one moment."""
+"""Statistics of an orchestrator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OrchestratorStats:
-    """What an orchestrator does, and did since its start."""
+    """Statistics of an orchestrator since its start."""
 
     trials: Mapping[str, int]
-    """Trials that are listed, by state; all states are there."""
+    """Listed trials by state; all states have an entry."""
     awaited: Mapping[str, int]
-    """For how many parties trials wait: `environment`, or the class of an actor."""
+    """Parties that trials wait for: `environment`, or the class of an actor."""
     started: int
     """Trials that were registered."""
     concluded: int
@@ -36,7 +36,7 @@ class OrchestratorStats:
     tick_buckets: tuple[int, ...]
     """Ticks by duration, one count for each bound of `TICK_BOUNDS`, and the rest."""
     dropped: Mapping[str, int]
-    """What ended trials dropped or made up: rewards, messages, extra actions, default actions."""
+    """Dropped rewards, messages and actions, and default actions, of ended trials."""
     log_waiting: int
     """Samples that wait for data logs."""
     log_waiting_bytes: int
@@ -46,7 +46,7 @@ class OrchestratorStats:
 
 
 def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorStats:
-    """Take the figures, on the event loop."""
+    """Return the present statistics; to be called on the event loop."""
     states, awaited = Counter({state.name: 0 for state in State}), Counter[str]()
     for trial in orchestrator.trials():
         states[trial.state.name] += 1

@@ -1,4 +1,4 @@
-"""The user's own message types, for configs that are written in YAML."""
+"""The user's message types, for configs that are written in YAML."""
 
 from __future__ import annotations
 
@@ -25,23 +25,20 @@ if TYPE_CHECKING:
 _IMPORT = re.compile(rb'\bimport\s*+(?:(?:public|weak|option)\s*+)?+["\']([^"\'\n]{1,1024})["\']')
 
 _SHOWN = 2000
-"""Characters of what the compiler says."""
+"""Maximum characters of the compiler's message."""
 
 
 class UserTypes:
-    """Makes bytes of configs. Types are compiled when the first config asks for one."""
+    """Encodes configs. Types are compiled when the first config needs one."""
 
     def __init__(self, root: Path, protos: Sequence[str], descriptor_set: str | None) -> None:
-        """Take where types come from.
+        """Check the paths of the files with types; ValueError if one is not below `root`.
 
         Args:
-            root: Folder that the other paths start from.
+            root: Folder that the other paths are relative to.
             protos: `.proto` files in that folder or below it.
-            descriptor_set: What `protoc --include_imports --descriptor_set_out` wrote of them; it
-                is read instead if it is there.
-
-        Raises:
-            ValueError: One of `protos` is not the path of such a file.
+            descriptor_set: Output of `protoc --include_imports --descriptor_set_out`, which is read
+                in place of `protos`.
         """
         self._root = root
         self._protos = tuple(map(_checked, protos))
@@ -51,20 +48,20 @@ class UserTypes:
             _inside(top, name)
 
     def encode(self, where: str, declared: str, type_name: str | None, value: Any) -> bytes:
-        """Make bytes of a config.
+        """Return a config as bytes.
 
         Args:
-            where: What config it is, for the error.
-            declared: Where its type is to be declared, for the error.
-            type_name: Full name of its type, if it was declared.
-            value: The config, as YAML has it.
+            where: Name of the config, for errors.
+            declared: Where its type is declared, for errors.
+            type_name: Full name of its type, or None.
+            value: The config as YAML has it.
 
         Raises:
-            ValueError: Its type is not declared or not known, or the config does not fit it.
+            ValueError: The type is not declared or unknown, or the config does not match it.
             OSError: A file cannot be read.
         """
         if not type_name:
-            raise ValueError(f"{where}: a config of no type: expected its type at {declared}")
+            raise ValueError(f"{where}: a config without a type: expected its type at {declared}")
         try:
             descriptor = self._pool.FindMessageTypeByName(type_name)
         except KeyError as error:
@@ -103,13 +100,10 @@ class UserTypes:
 
 
 def _checked(name: str) -> str:
-    """Return the path of a `.proto` file as the compiler has it.
+    """Return a relative path of a `.proto` file below its folder; ValueError for any other text.
 
-    It becomes part of a command line, where what begins with "-" is an option, and what begins with
-    "@" a file of more arguments.
-
-    Raises:
-        ValueError: It is not a relative path that stays below its folder.
+    It becomes an argument of the compiler, for which "-" begins an option, and "@" a file of more
+    arguments.
     """
     path = PurePosixPath(name)
     sound = (
@@ -131,11 +125,7 @@ def _checked(name: str) -> str:
 
 
 def _inside(top: Path, name: str) -> Path:
-    """Return where a file lies, links followed.
-
-    Raises:
-        ValueError: Outside of the folder.
-    """
+    """Return the path of a file with links resolved; ValueError if it is outside of the folder."""
     try:
         path = (top / name).resolve()
     except (OSError, RuntimeError) as error:  # a loop of links
@@ -149,20 +139,17 @@ def _inside(top: Path, name: str) -> Path:
 
 
 def _gathered(top: Path, protos: Sequence[str]) -> dict[str, bytes]:
-    """Return `.proto` files, and those beside them that they import, by their paths.
+    """Return the contents of `.proto` files, and of their imports below the folder, by path.
 
-    The compiler is given copies of these alone, so it opens nothing else, wherever links lead.
-
-    Raises:
-        ValueError: One is not a regular file below the folder that can be read, or they exceed a
-            limit.
+    The compiler only gets copies of these, so it cannot open other files through links. ValueError
+    if one cannot be read as a regular file below the folder, or they exceed a limit.
     """
     found: dict[str, bytes] = {}
     waiting, left = [(name, True) for name in reversed(protos)], PROTO_BYTES
     while waiting:
         name, needed = waiting.pop()
         path = _inside(top, name)
-        # What is imported may be one of protobuf's own, which the compiler brings.
+        # An import may be one of protobuf's own, which the compiler has.
         if name in found or not (needed or path.exists()):
             continue
         if len(found) == PROTO_FILES:
@@ -194,7 +181,7 @@ def _compiled(files: dict[str, bytes], protos: Sequence[str]) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         options = ["-I.", "--include_imports", f"--descriptor_set_out={out}"]
-        # -P: modules that lie in the present folder are not for this process.
+        # -P: ignore modules in the present folder.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, *protos]
         try:
             run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Requests: received, bounded and decoded before a service sees them."""
+"""An interceptor that receives, bounds and decodes requests before a service sees them."""
 
 from __future__ import annotations
 
@@ -11,47 +11,42 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from cogrs.limits import LARGE, RECEIVE_TIMEOUT
-from cogrs.orchestrator.fields import FloodError, decode_in_slices
-from cogrs.orchestrator.service.pace import PeerPace, Places
+from cogrs.orchestrator.message_decoding import TooManyFieldsError, decode_in_slices
+from cogrs.orchestrator.service.throttle import PeerLimit, PeerThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cogrs.orchestrator.service.pace import Pace
+    from cogrs.orchestrator.service.throttle import Throttle
 
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class DecodingInterceptor(grpc.aio.ServerInterceptor):
-    """Receives single requests itself, since gRPC has no bounds but that of a message.
+    """Receives single requests itself, since gRPC only bounds the size of a message.
 
-    What cannot be decoded is refused as a bad argument: gRPC takes it for an error of ours. The
-    requests of streams are decoded when they are read, large ones in turns, and the reader sees the
-    error.
+    Requests that cannot be decoded are refused as invalid arguments; gRPC would report an internal
+    error. Requests of streams are decoded when they are read, and the reader sees the error.
     """
 
-    def __init__(self, pace: Pace) -> None:
-        """Create an interceptor that has seen no method yet.
-
-        Args:
-            pace: Of large requests.
-        """
+    def __init__(self, throttle: Throttle) -> None:
+        """Create an interceptor that decodes large requests in turns."""
         self._handlers: dict[str, Handler] = {}
-        self._places = Places()
-        self._pace = pace
-        self._streams = PeerPace()
+        self._limit = PeerLimit()
+        self._throttle = throttle
+        self._streams = PeerThrottle()
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Return what handles a method."""
+        """Return the handler of a method."""
         method = handler_call_details.method
         if method not in self._handlers:
             handler = await continuation(handler_call_details)
-            if handler is None:  # callers make up names: those are not kept
+            if handler is None:  # callers may make up names, which are not kept
                 return None
             self._handlers[method] = self._guarded(handler)
         return self._handlers[method]
@@ -65,9 +60,9 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             return self._guarded_stream(kind, handler)
         answer = handler.unary_stream if handler.response_streaming else handler.unary_unary
 
-        # To gRPC it is a stream of requests, which is read when there is a place for one.
+        # For gRPC it is a stream of requests, so that it is read only when there is room.
         async def receive_and_answer(_requests: Any, context: Context) -> Any:
-            # No variable here holds the request: a call that is aborted keeps its frames for long.
+            # No variable holds the request, since the frames of an aborted call stay for long.
             return await answer(await self._take(kind, context), context)
 
         make: Any = (
@@ -89,7 +84,7 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             async for reply in answer(decoded, context):
                 yield reply
 
-        # gRPC tells the two apart, and so are the methods of services.
+        # Services have methods of both kinds, which gRPC distinguishes.
         wrapper: Any = yield_answers if inspect.isasyncgenfunction(answer) else write_answers
         guarded: Handler = handler._replace(request_deserializer=None, stream_stream=wrapper)
         return guarded
@@ -97,12 +92,12 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
     async def _take(self, kind: type[Any], context: Context) -> Any:
         code = grpc.StatusCode.INVALID_ARGUMENT
         try:
-            async with self._places.place(context.peer()):
+            async with self._limit.place(context.peer()):
                 return await self._receive(kind, context)
         except TimeoutError:
             code = grpc.StatusCode.DEADLINE_EXCEEDED
             fault = f"expected a message within {RECEIVE_TIMEOUT:g} s, got none"
-        except (DecodeError, FloodError) as error:
+        except (DecodeError, TooManyFieldsError) as error:
             fault = str(error)
         await context.abort(code, f"request: {fault}")
         return None
@@ -113,21 +108,21 @@ class DecodingInterceptor(grpc.aio.ServerInterceptor):
             content = await context.read()
         if content is grpc.aio.EOF:
             raise DecodeError("expected a message, got none")
-        async with self._pace.turn(large=len(content) > LARGE, size=len(content)):
+        async with self._throttle.turn(large=len(content) > LARGE, size=len(content)):
             return await decode_in_slices(kind, content)
 
 
 class _Requests:
-    """The requests of a stream, decoded one by one when they are asked for."""
+    """The requests of a stream, decoded when they are read."""
 
-    def __init__(self, kind: type[Any], requests: Any, peer: str, pace: PeerPace) -> None:
+    def __init__(self, kind: type[Any], requests: Any, peer: str, throttle: PeerThrottle) -> None:
         self._kind = kind
         self._requests = requests
         self._peer = peer
-        self._pace = pace
+        self._throttle = throttle
 
     def __aiter__(self) -> _Requests:
-        # Only now: Python warns of one of gRPC's that nobody reads.
+        # Not before, since Python warns of an iterator of gRPC that is never read.
         self._requests = aiter(self._requests)
         return self
 
@@ -135,5 +130,5 @@ class _Requests:
         content = await anext(self._requests)
         if len(content) <= LARGE:
             return self._kind.FromString(content)
-        async with self._pace.turn(self._peer, len(content)):
+        async with self._throttle.turn(self._peer, len(content)):
             return await decode_in_slices(self._kind, content)

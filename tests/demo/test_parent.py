@@ -10,19 +10,18 @@ INTERRUPTED_IN_A_WAIT = """
 import os
 import signal
 
-from cogrs.demo.child import Child
+from cogrs.demo.parent import Parent
 
-child = Child()
-event = getattr(child.ended, "_event", child.ended)
-with event._cond:
+parent = Parent()
+with parent.stop_request._cond:
     # As in the midst of a call of the event, which holds its lock.
     signal.raise_signal(signal.SIGTERM)
-assert child.ended.wait(60)
+assert parent.stop_request.wait(60)
 os._exit(7)
 """
 
 
-def test_sigterm_is_heard_in_the_midst_of_asking_for_the_end() -> None:
+def test_sigterm_during_a_call_of_the_event_requests_the_end() -> None:
     process = subprocess.Popen(command(INTERRUPTED_IN_A_WAIT), stdin=subprocess.PIPE)
     try:
         assert process.wait(60) == 7

@@ -1,4 +1,8 @@
-"""A server of an event loop, on a thread of its own."""
+"""A server that runs on an event loop, on a thread of its own; and the handle of it.
+
+Any thread may call any method of `ServerThread` and `ServerHandle`; everything of the server itself
+runs on its event loop. Nothing here holds a lock.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ import os
 import threading
 import time
 import weakref
+from abc import abstractmethod
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from cogrs.event_loop import handle_exception
+from cogrs.hung_calls import cancel_tasks, running_call
 from cogrs.threads import DaemonExecutor
-from cogrs.unfinished import call_on, cancel_tasks
 from cogrs.validation import check_seconds, check_timeout
 
 if TYPE_CHECKING:
@@ -24,27 +29,27 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("cogrs")
 
 _ALLOWANCE = 0.9
-"""Seconds beyond its grace after which a thread that was stopped is left behind."""
+"""Seconds beyond its grace after which a stopped thread is abandoned."""
 
 
 class Stoppable(Protocol):
-    """What runs until it is stopped."""
+    """A server that runs until it is stopped."""
 
     async def wait(self) -> None:
-        """Wait until it is stopped."""
+        """Wait until the server is stopped."""
 
     async def stop(self, grace: float) -> None:
-        """Stop."""
+        """Stop the server."""
 
 
 Running = TypeVar("Running", bound=Stoppable)
 
 _Stops: TypeAlias = "set[asyncio.Task[Any] | None]"
-"""Calls that stop it, which are under way."""
+"""Calls of `stop` that are under way."""
 
 
-class Background(Generic[Running]):
-    """Something that runs on a new thread. Any thread may call any method; forgotten, it stops."""
+class ServerThread(Generic[Running]):
+    """A new thread with a server. It stops when this object is collected."""
 
     def __init__(
         self,
@@ -52,18 +57,18 @@ class Background(Generic[Running]):
         starting: Coroutine[Any, Any, Running],
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
-        """Start it, and wait until it has started.
+        """Start a server, and wait until it has started.
 
         Args:
-            name: What the thread and the messages of errors call it.
-            starting: Starts it, on the new event loop.
-            loop_factory: Makes that event loop; None takes asyncio's own.
+            name: The name of the thread, in messages of errors too.
+            starting: Starts the server, on the new event loop.
+            loop_factory: Creates that event loop; None takes asyncio's own.
 
         Raises:
-            Exception: Whatever starting raises.
+            Exception: What `starting` raises.
         """
         started: Future[tuple[asyncio.AbstractEventLoop, Running]] = Future()
-        # The thread does not hold this, so what is forgotten stops.
+        # The thread does not hold this object, so that it can be collected.
         stops: _Stops = set()
         self._over = threading.Event()
         self._thread = threading.Thread(
@@ -80,28 +85,19 @@ class Background(Generic[Running]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs, and was not left behind."""
+        """Whether the thread runs, and was not abandoned."""
         return not self._over.is_set()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is stopped; return whether it is.
-
-        Raises:
-            RuntimeError: In a process that was forked off.
-            TypeError, ValueError: `timeout` is no number of seconds.
-        """
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the server is stopped; return whether it is."""
         self.check_process("wait")
         return self._over.wait(check_timeout("timeout", timeout))
 
     def stop(self, grace: float) -> None:
-        """Stop it, within a second more than `grace`. Again: wait for the same.
+        """Stop the server, within a second more than `grace`; a second call waits for the first.
 
-        A thread that does not come to its end, since a method of a user's does not return to its
-        event loop, is left behind with a warning.
-
-        Raises:
-            RuntimeError: In a process that was forked off.
-            TypeError, ValueError: `grace` is no number of seconds.
+        A thread that does not end, because user code does not return to its event loop, is
+        abandoned with a warning.
         """
         self.check_process("stop")
         check_seconds("grace", grace)
@@ -111,16 +107,65 @@ class Background(Generic[Running]):
             self._over.wait(grace + _ALLOWANCE)
 
     def check_process(self, method: str) -> None:
-        """Refuse in a fork, which has no thread but the one that forked.
+        """Refuse a call in a fork, which has none of the parent's threads but one.
 
         Raises:
-            RuntimeError: This process was forked off the one that it runs in.
+            RuntimeError: This process was forked off the one that the server runs in.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"{method}: {self._thread.name} runs in process {self._process}, and this one, "
                 f"{os.getpid()}, was forked off it"
             )
+
+
+class ServerHandle(Generic[Running]):
+    """A running server, on an event loop of its own. Any thread may call any method."""
+
+    def __init__(self, running: ServerThread[Running]) -> None:
+        """Take the thread that the server runs on."""
+        self._running = running
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until another thread stops the server.
+
+        Args:
+            timeout: Seconds; None waits without a limit.
+
+        Returns:
+            Whether the server is stopped.
+
+        Raises:
+            RuntimeError: In a fork of the server's process.
+            TypeError, ValueError: `timeout` is not a number of seconds >= 0 or None.
+        """
+        return self._running.wait(timeout)
+
+    @abstractmethod
+    def stop(self, grace: float) -> None:
+        """Stop the server."""
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop the server: `stop` under the name that servers of replay have.
+
+        Args:
+            timeout: The `grace` of `stop`; None takes its default.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: As `stop`.
+        """
+        self.stop(*([] if timeout is None else [timeout]))
+
+    def __enter__(self) -> Self:
+        """Return the handle."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Stop the server."""
+        self.close()
+
+    def _state(self) -> str:
+        return "running" if self._running.is_alive else "stopped"
 
 
 def _run(
@@ -142,11 +187,11 @@ def _run(
             return
         started.set_result((loop, server))
         await server.wait()
-        # Whoever stopped it is still to be answered.
+        # The calls that stopped it are still to return.
         await asyncio.gather(*filter(None, stops), return_exceptions=True)
         here = asyncio.current_task()
         for task in await cancel_tasks(asyncio.all_tasks() - {here}):
-            _logger.warning("%s does not end when it is cancelled: it is left behind", task)
+            _logger.warning("%s does not end when it is cancelled: it is abandoned", task)
 
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -177,8 +222,8 @@ def _stop(
     if not over.wait(max(until - time.monotonic(), 0.0)):
         over.set()
         _logger.warning(
-            "%s does not end within %g s and is left behind: it is busy with %s",
+            "%s does not end within %g s and is abandoned: it is busy with %s",
             thread.name,
             grace,
-            call_on(thread.ident),
+            running_call(thread.ident),
         )

@@ -1,4 +1,7 @@
-"""The parent's side of a process of the demo."""
+"""The parent's side of a child process of the demo.
+
+A thread per process reads its reports; all else runs on the event loop.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +18,37 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import AsyncIterator
 
-    from cogrs.demo.options import Role
+    from cogrs.demo.options import ProcessConfig
     from cogrs.stop_signal import StopSignal
 
 _READY = 60.0
-"""Seconds for a process to say that it is ready: it may import and compile first."""
+"""Seconds for a process to be ready: it may import and compile first."""
 
 _GRACE = 2.0
-"""Seconds for a process to end after it was told to."""
+"""Seconds for a process to end after the request."""
 
 
 class FailedError(Exception):
-    """The demo went wrong; the text says why, in one line."""
+    """The demo failed; the text says why, in one line."""
 
 
 class RefusedError(FailedError):
-    """The demo cannot start so."""
+    """The demo cannot start with these options."""
 
 
-class Process:
-    """A child process in a role: see `cogrs.demo.child`."""
+class ChildProcess:
+    """A child process of the demo; its side is `cogrs.demo.parent`."""
 
-    def __init__(self, name: str, role: Role, figures: queue.SimpleQueue[dict[str, Any]]) -> None:
-        """Start it; what it says goes to `figures`, but that it is ready."""
+    def __init__(
+        self, name: str, config: ProcessConfig, figures: queue.SimpleQueue[dict[str, Any]]
+    ) -> None:
+        """Start the process; its reports go to `figures`."""
         self._name = name
         self._figures = figures
         self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._reason = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"cogrs.demo.{name}", role.to_json()],
+            [sys.executable, "-P", "-m", f"cogrs.demo.{name}", config.to_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is the parent's affair.
@@ -55,10 +60,10 @@ class Process:
         self._listener.start()
 
     async def ready(self, stop: StopSignal) -> Any:
-        """Return what the process says when it is ready; None if interrupted before.
+        """Wait until the process is ready; return its endpoints, None if interrupted before.
 
         Raises:
-            RefusedError: It ended instead, or took too long.
+            RefusedError: The process ended instead, or took too long.
         """
         deadline = time.monotonic() + _READY
         while not self._ready.done() and not stop.is_set():
@@ -72,10 +77,10 @@ class Process:
         return self._ready.result() if self._ready.done() else None
 
     def check(self) -> None:
-        """Tell whether it runs.
+        """Check that the process runs.
 
         Raises:
-            FailedError: It does not.
+            FailedError: It has ended.
         """
         code = self._process.poll()
         if code is not None:
@@ -83,15 +88,15 @@ class Process:
             reason = self._reason or f"exit code {code}"
             raise FailedError(f"the {self._name} process ended by itself: {reason}")
 
-    def tell_end(self) -> None:
-        """Have it end; one that is not ready has nothing yet to end well."""
+    def request_end(self) -> None:
+        """Request the end; a process that is not ready is killed, as it has nothing to save."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         if not self._ready.done():
             self._process.kill()
 
     def end(self, deadline: float) -> None:
-        """Wait until it has ended; one that has not by a deadline is killed."""
+        """Wait until the process has ended; kill it at a deadline."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -103,25 +108,25 @@ class Process:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                said = json.loads(line)
-                if "ready" in said:
-                    # The loop is closed when the demo ends in that moment.
+                report = json.loads(line)
+                if "ready" in report:
+                    # The loop may be closed, if the demo ends at this moment.
                     with suppress(RuntimeError):
-                        loop.call_soon_threadsafe(self._ready.set_result, said["ready"])
-                elif "failed" in said:
-                    self._reason = said["failed"]
+                        loop.call_soon_threadsafe(self._ready.set_result, report["ready"])
+                elif "failed" in report:
+                    self._reason = report["failed"]
                 else:
-                    self._figures.put(said)
+                    self._figures.put(report)
 
 
 @asynccontextmanager
-async def ended(processes: list[Process]) -> AsyncIterator[None]:
-    """End all processes that are in a list by then."""
+async def ended(processes: list[ChildProcess]) -> AsyncIterator[None]:
+    """End all processes of a list when the block ends; it may grow in the block."""
     try:
         yield
     finally:
         for process in processes:
-            process.tell_end()
+            process.request_end()
         deadline = time.monotonic() + _GRACE
         for process in processes:
             await asyncio.to_thread(process.end, deadline)

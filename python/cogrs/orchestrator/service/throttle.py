@@ -1,4 +1,7 @@
-"""How much of an event loop requests get: trials have the rest."""
+"""Limits the share of the event loop that requests get; trials have the rest.
+
+Everything runs on one event loop.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,23 @@ if TYPE_CHECKING:
 
 
 _BYTE = 1e-9
-"""Seconds in which a byte comes in: it is copied a few times."""
+"""Seconds that receiving a byte takes: it is copied a few times."""
 
 
-class Pace:
-    """Works on large requests one after the other, in order, with rests between them."""
+class Throttle:
+    """Processes large requests one after the other, with rests between them."""
 
     def __init__(self) -> None:
-        """Create a pace at which nothing is under way; for the loop that runs now."""
+        """Create a throttle for the running loop."""
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
     async def turn(self, *, large: bool, size: int = 0) -> AsyncIterator[None]:
-        """Wait for a turn, in which nothing is to be waited for; a small request needs none.
+        """Wait for a turn, unless the request is small; do not wait for anything in the block.
 
         Args:
-            large: Whether it is a large one.
-            size: Its bytes, if they have just come in, which was work already.
+            large: Whether the request is large.
+            size: Its bytes, if receiving them counts as work.
         """
         if not large:
             yield
@@ -44,25 +47,25 @@ class Pace:
             asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 
-class PeerPace:
-    """Works on the large requests of streams: a connection rests after each of its own.
+class PeerThrottle:
+    """Processes large requests of streams, with a rest of their connection after each.
 
-    A connection that floods waits for itself, and the large actions of others pass it by.
+    A connection that floods only delays itself, and not the large actions of others.
     """
 
     def __init__(self) -> None:
-        """Create a pace at which nothing is under way."""
+        """Create a throttle without connections."""
         self._work = asyncio.Lock()
         self._peers: dict[str, asyncio.Lock] = {}
         self._users: dict[str, int] = {}
 
     @asynccontextmanager
     async def turn(self, peer: str, size: int) -> AsyncIterator[None]:
-        """Wait for a turn of a connection, then for the work that others are at.
+        """Wait for a turn of a connection, then for the requests in progress of others.
 
         Args:
             peer: The connection.
-            size: Bytes of the request, which have just come in.
+            size: Bytes of the request.
         """
         lock = self._peers.setdefault(peer, asyncio.Lock())
         self._users[peer] = self._users.get(peer, 0) + 1
@@ -80,7 +83,7 @@ class PeerPace:
                 finally:
                     spent = time.perf_counter() - begin + size * _BYTE
         finally:
-            # All connections together have the share that one has alone.
+            # All connections together get the share of a single one.
             rest = spent * ((REST + 1) * len(self._peers) - 1)
             asyncio.get_running_loop().call_later(rest, self._end, peer)
 
@@ -94,21 +97,20 @@ class PeerPace:
             del self._users[peer], self._peers[peer]
 
 
-class Places:
-    """Lets each connection have so many requests received and decoded at once.
+class PeerLimit:
+    """Limits how many requests of a connection are received and decoded at once.
 
-    What is received takes memory before anybody has asked for it, so this bounds the memory of a
-    connection by as many of the largest requests.
+    So the memory of a connection is bounded by that number of the largest requests.
     """
 
     def __init__(self) -> None:
-        """Create places that are all free."""
+        """Create a limit without connections."""
         self._peers: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}
 
     @asynccontextmanager
     async def place(self, peer: str) -> AsyncIterator[None]:
-        """Wait for a place of a connection."""
+        """Wait until a connection is below its limit."""
         places = self._peers.get(peer)
         if places is None:
             places = self._peers[peer] = asyncio.Semaphore(MOST_AT_ONCE)

@@ -1,4 +1,4 @@
-"""A small network of action values, and double Q-learning of it."""
+"""Double Q-learning of a small network of action values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _RATE = 1e-3
 _TARGET_RATE = 0.01
 """The target net follows smoothly (Lillicrap et al. 2016, section 3)."""
 _MONTE_CARLO = 0.1
-"""A little of the return that was really seen keeps bootstrapped values from drifting: mixed Monte
-Carlo update (Bellemare et al. 2016; Ostrovski et al. 2017)."""
+"""Share of the observed return in targets, which keeps bootstrapped values from drifting: mixed
+Monte Carlo update (Bellemare et al. 2016; Ostrovski et al. 2017)."""
 
 UPDATES = "updates"
-"""Among published parameters: how often they were updated."""
+"""Name of the update count among published parameters."""
 
 Arrays = dict[str, Any]
 
@@ -42,17 +42,17 @@ def draw_parameters(state_size: int, num_action: int, seed: int) -> Arrays:
 
 
 def action_values(parameters: Arrays, states: Any, maximum: Callable[..., Any] = np.maximum) -> Any:
-    """Return the value of each action, (k, num_action), by NumPy, or by whatever states are of."""
+    """Return the value of each action, (k, num_action); NumPy's or JAX's arrays, as states are."""
     for layer in range(len(HIDDEN)):
         states = maximum(states @ parameters[f"weight{layer}"] + parameters[f"bias{layer}"], 0)
     return states @ parameters[f"weight{len(HIDDEN)}"] + parameters[f"bias{len(HIDDEN)}"]
 
 
-class Learner:
+class QLearner:
     """Double Q-learning (van Hasselt et al. 2016) from prioritized batches."""
 
     def __init__(self, parameters: Arrays) -> None:
-        """Begin with these parameters."""
+        """Create a learner of a net with these parameters."""
         import jax
         import optax
 
@@ -68,11 +68,11 @@ class Learner:
 
     @property
     def published(self) -> Arrays:
-        """What actors are told: parameters, and the number of updates behind them."""
+        """The parameters with their update count, for actors."""
         return {**self.parameters, UPDATES: np.int64(self._updates)}
 
     def state(self) -> bytes:
-        """Return all that is needed to go on: nets, moments, the count of updates."""
+        """Return nets, optimizer state and update count as bytes."""
         import jax
 
         leaves = jax.tree.leaves(self._nets)
@@ -80,10 +80,10 @@ class Learner:
         return pack_arrays({UPDATES: np.int64(self._updates), **arrays})
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state.
+        """Take over a state that `state` returned.
 
         Raises:
-            ValueError: It is of another net.
+            ValueError: It is the state of another net.
         """
         import jax
 
@@ -97,7 +97,7 @@ class Learner:
         self._nets, self._updates = jax.tree.unflatten(form, arrays.values()), updates
 
     def update(self, batch: NStepBatch, weights: npt.NDArray[np.float32]) -> float:
-        """Learn from a batch whose rows weigh so much; return the loss."""
+        """Learn from a batch with a weight per row; return the loss."""
         prev, following = batch.prev, batch.next
         self._nets, loss = self._step(
             self._nets,

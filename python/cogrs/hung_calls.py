@@ -1,4 +1,7 @@
-"""Code of users that does not return: it is named, and left behind."""
+"""Calls of user code that do not return: they are named in a warning, and abandoned.
+
+Everything runs on the event loop of the tasks; `running_call` may be called by any thread.
+"""
 
 from __future__ import annotations
 
@@ -23,62 +26,56 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 _logger = logging.getLogger("cogrs")
 
 _FAREWELL = 0.8
-"""Seconds for a coroutine to end that was cancelled since its time is over."""
+"""Seconds for a coroutine to end after it was cancelled by `run_limited`."""
 
 _FRAMES = 5
-"""Functions that are named where nothing better is known."""
+"""Number of innermost functions that are named if no call of user code is found."""
 
 _SLICE = 0.02
-"""Seconds between two looks whether a task has ended."""
+"""Seconds between two checks whether a task has ended."""
 
 CANCELLATION = 0.1
-"""Seconds for calls and tasks to end that were cancelled."""
+"""Seconds for cancelled calls and tasks to end."""
 
 
 class TimeLimitError(TimeoutError):
-    """A coroutine took longer than `run_limited` allows."""
+    """A coroutine exceeded the limit of `run_limited`."""
 
 
 class Server(Protocol):
-    """A server of gRPC."""
+    """A gRPC server."""
 
     async def stop(self, grace: float | None) -> None:
         """Stop."""
 
 
-_left: WeakSet[asyncio.Task[Any]] = WeakSet()
-"""Tasks that nobody waits for any more."""
+_abandoned: WeakSet[asyncio.Task[Any]] = WeakSet()
+"""Abandoned tasks."""
 
 _callers: dict[CodeType, Callable[[Mapping[str, Any]], str]] = {}
-"""Functions that call users' code, with what names such a call by their local variables."""
+"""Functions that call user code, with functions that name the call by their local variables."""
 
 
 async def cancel_tasks(tasks: Collection[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
-    """Cancel tasks, and return those that do not end within 0.1 s, which are left behind.
+    """Cancel tasks, and abandon and return those that do not end within 0.1 s.
 
-    Args:
-        tasks: What to cancel. What was left behind before is not waited for.
+    Tasks that were abandoned before are ignored.
     """
-    waiting = {task for task in tasks if task not in _left}
+    waiting = {task for task in tasks if task not in _abandoned}
     for task in waiting:
         task.cancel()
     if not waiting:
         return set()
     late = await wait_running(waiting, CANCELLATION)
     for task in late:
-        leave(task)
+        abandon(task)
     return late
 
 
 async def wait_running(tasks: Iterable[Awaited], seconds: float) -> set[Awaited]:
-    """Wait for tasks for some seconds of this loop's, and return those that are not done.
+    """Wait for tasks, and return those that are not done.
 
-    Time in which the loop gets no turn counts little: on a busy machine a task that is about to end
-    is not taken for one that does not.
-
-    Args:
-        tasks: What to wait for.
-        seconds: How long, when the loop always gets its turn.
+    The wait is sliced, so that time in which a busy machine does not run the loop counts little.
     """
     late = set(tasks)
     slices = max(1, math.ceil(seconds / _SLICE))
@@ -92,22 +89,22 @@ async def wait_running(tasks: Iterable[Awaited], seconds: float) -> set[Awaited]
 async def run_limited(
     work: Coroutine[Any, Any, Result], seconds: float | None, name: str
 ) -> Result:
-    """Run a coroutine of a user's for a limited time; it is left behind if it does not end then.
+    """Run a coroutine of user code, and cancel it after some seconds; abandon it if it goes on.
 
     Args:
         work: The coroutine.
-        seconds: The limit; None for none.
-        name: What the warning calls it.
+        seconds: The limit, or None.
+        name: Its name in the warning.
 
     Raises:
-        TimeLimitError: It took longer.
+        TimeLimitError: The coroutine exceeded the limit.
     """
     task = asyncio.ensure_future(work)
     try:
         if not (await asyncio.wait({task}, timeout=seconds))[0]:
             raise TimeLimitError
     except asyncio.CancelledError:
-        # SystemExit passes the task by and ends its loop: nobody else asks the task for it.
+        # SystemExit ends the loop by itself; any other error would be lost with the task.
         error = task.exception() if task.done() and not task.cancelled() else None
         if error is not None and not isinstance(error, SystemExit):
             _logger.error("%s failed when it was cancelled", name, exc_info=error)
@@ -117,45 +114,36 @@ async def run_limited(
             task.cancel()
             await wait_running({task}, _FAREWELL)
         if not task.done():
-            _logger.warning("%s does not return: nobody waits for it any more", name)
-            leave(task)
+            _logger.warning("%s does not return: it is abandoned", name)
+            abandon(task)
     return task.result()
 
 
-def leave(task: asyncio.Task[Any]) -> None:
-    """Leave a task behind that does not end when it is cancelled: its loop ends without it.
-
-    `asyncio.run` would wait for it for ever.
-    """
-    if task.done() or task in _left:
+def abandon(task: asyncio.Task[Any]) -> None:
+    """Abandon a task that does not end when it is cancelled, for which `asyncio.run` would wait."""
+    if task.done() or task in _abandoned:
         return
-    _left.add(task)
+    _abandoned.add(task)
     for other in asyncio.all_tasks():
-        # It would not end before the one that it awaits does, either.
+        # A task that awaits it would not end either.
         if getattr(other, "_fut_waiter", None) is task:
-            leave(other)
+            abandon(other)
     asyncio._unregister_task(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
-    # A coroutine that catches everything would run for ever when it is collected, in the process's
-    # last moments at the latest.
+    # When it is collected, a coroutine that catches everything would run for ever.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
 
-def is_left(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task was left behind."""
-    return task in _left
+def is_abandoned(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task was abandoned."""
+    return task in _abandoned
 
 
 @asynccontextmanager
 async def stopping(servers: Collection[Server], grace: float) -> AsyncIterator[float]:
-    """Stop gRPC servers around a block, which deals with calls that do not end.
+    """Stop gRPC servers within `grace` seconds, then run a block for calls that do not end.
 
-    Args:
-        servers: The servers.
-        grace: Seconds that their calls get; they are cancelled before the block is entered.
-
-    Yields:
-        What is left of these seconds.
+    Yields the seconds that are left.
     """
     until = time.monotonic() + grace
     tasks = [asyncio.ensure_future(server.stop(grace)) for server in servers]
@@ -167,17 +155,13 @@ async def stopping(servers: Collection[Server], grace: float) -> AsyncIterator[f
         if task.done():
             task.result()
         else:
-            leave(task)
+            abandon(task)
 
 
 def names_call(
     name: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Function], Function]:
-    """Declare that a function calls users' code, and how such a call is named.
-
-    Args:
-        name: Returns the name, given the local variables of the function.
-    """
+    """Decorate a function that calls user code; `name` names the call by its local variables."""
 
     def declare(function: Function) -> Function:
         _callers[function.__code__] = name
@@ -186,12 +170,8 @@ def names_call(
     return declare
 
 
-def call_on(thread: int | None) -> str:
-    """Return what a thread is busy with: the call of users' code, or the innermost functions.
-
-    Args:
-        thread: The thread's identifier.
-    """
+def running_call(thread: int | None) -> str:
+    """Return the name of the user code that a thread calls, or else its innermost functions."""
     innermost = frame = None if thread is None else sys._current_frames().get(thread)
     while frame is not None:
         if frame.f_code in _callers:
@@ -206,13 +186,13 @@ def qualified_name(called: Any) -> str:
     owner = getattr(function, "__self__", None)
     if owner is None or isinstance(owner, type):
         return _short(getattr(function, "__qualname__", type(function).__qualname__))
-    # A user knows a function that plays, and not the class that is made of it.
+    # For async functions, the user's function instead of our class around it.
     kind, name = type(owner).__qualname__, getattr(function, "__name__", "")
     return str(getattr(owner, "function_name", _short(f"{kind}.{name}")))
 
 
 def _short(name: str) -> str:
-    """Return a qualified name without the functions around what it names."""
+    """Return a qualified name without enclosing functions."""
     return name.rpartition("<locals>.")[2]
 
 

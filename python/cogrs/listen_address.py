@@ -1,4 +1,4 @@
-"""The rule for addresses to listen at: beyond the loopback only with what secures them."""
+"""The rule for listen addresses: beyond the loopback, only secured servers listen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TCP = re.compile(r"tcp://(?P<host>.+):[^:]+")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can be reached under a name or address."""
+    """Return whether a host name or address is of the loopback."""
     name = host.strip("[]")
     if name.lower() == "localhost":
         return True
@@ -26,10 +26,10 @@ def is_loopback(host: str) -> bool:
 
 
 def reached_by(address: str) -> str | None:
-    """Return who reaches a listener whom the system does not keep out, or None.
+    """Return, as the beginning of a sentence, which strangers reach a listener; None if none can.
 
-    The loopback counts as kept: it is open to all users of this machine, as SECURITY.md says. A
-    path in the file system has an owner and a mode; an abstract name (`ipc://@NAME`) has neither,
+    The loopback counts as closed, though it is open to all users of this machine; see SECURITY.md.
+    A path in the file system has an owner and a mode. An abstract name (`ipc://@NAME`) has neither,
     and is shared with every container that shares the network.
 
     Args:
@@ -40,7 +40,7 @@ def reached_by(address: str) -> str | None:
     if address.startswith(("ipc://", "inproc://")):
         return None
     match = _TCP.fullmatch(address)
-    # ZeroMQ takes names of interfaces too.
+    # ZeroMQ takes interface names too.
     if is_loopback(match["host"] if match else address) or (match and match["host"] == "lo"):
         return None
     return "other machines reach"
@@ -54,24 +54,23 @@ def check_listener(
     insecure: bool = False,
     consent: str = "insecure=True",
 ) -> None:
-    """Refuse to listen where anybody comes in, unless that is secured or meant.
+    """Refuse an address that strangers reach, unless the server is secured or `insecure`.
 
     Args:
         name: The argument that the address was given as.
         address: A host, or an endpoint of ZeroMQ.
-        missing: What would secure the listener and was not given, by the names of arguments; empty
-            where all of it was. What cannot be secured says what it expects instead.
-        insecure: Whether the caller has agreed to do without.
+        missing: Names of the arguments that would secure the server and were not given.
+        insecure: Whether the caller agrees to do without them.
         consent: How the caller agrees, for the error.
 
     Raises:
-        ValueError: Something is missing for this address.
+        ValueError: Arguments are missing for this address.
     """
     if insecure or not missing:
         return
-    who = reached_by(address)
-    if who is not None:
+    strangers = reached_by(address)
+    if strangers is not None:
         raise ValueError(
-            f"{name}: {who} {address!r}: expected {' and '.join(missing)}, or {consent}; "
+            f"{name}: {strangers} {address!r}: expected {' and '.join(missing)}, or {consent}; "
             "got neither"
         )

@@ -1,4 +1,4 @@
-"""Health and reflection: services that are there when their packages are."""
+"""The standard gRPC services, health and reflection, if their packages are installed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """Tells whether a server serves, if `grpcio-health-checking` is installed."""
+    """The health service of all ports, if `grpcio-health-checking` is installed."""
 
     def __init__(self) -> None:
-        """Tell nothing yet."""
+        """Create the services of no port."""
         self._servicers: list[health_aio.HealthServicer] = []
 
     async def add(self, server: grpc.aio.Server, services: Sequence[str]) -> None:
-        """Tell that these services of a server, and the server itself, serve."""
+        """Report that a server and its services are serving."""
         try:
             from grpc_health.v1 import health_pb2, health_pb2_grpc
         except ImportError:
@@ -36,7 +36,7 @@ class Health:
         self._servicers.append(servicer)
 
     async def stop(self) -> None:
-        """Tell that nothing is served any more."""
+        """Report that nothing is serving any more."""
         for servicer in self._servicers:
             await servicer.enter_graceful_shutdown()
 
@@ -44,11 +44,11 @@ class Health:
 _TOO_LARGE = f"service: expected at most {MOST_NAME_BYTES} bytes, got more"
 
 _AROUND = 8
-"""Bytes at most of what stands before the name in a request."""
+"""Maximum bytes before the name in a request."""
 
 
 def _is_large(request: Any) -> bool:
-    """Return whether a request has too much, in fields that are not known too."""
+    """Return whether a request is too large, unknown fields included."""
     return int(request.ByteSize()) > MOST_NAME_BYTES + _AROUND
 
 
@@ -56,10 +56,7 @@ def _make_servicer() -> health_aio.HealthServicer:
     from grpc_health.v1.health import aio
 
     class Bounded(aio.HealthServicer):
-        """Lets so many watch at a time, and keeps no request but small ones.
-
-        Nobody shows a token here, and the frames of a call that is aborted stay for long.
-        """
+        """Bounds watchers and requests, since calls need no token and aborted frames stay."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -76,7 +73,7 @@ def _make_servicer() -> health_aio.HealthServicer:
                 del request
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _TOO_LARGE)
             if self._watching >= MOST_HEALTH_WATCHERS:
-                fault = f"{self._watching} calls watch, of at most {MOST_HEALTH_WATCHERS}"
+                fault = f"expected at most {MOST_HEALTH_WATCHERS} calls of Watch, got one more"
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, fault)
             self._watching += 1
             try:
@@ -88,11 +85,11 @@ def _make_servicer() -> health_aio.HealthServicer:
 
 
 def add_reflection(server: grpc.aio.Server, services: Sequence[str]) -> None:
-    """Describe services to tools, if `grpcio-reflection` is installed."""
+    """Add the reflection service, if `grpcio-reflection` is installed."""
     try:
         from grpc_reflection.v1alpha import reflection
     except ImportError:
         return
-    # What `cogrs.api` describes is in a pool of its own.
+    # `cogrs.api` has a descriptor pool of its own.
     names = (*services, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server, pool=DESCRIPTOR.pool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cogrs.listener import check_listener, is_loopback
+from cogrs.listen_address import check_listener, is_loopback
 
 _KEPT = [
     *("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "LOCALHOST", "::ffff:127.0.0.1"),

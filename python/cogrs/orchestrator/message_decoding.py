@@ -1,7 +1,7 @@
-"""Protobuf messages whose fields are counted before they are decoded.
+"""Decodes protobuf messages, after their fields were counted.
 
-Decoded, an empty message in a list takes 40 to 90 bytes, and 2 before: without a bound, 16 MiB
-would take most of a GB, and hold the event loop for a third of a second.
+An empty message in a list takes 2 bytes, and 40 to 90 once decoded: without a bound, 16 MiB would
+take most of a GB, and block the event loop for a third of a second.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 SMALL = 2 * MOST_FIELDS
-"""Bytes that cannot hold more fields: the shortest one takes two."""
+"""Bytes that cannot have more fields: the shortest field takes two."""
 
 _SLICE = 4_096
-"""Fields that are counted before the event loop may do something else: about 2 ms."""
+"""Fields that are counted before the event loop gets a turn: about 2 ms."""
 
 _LONGEST = 10
 """Bytes of the longest varint."""
 
 _FIXED = (0, 8, 0, 0, 0, 4, 0, 0)
-"""Bytes of values by the type that their tag has; groups have none of their own."""
+"""Bytes of values by the wire type of their tag; groups have no bytes of their own."""
 
 _TEXT = (9, 12)
-"""Types string and bytes: one field, however long."""
+"""Types string and bytes, which are one field of any length."""
 
 
-class FloodError(ValueError):
-    """More fields than are decoded."""
+class TooManyFieldsError(ValueError):
+    """A message has too many fields."""
 
     def __init__(self, name: str) -> None:
         """Name the field."""
@@ -44,10 +44,10 @@ class _Shape(NamedTuple):
     """The fields of a message type, by number."""
 
     names: dict[int, str]
-    """With those of the fields that lead there."""
+    """Dotted, with the fields that lead there."""
     messages: dict[int, _Shape]
     packed: frozenset[int]
-    """Lists of numbers, which have no tag for each."""
+    """Lists of numbers, which share one tag."""
 
 
 _shapes: dict[str, _Shape] = {}
@@ -57,22 +57,22 @@ def decode(kind: type[Any], content: bytes) -> Any:
     """Return a message of a type.
 
     Raises:
-        FloodError: It has too many fields; names those.
-        google.protobuf.message.DecodeError: It is no such message.
+        TooManyFieldsError: The message has too many fields; the text names them.
+        google.protobuf.message.DecodeError: `content` is not a message of that type.
     """
     if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
-                raise FloodError(name)
+                raise TooManyFieldsError(name)
     return kind.FromString(content)
 
 
 async def decode_in_slices(kind: type[Any], content: bytes) -> Any:
-    """Return what `decode` does, and let the event loop go on while fields are counted."""
+    """Return what `decode` returns; the event loop gets turns while fields are counted."""
     if len(content) > SMALL:
         for name in _find_flood(content, _shape(kind.DESCRIPTOR)):
             if name:
-                raise FloodError(name)
+                raise TooManyFieldsError(name)
             await asyncio.sleep(0)
     return kind.FromString(content)
 
@@ -85,7 +85,7 @@ def _shape(descriptor: Descriptor) -> _Shape:
 
 
 def _make_shape(descriptor: Descriptor, path: str, known: dict[str, _Shape]) -> _Shape:
-    if descriptor.full_name in known:  # a type may contain itself
+    if descriptor.full_name in known:  # types can be recursive
         return known[descriptor.full_name]
     fields = list(descriptor.fields)
     numbers = [each for each in fields if each.message_type is None and each.type not in _TEXT]
@@ -103,14 +103,12 @@ def _make_shape(descriptor: Descriptor, path: str, known: dict[str, _Shape]) -> 
 
 
 def _find_flood(content: bytes, shape: _Shape) -> Iterator[str]:
-    """Yield nothing after each slice, and the field of which there are too many, if there are.
+    """Yield "" after each slice, and the name of a field of which there are too many.
 
-    What is broken is for the decoder. One loop with few calls: some 0.4 us for each field.
+    Broken messages are left to the decoder. One loop with few calls: some 0.4 us per field.
     """
     left = pause = MOST_FIELDS
-    around = [
-        (0, len(content), shape)
-    ]  # the messages that this one is a part of, and where they go on
+    around = [(0, len(content), shape)]  # where to go on in the enclosing messages
     try:
         while around:
             at, end, shape = around.pop()
@@ -141,11 +139,7 @@ def _find_flood(content: bytes, shape: _Shape) -> Iterator[str]:
 
 
 def _read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return a varint, and where it ends.
-
-    Raises:
-        IndexError: It does not end.
-    """
+    """Return a varint and its end; raise IndexError if it has no end."""
     value = content[at]
     if value < 128:
         return value, at + 1

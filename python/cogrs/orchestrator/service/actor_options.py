@@ -1,4 +1,4 @@
-"""The section `actor_options` of a `cogment.yaml`."""
+"""Reads the section `actor_options` of a `cogment.yaml`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_options(
     """Return the options by name, and those by class.
 
     Raises:
-        ValueError: Says what is wrong, and where.
+        ValueError: The section is invalid; the text says where.
         OSError: A file with types cannot be read.
     """
     found: dict[str, dict[str, ActorOptions]] = {each: {} for each in _SELECTORS}
@@ -36,7 +36,7 @@ def read_options(
         where = f"actor_options[{index}]"
         by, key = _selector(where, entry)
         if key in found[by]:
-            raise ValueError(f"{where}: {by} {shown(key)} is there twice")
+            raise ValueError(f"{where}: duplicate {by} {shown(key)}")
         actor_class = key if by == "actor_class" else _class_of(key, params)
         found[by][key] = _options(where, entry, actor_class, content, types)
     return found["name"], found["actor_class"]

@@ -1,7 +1,7 @@
 import asyncio
 import time
 
-from cogrs.unfinished import cancel_tasks, is_left, wait_running
+from cogrs.hung_calls import cancel_tasks, is_abandoned, wait_running
 
 
 def run_on_a_busy_machine(work, *, pause: float = 0.15, pauses: int = 8):
@@ -51,7 +51,7 @@ def test_cancelled_tasks_that_do_not_end_are_left_behind():
         stuck, ends = (asyncio.ensure_future(each) for each in (swallow(), end_slowly(3)))
         await asyncio.sleep(0)
         assert await cancel_tasks([stuck, ends]) == {stuck}
-        assert is_left(stuck)
+        assert is_abandoned(stuck)
         assert ends.cancelled()
 
     asyncio.run(work())
