@@ -113,7 +113,7 @@ def _serve(pipe: Any) -> None:
         while (trial_id := pipe.recv()) is not None:
             held = None
             if trial_id:
-                shares = orchestrator._trials.get(trial_id)._post._held
+                shares = orchestrator._trials.get(trial_id)._router._backlog
                 held = {name: count for name, count in shares._items.items() if count}
             pipe.send((walk.delays, warnings.texts, held, running.stats()))
             walk.delays, warnings.texts = [], []

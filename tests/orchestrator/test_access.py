@@ -178,7 +178,7 @@ async def leave(net: Net, trial_id: str, shown: Shown) -> None:
 
 
 def Known(shown: Shown) -> Any:  # noqa: N802
-    from cogrs.orchestrator.engine.caller import Caller
+    from cogrs.orchestrator.engine.slot_secret import Caller
 
     return Caller(dict(shown).get("slot-secret", ""))
 
@@ -236,7 +236,9 @@ async def test_what_a_failure_says_is_for_controllers_and_not_for_clients() -> N
         assert "/home/somebody/model.pt" in info.end_reason
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await join(net, trial_id, CLIENT)
-        assert "takes no clients; reason: environment: OnAction failed" in caught.value.details()
+        assert (
+            "does not take clients; reason: environment: OnAction failed" in caught.value.details()
+        )
         await net.log.over.get()
         assert "model.pt" in net.log.requests[trial_id][-1].sample.end_reason
 

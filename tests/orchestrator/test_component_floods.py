@@ -77,14 +77,14 @@ def test_items_without_bytes_count_in_what_waits() -> None:
     world.orchestrator.send(world.trial.id, "a0", messages=empty)
     with pytest.raises(ExhaustedError, match=r"1\d\d\d bytes of 'a0' wait"):
         world.orchestrator.send(world.trial.id, "a0", messages=empty[:2])
-    assert len(world.trial._post._messages._waiting["a1"]) == 7
+    assert len(world.trial._router._messages._waiting["a1"]) == 7
 
 
 def test_rewards_for_later_ticks_cost_nothing_before() -> None:
     world = World(agents=2).run()
     for tick in range(100, 200):
         world.orchestrator.send(world.trial.id, "a0", rewards=[reward("a1", 1.0, tick=tick)])
-    waiting = world.trial._post._rewards._waiting["a1"]
+    waiting = world.trial._router._rewards._waiting["a1"]
     looked: list[int] = []
     waiting.by_tick = Looked(waiting.by_tick, looked)
     for number in range(1, 6):
@@ -119,7 +119,7 @@ def test_an_environment_that_does_not_wait_for_the_start_is_bounded() -> None:
     assert world.trial.state is State.TERMINATING
     assert world.trial.end_reason == ("environment: before the trial runs, 6 ticks wait to be read")
     assert "end" in world.environment.names
-    assert len(world.trial._early) == 0
+    assert len(world.trial._early_replies) == 0
 
 
 def test_a_trial_whose_start_fails_makes_room() -> None:

@@ -279,7 +279,7 @@ def test_an_error_of_our_own_in_a_timer_ends_the_trial_too(caplog: Any) -> None:
     world = World(agents=1, clients=1)
     client = world.client()
     world.run()
-    client.actor._depart = None  # type: ignore[assignment,method-assign]
+    client.actor._lose_stream = None  # type: ignore[assignment,method-assign]
     world.clock.advance(30)
     assert "internal error: TypeError" in world.trial.end_reason
     assert "a timer failed" in caplog.text

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
+from cogrs.orchestrator.engine.actor_options import ActorOptions
 from cogrs.orchestrator.engine.errors import AbortedError, OrchestratorError
-from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.engine.state import State
 from tests.orchestrator.world import Reader, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cogrs.orchestrator.engine.registry import Change
+    from cogrs.orchestrator.engine.trial_registry import Change
 
 
 def finish(world: World) -> None:

@@ -188,7 +188,7 @@ def test_one_warning_for_all_items_of_a_reason(server: Server) -> None:
             warnings, held, _ = await flood.others_tick()
             assert held == {}
             assert len(warnings) == 4
-            assert all("without a word" in text and len(text) < 400 for text in warnings)
+            assert all("without a warning" in text and len(text) < 400 for text in warnings)
 
     test()
 

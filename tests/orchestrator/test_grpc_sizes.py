@@ -80,7 +80,7 @@ async def test_an_environment_that_takes_less_is_ended_all_the_same() -> None:
         trial_id = await net.start()
         await net.until(trial_id, api.RUNNING)
         trial = net.orchestrator._orchestrator._trials.get(trial_id)
-        while trial._gathering.owes(0):  # noqa: ASYNC110 - nothing tells that an action arrived
+        while trial._pending.owes(0):  # noqa: ASYNC110 - nothing tells that an action arrived
             await asyncio.sleep(0.01)
         await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
         assert await net.end_of(trial_id) == "TerminateTrial was called"

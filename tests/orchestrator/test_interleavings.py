@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply
 from cogrs.api.orchestrator_pb2 import TrialJoinRequest
+from cogrs.orchestrator.engine.actor_options import ActorOptions
 from cogrs.orchestrator.engine.errors import OrchestratorError
-from cogrs.orchestrator.engine.options import ActorOptions
 from cogrs.orchestrator.engine.state import State
 from tests.orchestrator.world import Client, World, reward
 

@@ -11,9 +11,9 @@ import pytest
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleReply
 from cogrs.orchestrator import Settings
-from cogrs.orchestrator.links.datalog import LogLink, LogTally
-from cogrs.orchestrator.links.link import Bond
-from cogrs.orchestrator.links.tasks import Tasks
+from cogrs.orchestrator.links.background_tasks import BackgroundTasks
+from cogrs.orchestrator.links.datalog import LogCounters, LogLink
+from cogrs.orchestrator.links.link import LinkContext
 from tests.orchestrator.net import on_loop
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ class Bench:
     """A link to a log, with what it works with."""
 
     def __init__(self, log: Log, **settings: Any) -> None:
-        self.tasks = Tasks()
-        self.tally = LogTally()
+        self.tasks = BackgroundTasks()
+        self.tally = LogCounters()
         self.released = asyncio.Event()
-        bond = Bond(self.tasks, self.tasks.turns.lane("t"), 5.0, self.released.set)
+        context = LinkContext(
+            self.tasks, self.tasks.scheduler.run_queue("t"), 5.0, self.released.set
+        )
         given = Settings(call_timeout=0.2, **settings)
-        self.link = LogLink("t", log, given, bond, self.tally)
+        self.link = LogLink("t", log, given, context, self.tally)
         self.link.params(TrialParams())
 
     async def send(self, samples: int) -> None:

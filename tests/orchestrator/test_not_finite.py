@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cogrs.api.common_pb2 import RewardSource
-from cogrs.orchestrator.engine.rewards import aggregate
+from cogrs.orchestrator.engine.message_router import aggregate
 from tests.orchestrator.world import World, action, reward
 
 ODD = (math.nan, math.inf, -math.inf)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cogrs.api.agent_pb2 import AgentActionReply
 from cogrs.api.common_pb2 import Action, ActorParams
 from cogrs.orchestrator import ActorOptions, Settings
-from cogrs.orchestrator.engine.options import OptionBook
+from cogrs.orchestrator.engine.actor_options import OptionTable
 from cogrs.orchestrator.engine.state import State
 from tests.orchestrator.net import Net, act, on_loop
 from tests.orchestrator.world import World, reward
@@ -350,7 +350,7 @@ _OPTIONS = st.builds(
 def test_what_is_said_by_name_comes_first_field_by_field(
     named: ActorOptions, classed: ActorOptions
 ) -> None:
-    book = OptionBook(by_name={"n": named}, by_class={"c": classed})
+    book = OptionTable(by_name={"n": named}, by_class={"c": classed})
     both = book.of(ActorParams(name="n", actor_class="c"))
     for field in ("optional", "default_action", "response_timeout", "initial_connection_timeout"):
         one, other = getattr(named, field), getattr(classed, field)

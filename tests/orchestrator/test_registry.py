@@ -12,7 +12,7 @@ from cogrs.orchestrator.engine.state import State, check_step
 from tests.orchestrator.world import Reader, World
 
 if TYPE_CHECKING:
-    from cogrs.orchestrator.engine.registry import Watcher
+    from cogrs.orchestrator.engine.trial_registry import Watcher
 
 
 def told(watcher: Watcher) -> list[tuple[str, State]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cogrs.api.common_pb2 import Reward, RewardSource
 from cogrs.orchestrator.engine.errors import NotFoundError, PreconditionError
-from cogrs.orchestrator.engine.rewards import RewardBook, aggregate
+from cogrs.orchestrator.engine.message_router import RewardBuffer, SenderBacklog, aggregate
 from tests.orchestrator.world import World, action, reward, values
 
 floats = st.floats(-1e6, 1e6, width=32)
@@ -49,7 +49,7 @@ events = st.one_of(
 
 @given(st.lists(events, max_size=40))
 def test_the_book_agrees_with_a_naive_one(script: list[tuple[str, str, int, float]]) -> None:
-    book, naive, tick = RewardBook(), [], 0
+    book, naive, tick = RewardBuffer(SenderBacklog()), [], 0
     for kind, receiver, sent, value in script:
         if kind == "add":
             book.add("me", reward(receiver, value, tick=sent))
@@ -63,7 +63,7 @@ def test_the_book_agrees_with_a_naive_one(script: list[tuple[str, str, int, floa
     assert not book.take("b", 99)
 
 
-def _check(book: RewardBook, due: list[tuple[str, int, float]], tick: int, **how: Any) -> None:
+def _check(book: RewardBuffer, due: list[tuple[str, int, float]], tick: int, **how: Any) -> None:
     for receiver in "ab":
         expected: dict[int, list[float]] = {}
         for name, sent, value in due:

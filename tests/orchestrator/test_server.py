@@ -20,7 +20,7 @@ import cogrs
 from cogrs.api.common_pb2 import VersionRequest
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Settings, serve
-from cogrs.orchestrator.links.channels import channel_options
+from cogrs.orchestrator.links.channel_pool import channel_options
 from cogrs.orchestrator.service.server import server_options
 from tests.orchestrator.net import on_loop
 from tests.ports import unused_ports

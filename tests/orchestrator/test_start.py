@@ -103,7 +103,7 @@ BAD: dict[str, tuple[TrialParams, str]] = {
     "umlaut": (TrialParams(environment=ENV, actors=[actor("ä")]), "printable ASCII"),
     "space at the end": (TrialParams(environment=ENV, actors=[actor("a ")]), "printable ASCII"),
     "env": (TrialParams(environment=ENV, actors=[actor("env")]), "stands for the environment"),
-    "double": (TrialParams(environment=ENV, actors=[actor(), actor()]), "there twice"),
+    "double": (TrialParams(environment=ENV, actors=[actor(), actor()]), "duplicate"),
     **{
         repr(endpoint): (
             TrialParams(environment=ENV, actors=[actor(endpoint=endpoint)]),

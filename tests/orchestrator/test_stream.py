@@ -249,7 +249,7 @@ def test_who_may_open_a_stream() -> None:
     trial_id = world.trial.id
     with pytest.raises(PreconditionError, match="did not join"):
         world.orchestrator.client(trial_id, "c0").open(Reader())
-    with pytest.raises(InvalidError, match="no client"):
+    with pytest.raises(InvalidError, match="is not a client"):
         world.orchestrator.client(trial_id, "a0")
     with pytest.raises(NotFoundError):
         world.orchestrator.client(trial_id, "nobody")
@@ -341,9 +341,9 @@ def test_a_reply_that_could_not_be_sent_is_sent_again() -> None:
     world, client = running()
     client.act()
     world.step(1, rewards=[reward("c0", 5)])
-    reply = client.actor.take(client.line)
+    reply = client.actor.take(client.stream)
     assert reply is not None
-    client.actor.put_back(client.line, reply)
+    client.actor.put_back(client.stream, reply)
     client.hang_up()
     client.open()
     (again,) = client.read()
@@ -428,7 +428,7 @@ def test_an_action_after_the_end_goes_nowhere() -> None:
 
 def test_an_old_stream_has_no_say() -> None:
     world, client = running()
-    old = client.line
+    old = client.stream
     client.hang_up()
     client.open()
     client.actor.hung_up(old, "again")

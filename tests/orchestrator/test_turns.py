@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cogrs.orchestrator.links.tasks import Outlet
-from cogrs.orchestrator.links.turns import Turns
+from cogrs.orchestrator.links.cooperative_scheduler import CooperativeScheduler
+from cogrs.orchestrator.links.queues import AsyncQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -40,31 +40,31 @@ steps = st.lists(
 @given(steps)
 def test_everything_that_is_put_in_is_taken_out_in_order(script: list[tuple[str, int]]) -> None:
     async def main() -> None:
-        turns = Turns()
-        lanes = [turns.lane(name) for name in "aabb"]
-        outlets = [Outlet[int](lane) for lane in lanes]
-        got: list[list[int]] = [[] for _ in outlets]
-        put: list[list[int]] = [[] for _ in outlets]
+        scheduler = CooperativeScheduler()
+        run_queues = [scheduler.run_queue(name) for name in "aabb"]
+        queues = [AsyncQueue[int](lane) for lane in run_queues]
+        got: list[list[int]] = [[] for _ in queues]
+        put: list[list[int]] = [[] for _ in queues]
 
         async def read(k: int) -> None:
-            async for item in outlets[k]:
+            async for item in queues[k]:
                 got[k].append(item)
 
-        tasks = [asyncio.ensure_future(read(k)) for k in range(len(outlets))]
+        tasks = [asyncio.ensure_future(read(k)) for k in range(len(queues))]
         for number, (what, k) in enumerate(script):
-            if what == "put" and not outlets[k].closed:
-                outlets[k].put(number)
+            if what == "put" and not queues[k].closed:
+                queues[k].put(number)
                 put[k].append(number)
             elif what == "close":
-                outlets[k].close()
+                queues[k].close()
             elif what == "yield":
                 await asyncio.sleep(0)
             elif what == "cancel":
                 tasks[k].cancel()
                 await asyncio.wait({tasks[k]})
                 tasks[k] = asyncio.ensure_future(read(k))
-        for outlet in outlets:
-            outlet.close()
+        for queue in queues:
+            queue.close()
         async with asyncio.timeout(30):
             await asyncio.gather(*tasks)
         assert got == put
@@ -75,19 +75,19 @@ def test_everything_that_is_put_in_is_taken_out_in_order(script: list[tuple[str,
 @on_a_loop
 async def test_a_task_goes_on_as_itself_and_in_its_own_context() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
-    outlet = Outlet[int](Turns().lane("trial"))
+    queue = AsyncQueue[int](CooperativeScheduler().run_queue("trial"))
 
     async def read() -> list[Any]:
         who.set("reader")
         async with asyncio.timeout(30):
-            return [(item, who.get(), asyncio.current_task() is task) async for item in outlet]
+            return [(item, who.get(), asyncio.current_task() is task) async for item in queue]
 
     task = asyncio.ensure_future(read())
     await asyncio.sleep(0)
-    outlet.put(1)
+    queue.put(1)
     await asyncio.sleep(0)
-    outlet.put(2)
-    outlet.close()
+    queue.put(2)
+    queue.close()
     assert await task == [(1, "reader", True), (2, "reader", True)]
     with pytest.raises(LookupError):
         who.get()
@@ -95,42 +95,45 @@ async def test_a_task_goes_on_as_itself_and_in_its_own_context() -> None:
 
 @on_a_loop
 async def test_nobody_goes_on_within_a_put() -> None:
-    outlet = Outlet[int](Turns().lane("trial"))
-    task = asyncio.ensure_future(anext(outlet))
+    queue = AsyncQueue[int](CooperativeScheduler().run_queue("trial"))
+    task = asyncio.ensure_future(anext(queue))
     await asyncio.sleep(0)
-    outlet.put(1)
+    queue.put(1)
     assert not task.done()
     assert await task == 1
 
 
 @on_a_loop
 async def test_a_wait_with_a_limit_leaves_what_comes_later() -> None:
-    outlet = Outlet[int](Turns().lane("trial"))
+    queue = AsyncQueue[int](CooperativeScheduler().run_queue("trial"))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(anext(outlet), 0.01)
-    outlet.put(1)
-    assert await asyncio.wait_for(anext(outlet), 30) == 1
+        await asyncio.wait_for(anext(queue), 0.01)
+    queue.put(1)
+    assert await asyncio.wait_for(anext(queue), 30) == 1
 
 
 @on_a_loop
 async def test_a_cancelled_task_leaves_what_was_put_in_before() -> None:
-    outlet = Outlet[int](Turns().lane("trial"))
-    task = asyncio.ensure_future(anext(outlet))
+    queue = AsyncQueue[int](CooperativeScheduler().run_queue("trial"))
+    task = asyncio.ensure_future(anext(queue))
     await asyncio.sleep(0)
-    outlet.put(1)
+    queue.put(1)
     task.cancel("enough")
     with pytest.raises(asyncio.CancelledError, match="enough"):
         await task
-    assert await anext(outlet) == 1
+    assert await anext(queue) == 1
 
 
 @on_a_loop
 async def test_tasks_that_are_always_busy_let_everybody_else_go_on() -> None:
-    turns = Turns()
+    scheduler = CooperativeScheduler()
     counts = dict.fromkeys("abc", 0)
 
     async def play(name: str) -> None:
-        there, back = Outlet[int](turns.lane(name)), Outlet[int](turns.lane(name))
+        there, back = (
+            AsyncQueue[int](scheduler.run_queue(name)),
+            AsyncQueue[int](scheduler.run_queue(name)),
+        )
 
         async def answer() -> None:
             async for item in there:
@@ -155,8 +158,11 @@ async def test_tasks_that_are_always_busy_let_everybody_else_go_on() -> None:
 
 @on_a_loop
 async def test_a_task_that_fails_does_not_stop_the_others() -> None:
-    turns = Turns()
-    first, second = Outlet[int](turns.lane("a")), Outlet[int](turns.lane("a"))
+    scheduler = CooperativeScheduler()
+    first, second = (
+        AsyncQueue[int](scheduler.run_queue("a")),
+        AsyncQueue[int](scheduler.run_queue("a")),
+    )
 
     async def fail() -> None:
         await anext(first)
@@ -173,8 +179,8 @@ async def test_a_task_that_fails_does_not_stop_the_others() -> None:
 
 @on_a_loop
 async def test_an_interrupt_in_a_task_reaches_the_loop_and_the_others_go_on() -> None:
-    turns = Turns()
-    outlets = [Outlet[int](turns.lane(name)) for name in "aab"]
+    scheduler = CooperativeScheduler()
+    queues = [AsyncQueue[int](scheduler.run_queue(name)) for name in "aab"]
     raised: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
 
@@ -182,12 +188,12 @@ async def test_an_interrupt_in_a_task_reaches_the_loop_and_the_others_go_on() ->
         await anext(stream)
         raise SystemExit(3)
 
-    stopping = asyncio.ensure_future(stop(outlets[0]))
-    others = [asyncio.ensure_future(anext(outlet)) for outlet in outlets[1:]]
+    stopping = asyncio.ensure_future(stop(queues[0]))
+    others = [asyncio.ensure_future(anext(queue)) for queue in queues[1:]]
     await asyncio.sleep(0)
-    turns.loop.call_soon = _Refusing(turns.loop.call_soon, turns)  # type: ignore[method-assign]
-    for outlet in outlets:
-        outlet.put(1)
+    scheduler.loop.call_soon = _Refusing(scheduler.loop.call_soon, scheduler)  # type: ignore[method-assign]
+    for queue in queues:
+        queue.put(1)
     assert await asyncio.wait_for(asyncio.gather(*others), 30) == [1, 1]
     with pytest.raises(SystemExit):
         await stopping
@@ -196,9 +202,9 @@ async def test_an_interrupt_in_a_task_reaches_the_loop_and_the_others_go_on() ->
 class _Refusing:
     """Makes calls of the loop that let nothing out, as `run_forever` is left otherwise."""
 
-    def __init__(self, call_soon: Any, turns: Turns) -> None:
+    def __init__(self, call_soon: Any, scheduler: CooperativeScheduler) -> None:
         self._call_soon = call_soon
-        self._run = turns._run
+        self._run = scheduler._run
 
     def __call__(self, callback: Any, *args: Any, **options: Any) -> Any:
         if callback != self._run:

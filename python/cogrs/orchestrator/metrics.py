@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cogrs.escape import escaped
-from cogrs.orchestrator.engine.figures import TICK_BOUNDS
+from cogrs.orchestrator.engine.metrics import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
 from cogrs.prometheus import Exposition  # before prometheus-client: it tells of what is missing

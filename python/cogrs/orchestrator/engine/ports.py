@@ -1,7 +1,7 @@
-"""What the engine asks of the world, and how the world answers.
+"""What the engine needs of the world: ports, which it calls, and events, by which ports answer.
 
-A port returns at once, never raises, and never calls back from within a call: what came of it
-arrives later, as an event.
+A port returns at once, never raises, and never calls back from within a call: its answer arrives
+later, as an event.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class EnvironmentPort(Protocol):
         """Pass on messages by OnMessage, then call OnEnd."""
 
     def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after so many seconds."""
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
 
 class EnvironmentEvents(Protocol):
-    """What comes of the calls to an environment."""
+    """The answers of an `EnvironmentPort`."""
 
     def started(self, reply: EnvStartReply) -> None:
         """OnStart was answered."""
@@ -69,17 +69,17 @@ class AgentPort(Protocol):
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
 
     def observe(self, request: AgentObservationRequest) -> None:
-        """Send an observation; what `deliver` does when that is all."""
+        """Send an observation; as `deliver` without rewards and messages, and cheaper."""
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
 
     def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after so many seconds."""
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
 
 class AgentEvents(Protocol):
-    """What comes of the calls to an agent."""
+    """The answers of an `AgentPort`."""
 
     def started(self) -> None:
         """OnStart was answered."""
@@ -98,17 +98,17 @@ class AgentEvents(Protocol):
 
 
 class ReaderPort(Protocol):
-    """Reaches whoever reads a client's stream, or watches trials."""
+    """Reaches the call that reads a client's stream, or watches trials."""
 
     def wake(self) -> None:
-        """There is something to take."""
+        """Wake the call: there is something to take."""
 
     def close(self, error: OrchestratorError) -> None:
         """End the stream with this error."""
 
 
 class LogPort(Protocol):
-    """Reaches the data log of one trial; what it cannot take is its own affair."""
+    """Reaches the data log of one trial; a log that cannot keep up loses samples."""
 
     def params(self, params: TrialParams) -> None:
         """Open the stream."""
@@ -124,10 +124,14 @@ class Links(Protocol):
     """Makes the ports of a trial."""
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse an endpoint that leads nowhere.
+        """Refuse an endpoint that cannot be reached.
+
+        Args:
+            what: The component, for the error.
+            endpoint: Its endpoint.
 
         Raises:
-            InvalidError: It does.
+            InvalidError: There is no such local component, or the machine is not allowed.
         """
 
     def environment(
@@ -139,4 +143,4 @@ class Links(Protocol):
         """Return a port to an agent."""
 
     def log(self, trial_id: str) -> LogPort | None:
-        """Return a port to the data log, if there is one."""
+        """Return a port to the data log, or None without one."""

@@ -1,20 +1,22 @@
-"""What can be plugged into the orchestrator.
+"""The components that can be plugged into the orchestrator, and what they return.
 
 A component elsewhere is reached by gRPC through the classes of `remote`, which have these methods.
 An object in the orchestrator's own process that has them needs no socket: give it a name in
-`local=`, and say `local://name` where an endpoint is asked for.
+`local=`, and use `local://name` as its endpoint.
 
-A component that has `async def on_stop(self, grace)` is told when the orchestrator stops: it has so
-many seconds, and half a second more, to end what it has begun. Those of `cogrs.sdk` name methods
-that do not return then, and leave them behind.
+A component that has `async def on_stop(self, grace)` is told when the orchestrator stops: it has
+`grace` seconds, and half a second more, to end what it has begun. The components of `cogrs.sdk`
+then name methods that do not return, and leave them behind.
 
-Messages are handed over without a copy: whoever was given one does not change it, and whoever
-returned one lets it go. An exception counts as the failure of the call.
+Messages are passed without a copy: do not change a message that you are given, nor one that you
+have returned. An exception counts as the failure of the call.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from cogrs.escape import escaped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +54,7 @@ class EnvironmentComponent(Protocol):
     def on_action(
         self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
     ) -> AsyncIterator[EnvActionReply]:
-        """Make a step for each set of actions, until one of both sides has enough."""
+        """Make a step for each set of actions, until either side ends the stream."""
 
     async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
         """Take messages."""
@@ -104,3 +106,23 @@ class LogComponent(Protocol):
         self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
     ) -> LogExporterSampleReply:
         """Take the parameters of a trial, and its samples, until it is over."""
+
+
+T = TypeVar("T")
+
+
+def checked(reply: object, kind: type[T]) -> T:
+    """Return the reply of a component, if it has the expected type.
+
+    Raises:
+        TypeError: `reply` is not a `kind`.
+    """
+    if not isinstance(reply, kind):
+        got = type(reply).__name__
+        raise TypeError(f"expected {kind.__name__} to be returned, got {got}")
+    return reply
+
+
+def describe(error: BaseException) -> str:
+    """Return the text of a component's failure, on one line."""
+    return escaped(str(error) or type(error).__name__)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
 from cogrs.limits import MANY
-from cogrs.orchestrator.engine.caller import SLOT_SECRET, Caller
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
+from cogrs.orchestrator.engine.slot_secret import SLOT_SECRET, Caller
 from cogrs.orchestrator.service.context import Bell, answering, metadata, needed, refuse, versions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TrialMessageRequest,
         TrialRewardRequest,
     )
-    from cogrs.orchestrator.engine.client import ClientActor, Line
+    from cogrs.orchestrator.engine.client_slot import ClientSlot, ClientStream
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
     from cogrs.orchestrator.service.pace import Pace
@@ -121,7 +121,7 @@ class ClientActorService(ClientActorServicer):
 
 
 async def _listen(
-    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], bell: Bell
+    actor: ClientSlot, line: ClientStream, requests: AsyncIterator[TrialActionRequest], bell: Bell
 ) -> None:
     # A half-close ends this, and is no departure: there may be nothing more to say.
     while True:
@@ -135,14 +135,14 @@ async def _listen(
         actor.received(line, request)
 
 
-def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
+def _check(actor: ClientSlot, listener: asyncio.Task[None]) -> None:
     error = None if listener.cancelled() else listener.exception()
     if error is not None:
         logger.error("a client's stream failed", exc_info=error)
         actor.crashed(f"{type(error).__name__}: {error}")
 
 
-async def _talk(actor: ClientActor, line: Line, bell: Bell, context: Context) -> None:
+async def _talk(actor: ClientSlot, line: ClientStream, bell: Bell, context: Context) -> None:
     """Write what is there for a client until its final data."""
     while True:
         reply = actor.take(line)

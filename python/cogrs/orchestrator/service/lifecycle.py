@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         TrialStartRequest,
     )
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
-    from cogrs.orchestrator.engine.registry import Watcher
+    from cogrs.orchestrator.engine.trial_registry import TrialWatcher
     from cogrs.orchestrator.service.context import Context
     from cogrs.orchestrator.service.pace import Pace
 
@@ -112,7 +112,7 @@ def _states(request: TrialListRequest) -> list[State]:
         raise InvalidError(f"filter: {error}") from error
 
 
-async def _tell(watcher: Watcher, bell: Bell, context: Context) -> None:
+async def _tell(watcher: TrialWatcher, bell: Bell, context: Context) -> None:
     while True:
         change = watcher.take()
         if change is None:

@@ -1,4 +1,4 @@
-"""What the data log is told of one trial."""
+"""What the data log is sent of one trial."""
 
 from __future__ import annotations
 
@@ -15,49 +15,51 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.ports import LogPort
 
 
-def fields_of_samples() -> list[str]:
-    """Return the names of what can be left out of samples."""
+def sample_fields() -> list[str]:
+    """Return the names of the fields that samples may go without."""
     return [field.name for field in DatalogSample.DESCRIPTOR.fields]
 
 
-class Journal:
-    """Makes one sample of each observation set: it is sent when the next one is there.
+class TrialLogRecorder:
+    """Makes one sample of each observation set, and sends it when the next set is there.
 
-    A trial that never ran has none.
+    A trial that never ran has no samples.
     """
 
     def __init__(self, port: LogPort | None, user_id: str, exclude: Collection[str]) -> None:
-        """Write through a port, without the excluded fields; without a port, write nothing."""
+        """Create a recorder that leaves out the excluded fields; without a port it does nothing."""
         self._port = port
         self._user_id = user_id
         self._exclude = tuple(exclude)
         self._sample: DatalogSample | None = None
         self._actors = 0
-        self._opened = False
+        self._started = False
 
-    def open(self, params: TrialParams) -> None:
-        """Tell the parameters; samples follow."""
+    def start(self, params: TrialParams) -> None:
+        """Send the parameters; samples follow."""
         self._actors = len(params.actors)
-        self._opened = True
+        self._started = True
         if self._port is not None:
             self._port.params(params)
 
-    def turn(self, observations: ObservationSet | None, periods: Iterable[ActorPeriodData]) -> None:
-        """Begin the sample of a tick with what goes to the actors, and send the one before."""
-        if self._port is None or not self._opened:
+    def begin_sample(
+        self, observations: ObservationSet | None, periods: Iterable[ActorPeriodData]
+    ) -> None:
+        """Send the sample before, and begin the next with the data that goes to the actors."""
+        if self._port is None or not self._started:
             return
         self._send()
         self._sample = DatalogSample(user_id=self._user_id, observations=observations)
         self._add(periods)
 
-    def answer(self, actions: Iterable[bytes], messages: Iterable[Message]) -> None:
-        """Add what goes to the environment."""
+    def add_actions(self, actions: Iterable[bytes], messages: Iterable[Message]) -> None:
+        """Add the data that goes to the environment."""
         if self._sample is not None:
             self._sample.actions.extend(Action(content=content) for content in actions)
             self._sample.messages.extend(messages)
 
     def close(self, reason: str, periods: Iterable[ActorPeriodData] = ()) -> None:
-        """Send the last sample, in which nothing was answered, and end."""
+        """Send the last sample, which has no actions, and end the log."""
         if self._sample is not None:
             self._sample.end_reason = reason
             del self._sample.actions[:]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 
-class Gathering:
-    """One place for an action of each actor, open from a dispatch to the next request."""
+class PendingActions:
+    """A barrier: one action of each actor, open from a dispatch to the next request."""
 
     def __init__(self, actors: int) -> None:
-        """Be closed, with a place for each of so many actors."""
+        """Create a closed barrier for a number of actors."""
         self._actions: list[bytes | None] = [None] * actors
         self._missing = actors
         self.is_open = False
 
     def open(self) -> None:
-        """Ask every actor for an action; what was gathered before is discarded."""
+        """Expect an action of every actor, and discard the earlier ones."""
         self._missing = len(self._actions)
         self._actions = [None] * self._missing
         self.is_open = True
 
     def put(self, index: int, action: bytes) -> bool:
-        """Take the action of an actor; False if it is not asked for one."""
+        """Take the action of an actor; return False if none is expected of it."""
         if not self.is_open or self._actions[index] is not None:
             return False
         self._actions[index] = action
@@ -27,13 +27,13 @@ class Gathering:
         return True
 
     def take_back(self, index: int) -> None:
-        """Ask an actor again."""
+        """Expect the action of an actor again."""
         if self._actions[index] is not None:
             self._actions[index] = None
             self._missing += 1
 
     def owes(self, index: int) -> bool:
-        """Return whether an actor is asked for an action that it has not given."""
+        """Return whether the action of an actor is expected and missing."""
         return self.is_open and self._actions[index] is None
 
     @property
@@ -42,7 +42,7 @@ class Gathering:
         return not self._missing
 
     def close(self) -> list[bytes]:
-        """Ask for no more, and return an action an actor: empty where there is none."""
+        """Expect no more actions, and return one for each actor: empty where it is missing."""
         actions = [action or b"" for action in self._actions] if self.is_open else []
         self.is_open = False
         return actions or [b""] * len(self._actions)

@@ -1,4 +1,8 @@
-"""gRPC channels: one an endpoint, shared by all trials."""
+"""gRPC channels to components: one per endpoint, shared by all trials.
+
+They send no pings, which servers of others may take for an attack. The least recently used ones
+without a trial are closed, beyond `_MOST_IDLE`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from cogrs.orchestrator.links.entrance import Entrance
+from cogrs.orchestrator.links.concurrency_limiter import ConcurrencyLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cogrs.orchestrator.links.tasks import Tasks
+    from cogrs.orchestrator.links.background_tasks import BackgroundTasks
     from cogrs.tls import ClientTls
 
 _MOST_IDLE = 64
@@ -20,10 +24,7 @@ _MOST_IDLE = 64
 
 
 def channel_options(max_message: int) -> list[tuple[str, int]]:
-    """Return the options of every channel.
-
-    No pings are sent: servers of others may take them for an attack.
-    """
+    """Return the options of every channel."""
     return [
         ("grpc.max_send_message_length", max_message),
         ("grpc.max_receive_message_length", max_message),
@@ -38,37 +39,37 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """The way to one endpoint."""
+class PooledChannel:
+    """The channel to one endpoint."""
 
     channel: grpc.aio.Channel
-    entrance: Entrance
+    limiter: ConcurrencyLimiter
     """Where all calls on the channel wait."""
     metadata: Metadata = field(default=(), repr=False)
-    """Shown by all of them."""
+    """Sent with all of them."""
 
 
-class Channels:
-    """Opens channels, and closes what has not been used for longest."""
+class ChannelPool:
+    """Opens channels, and closes the unused ones."""
 
     def __init__(
         self,
         max_message: int,
-        tasks: Tasks,
+        tasks: BackgroundTasks,
         tls: ClientTls | None = None,
         metadata_for: Callable[[str], Metadata] = lambda _target: (),
     ) -> None:
-        """Have none.
+        """Create an empty pool.
 
         Args:
             max_message: Bytes of the largest message.
             tasks: Closes channels in the background.
-            tls: Certificates, whose files are read once; None goes without.
-            metadata_for: Returns what all calls to a target show.
+            tls: Certificates, whose files are read once; None opens channels without TLS.
+            metadata_for: Returns the metadata of all calls to a target.
 
         Raises:
             OSError: A file cannot be read.
-            ValueError: A file is not what it should be.
+            ValueError: A file has no valid certificate or key.
         """
         self._options: list[tuple[str, int | str]] = [*channel_options(max_message)]
         self._credentials = None
@@ -78,16 +79,17 @@ class Channels:
         self._tasks = tasks
         self._metadata_for = metadata_for
         self._users: dict[str, int] = {}
-        self._routes: dict[str, Route] = {}
+        self._channels: dict[str, PooledChannel] = {}
 
-    def take(self, target: str) -> Route:
-        """Return the route to `host:port`; give it back."""
-        route = self._routes.pop(target, None)
-        if route is None:
-            route = Route(self._open(target), Entrance(), self._metadata_for(target))
-        self._routes[target] = route  # the last one used is the last one of the dict
+    def take(self, target: str) -> PooledChannel:
+        """Return the channel to `host:port`, until `give_back`."""
+        pooled = self._channels.pop(target, None)
+        if pooled is None:
+            metadata = self._metadata_for(target)
+            pooled = PooledChannel(self._open(target), ConcurrencyLimiter(), metadata)
+        self._channels[target] = pooled  # the last one used is the last one of the dict
         self._users[target] = self._users.get(target, 0) + 1
-        return route
+        return pooled
 
     def _open(self, target: str) -> grpc.aio.Channel:
         if self._credentials is None:
@@ -95,15 +97,15 @@ class Channels:
         return grpc.aio.secure_channel(target, self._credentials, options=self._options)
 
     def give_back(self, target: str) -> None:
-        """Use a route no more."""
+        """Count one user of a channel less."""
         self._users[target] -= 1
-        idle = [known for known in self._routes if not self._users[known]]
+        idle = [known for known in self._channels if not self._users[known]]
         for known in idle[:-_MOST_IDLE]:
             del self._users[known]
-            self._tasks.spawn(self._routes.pop(known).channel.close())
+            self._tasks.spawn(self._channels.pop(known).channel.close())
 
     async def close(self) -> None:
-        """Close all."""
-        for route in self._routes.values():
-            await route.channel.close()
-        self._routes.clear()
+        """Close all channels."""
+        for pooled in self._channels.values():
+            await pooled.channel.close()
+        self._channels.clear()

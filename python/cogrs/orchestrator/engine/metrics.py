@@ -1,4 +1,4 @@
-"""What an orchestrator counts while trials run."""
+"""The counters of an orchestrator, over all trials since its start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TICK_BOUNDS = (
 """Upper bounds of the buckets of ticks' durations, in seconds."""
 
 
-class Figures:
-    """Counts over all trials since the start, of which most are forgotten by now."""
+class TrialMetrics:
+    """Counts trials and ticks as they happen; most of the trials are forgotten by now."""
 
     def __init__(self) -> None:
-        """Have seen nothing."""
+        """Create counters at 0."""
         self.started = 0
         """Trials that were registered."""
         self.concluded = 0
@@ -24,21 +24,19 @@ class Figures:
         self.cut = 0
         """Trials that ended for another reason."""
         self.dropped: Counter[str] = Counter()
-        """What trials dropped or made up, by what it was; counted when they end."""
+        """What trials dropped or made up, by kind; counted when they end."""
         self.tick_buckets = [0] * (len(TICK_BOUNDS) + 1)
         """Ticks by duration; the last bucket is for those beyond all bounds."""
         self.tick_seconds = 0.0
         """Sum of the durations."""
 
-    def tick(self, seconds: float) -> None:
+    def add_tick(self, seconds: float) -> None:
         """Count a tick: from one observation set to the next."""
         self.tick_buckets[bisect_left(TICK_BOUNDS, seconds)] += 1
         self.tick_seconds += seconds
 
-    def end(self, dropped: Counter[str], *, concluded: bool) -> None:
+    def add_end(self, dropped: Counter[str], *, concluded: bool) -> None:
         """Count the end of a trial."""
-        if concluded:
-            self.concluded += 1
-        else:
-            self.cut += 1
+        self.concluded += concluded
+        self.cut += not concluded
         self.dropped.update(dropped)

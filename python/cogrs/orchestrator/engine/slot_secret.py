@@ -1,4 +1,4 @@
-"""Who calls as a client actor: what the call shows, and what it may do."""
+"""Who may act as a client actor: the secret that a call shows, and the one that a slot has."""
 
 from __future__ import annotations
 
@@ -14,52 +14,48 @@ SLOT_SECRET: Final = "slot-secret"
 """The metadata in which a client shows the secret of its slot, and JoinTrial's answer gives it."""
 
 ASK: Final = "new"
-"""What a client shows that joins for the first time, to be given a secret."""
+"""Shown by a client that joins for the first time, to be given a secret."""
 
 
 @dataclass(slots=True)
 class Caller:
-    """A call to the service of client actors."""
+    """The rights of one call to the service of client actors."""
 
     shown: str = field(default="", repr=False)
-    """The secret that it shows, `ASK`, or nothing."""
+    """The secret that the call shows, `ASK`, or an empty text."""
     has_all_rights: bool = True
     """Whether it has the rights of a controller, and not only those of a client."""
     given: str = field(default="", repr=False)
-    """The secret that JoinTrial has for it."""
+    """The new secret that JoinTrial answers with."""
 
 
-class SlotLock:
-    """Binds a slot to the secret of the client that joined; open until there is one."""
+class SlotSecret:
+    """Binds a slot to the secret of the client that joined; the slot is open until there is one."""
 
-    def __init__(self, who: str) -> None:
-        """Create a lock that is open.
-
-        Args:
-            who: The actor, for errors.
-        """
-        self._who = who
+    def __init__(self, label: str) -> None:
+        """Create a secret that is not set, with the actor's label for errors."""
+        self._label = label
         self._digest = b""
-        """Of the secret, so that it is nowhere to be found here."""
+        """Of the secret, which itself is kept nowhere."""
 
     def check(self, caller: Caller) -> None:
-        """Refuse whoever does not show the secret of a slot that is bound.
+        """Refuse a caller that does not show the secret of a bound slot.
 
         Raises:
-            DeniedError: It shows another or none.
+            DeniedError: The caller shows another secret, or no secret.
         """
         if self._digest and not hmac.compare_digest(digest(caller.shown), self._digest):
             raise self._denial(caller)
 
     def join(self, caller: Caller, *, required: bool) -> None:
-        """Bind the slot to a secret, where its client asks for one, and give the secret out.
+        """Bind the slot to a new secret if its client asks for one, and give that to the caller.
 
         A client that returns shows the secret it has. A controller may take over without it,
         which makes the old one void.
 
         Raises:
             DeniedError: The slot is bound and the caller may not take it over, or secrets are
-                required and it does not ask for one.
+                `required` and the caller does not ask for one.
         """
         if required and not caller.shown:
             raise self._denial(caller)
@@ -76,6 +72,6 @@ class SlotLock:
     def _denial(self, caller: Caller) -> DeniedError:
         shown = "another one" if caller.shown not in ("", ASK) else "none"
         expected = (
-            f"the secret that JoinTrial gave for {self._who}, or {ASK!r} at a first JoinTrial"
+            f"the secret that JoinTrial gave for {self._label}, or {ASK!r} at a first JoinTrial"
         )
         return DeniedError(f"metadata: {SLOT_SECRET}: expected {expected}; got {shown}")

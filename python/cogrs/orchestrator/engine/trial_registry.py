@@ -1,4 +1,4 @@
-"""All trials that are known, and who watches them."""
+"""The trials that are listed, how many there may be, and the calls that watch them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, short
-from cogrs.orchestrator.engine.figures import Figures
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.engine.trial import Trial
+from cogrs.orchestrator.engine.trial_record import TrialRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from cogrs.api.common_pb2 import TrialParams
-    from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.errors import OrchestratorError
     from cogrs.orchestrator.engine.ports import ReaderPort
-    from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.engine.trial_record import TrialContext
 
 
-class Change(NamedTuple):
-    """A trial that has come to a state."""
+class StateChange(NamedTuple):
+    """A trial that has entered a state."""
 
     trial_id: str
     state: State
@@ -31,18 +30,18 @@ class Change(NamedTuple):
     """Whether it ends because something failed or was lost."""
 
 
-class Watcher:
-    """What one watcher has yet to be told."""
+class TrialWatcher:
+    """The changes of state that one watching call has yet to send."""
 
     def __init__(self, reader: ReaderPort, states: Collection[State], backlog: int) -> None:
-        """Want these states, or all if there are none."""
+        """Watch for these states, or for all if `states` is empty."""
         self._reader = reader
         self._states = frozenset(states) or frozenset(State)
         self._backlog = backlog
-        self._changes: deque[Change] = deque()
+        self._changes: deque[StateChange] = deque()
 
-    def tell(self, change: Change, *, new: bool = True) -> bool:
-        """Tell of a trial; False when it is not told because too much waits already."""
+    def tell(self, change: StateChange, *, new: bool = True) -> bool:
+        """Queue a change; end the watch and return False if too many wait already."""
         if change.state not in self._states:
             return True
         if new and len(self._changes) >= self._backlog:
@@ -52,8 +51,8 @@ class Watcher:
         self._reader.wake()
         return True
 
-    def take(self) -> Change | None:
-        """Take the next change, if there is one."""
+    def take(self) -> StateChange | None:
+        """Take the next change, or None."""
         return self._changes.popleft() if self._changes else None
 
     def close(self, error: OrchestratorError) -> None:
@@ -61,38 +60,31 @@ class Watcher:
         self._reader.close(error)
 
 
-class Registry:
-    """Trials in the order in which they were started."""
+class TrialRegistry:
+    """Trials in the order in which they were registered."""
 
-    def __init__(
-        self, settings: Settings, clock: Clock, ended: Callable[[], None], *, brief: bool = False
-    ) -> None:
-        """Know none.
+    def __init__(self, context: TrialContext, ended: Callable[[], None]) -> None:
+        """Create an empty registry.
 
         Args:
-            settings: For all trials.
-            clock: For all trials.
+            context: Shared by all trials.
             ended: Called whenever a trial has ended.
-            brief: Whether clients are not told what failures say.
         """
-        self._brief = brief
-        self._settings = settings
-        self._clock = clock
+        self._context = context
+        self._settings = context.settings
         self._ended = ended
-        self.figures = Figures()
-        """Counts over all trials."""
-        self._trials: dict[str, Trial] = {}
-        self._watchers: set[Watcher] = set()
-        self._waiting: set[Trial] = set()
-        self._over: deque[Trial] = deque()
+        self._trials: dict[str, TrialRecord] = {}
+        self._watchers: set[TrialWatcher] = set()
+        self._waiting: set[TrialRecord] = set()
+        self._over: deque[TrialRecord] = deque()
         self._over_actors = 0
         self._actors = 0
         self._params_bytes = 0
         self.live = 0
         """Trials that have not ended."""
 
-    def open(self, trial_id: str, user_id: str, params_bytes: int = 0) -> Trial:
-        """Make a trial known.
+    def open(self, trial_id: str, user_id: str, params_bytes: int = 0) -> TrialRecord:
+        """Register a trial that has no parameters yet.
 
         Args:
             trial_id: Its id.
@@ -100,7 +92,7 @@ class Registry:
             params_bytes: Of the request, until the parameters are known.
 
         Raises:
-            ExhaustedError: There are too many.
+            ExhaustedError: There are too many trials, or their parameters have too many bytes.
         """
         settings = self._settings
         if self.live >= settings.max_trials:
@@ -110,31 +102,32 @@ class Registry:
         self._check_params_bytes(params_bytes)
         self.live += 1
         self._params_bytes += params_bytes
-        common = (self._settings, self._clock, self._report, self.figures)
-        trial = Trial(trial_id, user_id, *common, brief=self._brief)
-        trial.params_bytes = params_bytes
-        self._trials[trial_id] = trial
-        self.figures.started += 1
-        self._report(trial)
-        return trial
+        record = TrialRecord(trial_id, user_id, params_bytes, self._context, self._report)
+        self._trials[trial_id] = record
+        self._context.metrics.started += 1
+        self._report(record)
+        return record
 
-    def admit(self, trial: Trial, params: TrialParams) -> None:
-        """Count the parameters that a trial is to have, instead of its request.
+    def admit(self, record: TrialRecord, params: TrialParams) -> Trial:
+        """Put a trial with parameters in the place of its record; it has yet to be started.
 
         Raises:
-            ExhaustedError: All together would have too many bytes, or too many trials wait for
-                clients.
+            ExhaustedError: The parameters of all trials would have too many bytes, or see `check`.
         """
         size = params.ByteSize()
-        self._check_params_bytes(size - trial.params_bytes)
-        if self.check(params):
-            self._waiting.add(trial)
-        self._actors += len(params.actors)
-        self._params_bytes += size - trial.params_bytes
+        more = size - record.params_bytes
+        self._check_params_bytes(more)
+        needs_clients = self.check(params)
+        trial = self._trials[record.id] = Trial(record, params)
         trial.params_bytes = size
+        self._params_bytes += more
+        self._actors += len(trial.actors)
+        if needs_clients:
+            self._waiting.add(trial)
+        return trial
 
     def check(self, params: TrialParams) -> bool:
-        """Return whether a trial of these parameters would wait for clients.
+        """Return whether a trial with these parameters would wait for clients.
 
         Raises:
             ExhaustedError: It would, and too many wait already, or all trials would have too many
@@ -150,7 +143,7 @@ class Registry:
             return False
         most = self._settings.max_waiting_trials
         if len(self._waiting) >= most:
-            self._waiting = {each for each in self._waiting if _waits(each)}
+            self._waiting = {each for each in self._waiting if _needs_clients(each)}
         if len(self._waiting) >= most:
             raise ExhaustedError(f"{most} trials wait for clients to join, of at most {most}")
         return True
@@ -163,42 +156,42 @@ class Registry:
                 f"expected at most {max(most - held, 0)}, got {more}"
             )
 
-    def get(self, trial_id: str) -> Trial:
+    def get(self, trial_id: str) -> TrialRecord:
         """Return a trial.
 
         Raises:
-            NotFoundError: There is none of this id.
+            NotFoundError: No trial has this id.
         """
         trial = self._trials.get(trial_id)
         if trial is None:
             raise NotFoundError(f"no trial {short(trial_id)}")
         return trial
 
-    def __iter__(self) -> Iterator[Trial]:
+    def __iter__(self) -> Iterator[TrialRecord]:
         """Return all trials."""
         return iter(list(self._trials.values()))
 
-    def running(self) -> list[Trial]:
+    def running(self) -> list[TrialRecord]:
         """Return the trials that have not ended."""
         return [trial for trial in self if trial.state is not State.ENDED]
 
-    def watch(self, reader: ReaderPort, states: Collection[State]) -> Watcher:
-        """Tell of all trials as they are, and then of every change.
+    def watch(self, reader: ReaderPort, states: Collection[State]) -> TrialWatcher:
+        """Queue the states of all trials, and then every change.
 
         Raises:
-            ExhaustedError: Too many watch already.
+            ExhaustedError: Too many calls watch already.
         """
         most = self._settings.max_watchers
         if len(self._watchers) >= most:
             raise ExhaustedError(f"{most} calls watch trials, of at most {most}")
-        watcher = Watcher(reader, states, self._settings.watch_backlog)
+        watcher = TrialWatcher(reader, states, self._settings.watch_backlog)
         for trial in self._trials.values():
             watcher.tell(_change(trial), new=False)
         self._watchers.add(watcher)
         return watcher
 
-    def unwatch(self, watcher: Watcher) -> None:
-        """Tell no more."""
+    def unwatch(self, watcher: TrialWatcher) -> None:
+        """Forget a watcher."""
         self._watchers.discard(watcher)
 
     def close(self, error: OrchestratorError) -> None:
@@ -207,8 +200,8 @@ class Registry:
             watcher.close(error)
         self._watchers.clear()
 
-    def _report(self, trial: Trial) -> None:
-        change = _change(trial)  # one for all watchers: they keep it while it waits
+    def _report(self, trial: TrialRecord) -> None:
+        change = _change(trial)  # shared by all watchers, which keep it while it waits
         slow = {watcher for watcher in self._watchers if not watcher.tell(change)}
         self._watchers -= slow
         if trial.state is State.ENDED:
@@ -216,12 +209,13 @@ class Registry:
             self._params_bytes -= trial.params_bytes
             self._waiting.discard(trial)
             self._retain(trial)
-            trial_id = trial.id  # the clock is not to keep what was forgotten before
-            self._clock.call_later(self._settings.retention, lambda: self._forget(trial_id))
+            trial_id = trial.id  # the clock is not to keep a trial that was forgotten before
+            delay = self._settings.retention
+            self._context.clock.call_later(delay, lambda: self._forget(trial_id))
             self._ended()
 
-    def _retain(self, trial: Trial) -> None:
-        """Keep a trial listed for a while, and no more of them than of those that run."""
+    def _retain(self, trial: TrialRecord) -> None:
+        """Keep a trial listed for a while; of ended trials, no more than of those that run."""
         settings, actors = self._settings, len(trial.actors)
         self._actors -= actors
         self._over_actors += actors
@@ -240,10 +234,10 @@ class Registry:
         del self._trials[trial.id]
 
 
-def _waits(trial: Trial) -> bool:
+def _needs_clients(trial: TrialRecord) -> bool:
     """Return whether a trial cannot run before clients join."""
-    return trial.state is State.PENDING and trial.roster.has_vacant
+    return trial.state is State.PENDING and trial.index.has_free
 
 
-def _change(trial: Trial) -> Change:
-    return Change(trial.id, trial.state, trial.end_reason, trial.failed)
+def _change(trial: TrialRecord) -> StateChange:
+    return StateChange(trial.id, trial.state, trial.end_reason, trial.failed)

@@ -1,4 +1,4 @@
-"""What a trial does about an actor that is late, silent or gone."""
+"""Options for actors that are late, silent or gone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ActorOptions:
-    """Options of an actor, or of all actors of a class. None leaves the question to others."""
+    """Options of an actor, or of all actors of a class. None leaves an option unset."""
 
     optional: bool | None = None
     """Whether the trial starts, and goes on, without the actor; otherwise it ends. An actor that
     is gone acts by its default action, or by an empty one."""
     default_action: bytes | None = None
     """Stands in for an action that does not come within `response_timeout`, or from an actor that
-    is gone. The serialized message, or what else actors of the class send."""
+    is gone: the serialized message, or other bytes that actors of the class send."""
     response_timeout: float | None = None
     """Seconds for an answer to an observation; 0 stands for no limit. Without a default action the
     actor is lost when they are over."""
@@ -49,7 +49,7 @@ class ActorOptions:
                 raise ValueError(f"{name}: expected seconds >= 0, got {value}")
 
     def over(self, other: ActorOptions) -> ActorOptions:
-        """Return these options, with those of another where these leave the question."""
+        """Return these options, with those of `other` where they are unset."""
         mine = ((each.name, getattr(self, each.name)) for each in fields(self))
         return ActorOptions(
             **{name: getattr(other, name) if value is None else value for name, value in mine}
@@ -64,8 +64,8 @@ _NONE = ActorOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionBook:
-    """Options by an actor's name, which come first, and by its class."""
+class OptionTable:
+    """Options by the name of an actor, which come first, and by its class."""
 
     by_name: Mapping[str, ActorOptions] = field(default_factory=dict)
     by_class: Mapping[str, ActorOptions] = field(default_factory=dict)
