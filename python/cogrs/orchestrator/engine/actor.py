@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.orchestrator.engine.clock import Alarm, Clock
 from cogrs.orchestrator.engine.observation import add_observations, split
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from cogrs.api.environment_pb2 import ObservationSet
     from cogrs.orchestrator.engine.actor_options import ActorOptions
-    from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.settings import Settings
 
 
@@ -114,11 +113,7 @@ class Actor(ABC):
 
     @abstractmethod
     def start(self, start_request: AgentStartRequest) -> None:
-        """Begin to take part.
-
-        Args:
-            start_request: Lists all actors of the trial; not to be changed.
-        """
+        """Begin to take part; the request lists all actors, and is not to be changed."""
 
     @abstractmethod
     def deliver(self, period: ActorPeriodData) -> None:
@@ -176,12 +171,9 @@ class Actor(ABC):
 def deliver(
     actors: Iterable[Actor], observations: ObservationSet, periods: Sequence[ActorPeriodData]
 ) -> None:
-    """Send an observation set to the actors that are not gone.
+    """Send a set to the actors that are not gone, with the rewards and messages in `periods`.
 
-    Args:
-        actors: All actors of the trial.
-        observations: The set.
-        periods: The rewards and messages of each actor; empty if there are none at all.
+    `periods` has one item for each actor, or is empty where there is nothing for any of them.
     """
     if periods:
         add_observations(periods, observations)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.api.common_pb2 import ActorPeriodData
-from cogrs.api.orchestrator_pb2 import TrialActionReply
-from cogrs.orchestrator.engine.actor import Actor
+from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
+from cogrs.api.orchestrator_pb2 import TrialActionReply, TrialActionRequest
+from cogrs.orchestrator.engine.actor import Actor, ActorContext
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.errors import (
     AlreadyExistsError,
     ExhaustedError,
     LateError,
+    OrchestratorError,
     PreconditionError,
 )
 from cogrs.orchestrator.engine.observation import fill
@@ -25,10 +26,6 @@ from cogrs.orchestrator.engine.slot_secret import SlotSecret
 
 if TYPE_CHECKING:
     from cogrs.api.agent_pb2 import AgentStartRequest
-    from cogrs.api.common_pb2 import ObservationData
-    from cogrs.api.orchestrator_pb2 import TrialActionRequest
-    from cogrs.orchestrator.engine.actor import ActorContext
-    from cogrs.orchestrator.engine.errors import OrchestratorError
     from cogrs.orchestrator.engine.ports import ReaderPort
 
 

@@ -35,12 +35,7 @@ class GuardedClock:
     """A `Clock` whose callbacks may fail: their owner is told, and can end in order."""
 
     def __init__(self, clock: Clock, crashed: Callable[[str], None]) -> None:
-        """Create a guarded clock.
-
-        Args:
-            clock: Tells the time.
-            crashed: Called with the text of an exception, which is logged in any case.
-        """
+        """Create a clock that logs errors of callbacks, and calls `crashed` with their texts."""
         self._clock = clock
         self._crashed = crashed
         self.now = clock.now

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.api.environment_pb2 import EnvStartRequest
-from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.api.environment_pb2 import (
+    EnvActionReply,
+    EnvActionRequest,
+    EnvStartReply,
+    EnvStartRequest,
+)
+from cogrs.orchestrator.engine.clock import Alarm, Clock
 from cogrs.orchestrator.engine.end_reason import EndReason
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.params import actors_in_trial
@@ -15,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message, TrialParams
-    from cogrs.api.environment_pb2 import EnvActionReply, EnvActionRequest, EnvStartReply
-    from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.ports import Links
     from cogrs.orchestrator.engine.settings import Settings
 

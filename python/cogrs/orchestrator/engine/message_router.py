@@ -169,12 +169,7 @@ class RewardBuffer:
         return not self._waiting
 
     def add(self, sender: str, reward: Reward) -> None:
-        """Keep copies of a reward's sources, and leave its value out: `take` computes a new one.
-
-        Args:
-            sender: The true sender.
-            reward: With a tick >= -1.
-        """
+        """Keep copies of the sources, with the name of the true sender; `take` makes a value."""
         waiting, tick = self._waiting[reward.receiver_name], reward.tick_id
         for given in reward.sources:
             size = footprint(given)
@@ -186,12 +181,9 @@ class RewardBuffer:
             waiting.add(tick, (self._number, source, size))
 
     def take(self, receiver: str, tick: int, *, everything: bool = False) -> list[Reward]:
-        """Take what is due to a receiver, one reward for each tick, in the order of ticks.
+        """Take what is due to a receiver with `tick`, one reward for each tick, in their order.
 
-        Args:
-            receiver: The actor's name.
-            tick: The tick that goes out.
-            everything: Take what is for later ticks too.
+        `everything` takes what is for later ticks too.
         """
         waiting = self._waiting.get(receiver)
         if waiting is None:
@@ -217,14 +209,7 @@ class MessageRouter:
     def __init__(
         self, trial_id: str, actors: Iterable[str], counts: Counter[str], settings: Settings
     ) -> None:
-        """Create a router in which nothing waits.
-
-        Args:
-            trial_id: The trial's id.
-            actors: The names of its actors.
-            counts: Counts what is dropped.
-            settings: Limits how much may wait.
-        """
+        """Create a router between actors of these names, which counts what it drops in `counts`."""
         self._trial_id = trial_id
         self._log = trial_logger(trial_id)
         self._actors = frozenset(actors)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.api.common_pb2 import Observation
+from cogrs.api.common_pb2 import ActorPeriodData, Observation, ObservationData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
     from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
 
 

@@ -7,7 +7,14 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.api.orchestrator_pb2 import TrialInfo, TrialJoinReply, TrialStartReply, TrialState
+from cogrs.api.orchestrator_pb2 import (
+    TrialInfo,
+    TrialJoinReply,
+    TrialJoinRequest,
+    TrialStartReply,
+    TrialStartRequest,
+    TrialState,
+)
 from cogrs.limits import LARGE, MANY
 from cogrs.orchestrator.engine.client_slot import ClientSlot
 from cogrs.orchestrator.engine.end_reason import EndReason
@@ -30,19 +37,17 @@ from cogrs.orchestrator.engine.matchmaking import (
 )
 from cogrs.orchestrator.engine.params import check_name, check_params, check_sizes, merge_params
 from cogrs.orchestrator.engine.slot_secret import Caller
-from cogrs.orchestrator.engine.trial_registry import TrialRegistry
+from cogrs.orchestrator.engine.trial_registry import TrialRegistry, TrialWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
-    from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
     from cogrs.orchestrator.engine.metrics import TrialMetrics
     from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.state import State
     from cogrs.orchestrator.engine.trial_record import TrialContext, TrialRecord
-    from cogrs.orchestrator.engine.trial_registry import TrialWatcher
 
 _STOPS = "the orchestrator stops"
 _NO_PARAMS = (

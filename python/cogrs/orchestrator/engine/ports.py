@@ -124,11 +124,7 @@ class Links(Protocol):
     """Makes the ports of a trial."""
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse an endpoint that cannot be reached.
-
-        Args:
-            what: The component, for the error.
-            endpoint: Its endpoint.
+        """Refuse an endpoint that cannot be reached; the error begins with `what`.
 
         Raises:
             InvalidError: There is no such local component, or the machine is not allowed.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.api.agent_pb2 import AgentObservationRequest, AgentStartRequest
-from cogrs.orchestrator.engine.actor import Actor
+from cogrs.api.agent_pb2 import AgentActionReply, AgentObservationRequest, AgentStartRequest
+from cogrs.orchestrator.engine.actor import Actor, ActorContext
 from cogrs.orchestrator.engine.clock import Alarm
 from cogrs.orchestrator.engine.end_reason import EndReason
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
@@ -13,9 +13,7 @@ from cogrs.orchestrator.engine.observation import fill
 from cogrs.orchestrator.engine.state import RunState
 
 if TYPE_CHECKING:
-    from cogrs.api.agent_pb2 import AgentActionReply
     from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
-    from cogrs.orchestrator.engine.actor import ActorContext
     from cogrs.orchestrator.engine.ports import Links
 
 

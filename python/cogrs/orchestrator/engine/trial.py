@@ -15,10 +15,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cogrs.api.agent_pb2 import AgentStartRequest
-from cogrs.api.environment_pb2 import EnvActionRequest
+from cogrs.api.environment_pb2 import (
+    EnvActionReply,
+    EnvActionRequest,
+    EnvStartReply,
+    ObservationSet,
+)
 from cogrs.escape import escaped
 from cogrs.orchestrator.engine import observation
-from cogrs.orchestrator.engine.actor import ActorContext, deliver
+from cogrs.orchestrator.engine.actor import Actor, ActorContext, deliver
 from cogrs.orchestrator.engine.actor_index import ActorIndex
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess
 from cogrs.orchestrator.engine.client_slot import ClientSlot
@@ -37,20 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from cogrs.api.common_pb2 import ActorPeriodData, Message, Observation, Reward, TrialParams
-    from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply, ObservationSet
-    from cogrs.orchestrator.engine.actor import Actor
 
 
 class Trial(TrialRecord):
     """A trial that has parameters: `ActorCallbacks` to its actors and environment."""
 
     def __init__(self, record: TrialRecord, params: TrialParams) -> None:
-        """Create all parts of a trial; nothing is started yet.
-
-        Args:
-            record: The trial without parameters, whose place it takes.
-            params: Checked parameters.
-        """
+        """Create all parts of a trial, which takes the place of its record; nothing starts yet."""
         context = record.context
         super().__init__(record.id, record.user_id, record.params_bytes, context, record.report)
         self.params = params
@@ -140,7 +138,7 @@ class Trial(TrialRecord):
             self.end("environment: final update", ask=False)
             for early in self._early_replies:
                 self._route(early)
-            self._finish_with(reply)
+            self.environment_ended(reply)
         elif self._phase is Phase.ENDING:
             # OnEnd will bring later observations.
             self._route(reply)
@@ -364,11 +362,7 @@ class Trial(TrialRecord):
         self._environment.end(*self._take_actions())
 
     def environment_ended(self, reply: EnvActionReply) -> None:
-        """OnEnd was answered."""
-        self._finish_with(reply)
-
-    def _finish_with(self, reply: EnvActionReply) -> None:
-        """Pass on the last reply of the environment."""
+        """The environment gave its last data, asked by OnEnd or not."""
         self._route(reply)
         observations = reply.observation_set if reply.HasField("observation_set") else None
         fault = observation.find_fault(reply.observation_set, len(self.actors))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.api.common_pb2 import Action
+from cogrs.api.common_pb2 import Action, ActorPeriodData, Message, TrialParams
 from cogrs.api.datalog_pb2 import DatalogSample
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from cogrs.api.common_pb2 import ActorPeriodData, Message, TrialParams
     from cogrs.api.environment_pb2 import ObservationSet
     from cogrs.orchestrator.engine.ports import LogPort
 

@@ -64,18 +64,11 @@ class TrialRecord:
         context: TrialContext,
         report: Callable[[TrialRecord], None],
     ) -> None:
-        """Create a record in state INITIALIZING.
-
-        Args:
-            trial_id: The trial's id.
-            user_id: Of the user that starts it.
-            params_bytes: Of its parameters, or of the request for them.
-            context: What it shares with other trials.
-            report: Called at each change of state.
-        """
+        """Create a record in state INITIALIZING; `report` is called at each change of state."""
         self.id = trial_id
         self.user_id = user_id
         self.params_bytes = params_bytes
+        """Of the parameters, or of the request for them."""
         self.context = context
         self.report = report
         self.state = State.INITIALIZING

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, short
+from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, OrchestratorError, short
 from cogrs.orchestrator.engine.state import State
 from cogrs.orchestrator.engine.trial import Trial
-from cogrs.orchestrator.engine.trial_record import TrialRecord
+from cogrs.orchestrator.engine.trial_record import TrialContext, TrialRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from cogrs.api.common_pb2 import TrialParams
-    from cogrs.orchestrator.engine.errors import OrchestratorError
     from cogrs.orchestrator.engine.ports import ReaderPort
-    from cogrs.orchestrator.engine.trial_record import TrialContext
 
 
 class StateChange(NamedTuple):
@@ -64,12 +62,7 @@ class TrialRegistry:
     """Trials in the order in which they were registered."""
 
     def __init__(self, context: TrialContext, ended: Callable[[], None]) -> None:
-        """Create an empty registry.
-
-        Args:
-            context: Shared by all trials.
-            ended: Called whenever a trial has ended.
-        """
+        """Create an empty registry, which calls `ended` whenever a trial has ended."""
         self._context = context
         self._settings = context.settings
         self._ended = ended
@@ -84,12 +77,7 @@ class TrialRegistry:
         """Trials that have not ended."""
 
     def open(self, trial_id: str, user_id: str, params_bytes: int = 0) -> TrialRecord:
-        """Register a trial that has no parameters yet.
-
-        Args:
-            trial_id: Its id.
-            user_id: Of the user that starts it.
-            params_bytes: Of the request, until the parameters are known.
+        """Register a trial that has no parameters yet; the request for it has `params_bytes`.
 
         Raises:
             ExhaustedError: There are too many trials, or their parameters have too many bytes.

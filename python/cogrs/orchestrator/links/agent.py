@@ -11,20 +11,18 @@ from cogrs.api.agent_pb2 import (
     AgentMessageRequest,
     AgentObservationRequest,
     AgentRewardRequest,
+    AgentStartRequest,
 )
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
-from cogrs.orchestrator.links.component import describe
-from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.component import AgentComponent, describe
+from cogrs.orchestrator.links.link import Link, LinkContext
 from cogrs.orchestrator.links.remote import is_too_large
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
-    from cogrs.api.agent_pb2 import AgentStartRequest
     from cogrs.orchestrator.engine.ports import AgentEvents
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.component import AgentComponent
-    from cogrs.orchestrator.links.link import LinkContext
 
 
 def _measure(data: ActorPeriodData | AgentObservationRequest) -> int:
@@ -43,16 +41,7 @@ class AgentLink(Link[AgentObservationRequest]):
         settings: Settings,
         context: LinkContext,
     ) -> None:
-        """Create a port; nothing is called yet.
-
-        Args:
-            trial_id: The trial's id.
-            name: The actor's name.
-            component: The component to call.
-            events: Takes the answers.
-            settings: Limits how much may wait.
-            context: What to work with.
-        """
+        """Create a port; nothing is called yet."""
         super().__init__(trial_id, f"actor {name!r}", context, events.crashed)
         self._labelm = (trial_id, name)
         self._component = component

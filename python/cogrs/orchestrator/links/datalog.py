@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.orchestrator.engine.backlog import OVERHEAD
 from cogrs.orchestrator.engine.log import trial_logger
-from cogrs.orchestrator.links.component import describe
+from cogrs.orchestrator.links.component import LogComponent, describe
 from cogrs.orchestrator.links.queues import AsyncQueue
 from cogrs.user_errors import is_failure
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from cogrs.api.common_pb2 import TrialParams
-    from cogrs.api.datalog_pb2 import DatalogSample
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.component import LogComponent
     from cogrs.orchestrator.links.link import LinkContext
 
 

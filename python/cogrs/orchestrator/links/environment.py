@@ -10,9 +10,10 @@ from cogrs.api.environment_pb2 import (
     EnvActionRequest,
     EnvMessageRequest,
     EnvStartReply,
+    EnvStartRequest,
 )
-from cogrs.orchestrator.links.component import checked, describe
-from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.component import EnvironmentComponent, checked, describe
+from cogrs.orchestrator.links.link import Link, LinkContext
 from cogrs.orchestrator.links.remote import RemoteError, is_too_large
 from cogrs.user_errors import is_failure
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message
-    from cogrs.api.environment_pb2 import EnvStartRequest
     from cogrs.orchestrator.engine.ports import EnvironmentEvents
-    from cogrs.orchestrator.links.component import EnvironmentComponent
-    from cogrs.orchestrator.links.link import LinkContext
 
 
 class EnvironmentLink(Link[EnvActionRequest]):
@@ -36,14 +34,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
         events: EnvironmentEvents,
         context: LinkContext,
     ) -> None:
-        """Create a port; nothing is called yet.
-
-        Args:
-            trial_id: The trial's id.
-            component: The component to call.
-            events: Takes the answers.
-            context: What to work with.
-        """
+        """Create a port; nothing is called yet."""
         super().__init__(trial_id, "environment", context, events.crashed)
         self._trial_id = trial_id
         self._component = component

@@ -12,7 +12,7 @@ from cogrs.orchestrator.engine.endpoint import Endpoint, EndpointKind, parse_end
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.links.agent import AgentLink
 from cogrs.orchestrator.links.background_tasks import BackgroundTasks
-from cogrs.orchestrator.links.channel_pool import ChannelPool
+from cogrs.orchestrator.links.channel_pool import ChannelPool, Metadata, PooledChannel
 from cogrs.orchestrator.links.datalog import LogCounters, LogLink
 from cogrs.orchestrator.links.environment import EnvironmentLink
 from cogrs.orchestrator.links.hook import HookLink
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from cogrs.orchestrator.engine.ports import AgentEvents, EnvironmentEvents
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.channel_pool import Metadata, PooledChannel
     from cogrs.tls import ClientTls
 
 T = TypeVar("T")

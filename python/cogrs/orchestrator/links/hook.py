@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
-from cogrs.orchestrator.links.component import checked, describe
+from cogrs.orchestrator.links.component import HookComponent, checked, describe
 from cogrs.orchestrator.links.remote import RemoteError
 from cogrs.user_errors import is_failure
-
-if TYPE_CHECKING:
-    from cogrs.orchestrator.links.component import HookComponent
 
 _UNREACHABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 

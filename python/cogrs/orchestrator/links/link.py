@@ -40,14 +40,7 @@ class Link(Generic[Request]):
     def __init__(
         self, trial_id: str, label: str, context: LinkContext, crashed: Callable[[str], None]
     ) -> None:
-        """Start the task that makes calls; there is none yet.
-
-        Args:
-            trial_id: The trial's id.
-            label: The component, for the log.
-            context: What to work with.
-            crashed: Called with the text of an error that is not the component's.
-        """
+        """Start the task that makes calls; `crashed` is called with errors of our own code."""
         self._label = f"trial {trial_id}: {label}"
         self._log = trial_logger(trial_id)
         self._context = context

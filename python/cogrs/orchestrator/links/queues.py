@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from cogrs.orchestrator.links.cooperative_scheduler import Waiter
+from cogrs.orchestrator.links.cooperative_scheduler import RunQueue, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cogrs.orchestrator.links.background_tasks import BackgroundTasks
-    from cogrs.orchestrator.links.cooperative_scheduler import RunQueue
 
 T = TypeVar("T")
 
@@ -38,12 +37,7 @@ class AsyncQueue(Generic[T]):
     """
 
     def __init__(self, run_queue: RunQueue, items: ItemStore[T] | None = None) -> None:
-        """Create an empty, open queue.
-
-        Args:
-            run_queue: Resumes the task that takes items.
-            items: Keeps the items; None takes a deque.
-        """
+        """Create an open queue, whose items are kept in `items`, or in a deque."""
         self._items: ItemStore[T] = deque() if items is None else items
         self._waiter = Waiter(run_queue)
         self.closed = False

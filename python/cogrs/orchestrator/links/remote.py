@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -16,35 +16,16 @@ from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
 from cogrs.escape import escaped
 from cogrs.orchestrator.fields import SMALL, FloodError, decode
-from cogrs.orchestrator.links.concurrency_limiter import ANSWER_SECONDS, LOG_SECONDS
+from cogrs.orchestrator.links.concurrency_limiter import (
+    ANSWER_SECONDS,
+    LOG_SECONDS,
+    ConcurrencyLimiter,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 
-    from cogrs.api.agent_pb2 import (
-        AgentActionReply,
-        AgentEndReply,
-        AgentEndRequest,
-        AgentMessageReply,
-        AgentMessageRequest,
-        AgentObservationRequest,
-        AgentRewardReply,
-        AgentRewardRequest,
-        AgentStartReply,
-        AgentStartRequest,
-    )
-    from cogrs.api.datalog_pb2 import LogExporterSampleReply, LogExporterSampleRequest
-    from cogrs.api.environment_pb2 import (
-        EnvActionReply,
-        EnvActionRequest,
-        EnvMessageReply,
-        EnvMessageRequest,
-        EnvStartReply,
-        EnvStartRequest,
-    )
-    from cogrs.api.hooks_pb2 import PreTrialContext
     from cogrs.orchestrator.links.channel_pool import Metadata, PooledChannel
-    from cogrs.orchestrator.links.concurrency_limiter import ConcurrencyLimiter
 
 T = TypeVar("T")
 
@@ -116,42 +97,6 @@ def is_too_large(error: BaseException | None) -> bool:
     return isinstance(error, RemoteError) and error.status == "RESOURCE_EXHAUSTED"
 
 
-class _Remote:
-    """Makes calls to one endpoint; `whom` is the trial's id and, for agents, the actor's name."""
-
-    def __init__(self, pooled: PooledChannel, stub: Callable[[grpc.aio.Channel], Any]) -> None:
-        """Call on this channel."""
-        self._limiter = pooled.limiter
-        self._shown = pooled.metadata
-        self._stub = stub(_bounded(pooled.channel))
-
-    def _metadata(self, whom: tuple[str, ...]) -> Metadata:
-        return (*self._shown, *zip(("trial-id", "actor-name"), whom, strict=False))
-
-    async def _answer(
-        self,
-        method: Callable[..., Awaitable[T]],
-        request: object,
-        *whom: str,
-        seconds: float = ANSWER_SECONDS,
-    ) -> T:
-        """Make a call with one answer."""
-        permit = await self._limiter.acquire(seconds)
-        try:
-            return _decoded(await method(request, metadata=self._metadata(whom)))
-        except grpc.aio.AioRpcError as error:
-            raise RemoteError(error) from error
-        finally:
-            permit.release()
-
-    def _answers(
-        self, method: Callable[..., AsyncIterable[T]], requests: object, *whom: str
-    ) -> AsyncIterator[T]:
-        """Make a call with a stream of answers, when the first one is asked for."""
-        call = partial(method, requests, metadata=self._metadata(whom))
-        return _Answers(self._limiter, call)
-
-
 class _Answers(Generic[T]):
     """The answers of a stream. A generator would be one generator more for each answer."""
 
@@ -180,92 +125,79 @@ class _Answers(Generic[T]):
             permit.release()
 
 
-class RemoteEnvironment(_Remote):
-    """An `EnvironmentComponent` by gRPC."""
+class _Remote:
+    """Makes calls to one endpoint, by the methods of a table."""
 
     def __init__(self, pooled: PooledChannel) -> None:
         """Call on this channel."""
-        super().__init__(pooled, EnvironmentEndpointStub)
+        self._limiter = pooled.limiter
+        self._shown = pooled.metadata
+        self._stub = self._stub_type(_bounded(pooled.channel))
 
-    async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
-        """Call OnStart."""
-        return await self._answer(self._stub.OnStart, request, trial_id)
+    _stub_type: ClassVar[type[Any]]
 
-    def on_action(
-        self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
-    ) -> AsyncIterator[EnvActionReply]:
-        """Open the stream of OnAction."""
-        return self._answers(self._stub.OnAction, requests, trial_id)
+    def _metadata(self, whom: Sequence[str]) -> Metadata:
+        return (*self._shown, *zip(("trial-id", "actor-name"), whom, strict=False))
 
-    async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
-        """Call OnMessage."""
-        return await self._answer(self._stub.OnMessage, request, trial_id)
 
-    async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
-        """Call OnEnd."""
-        return await self._answer(self._stub.OnEnd, request, trial_id)
+def _answer(name: str, seconds: float = ANSWER_SECONDS) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return the method that makes the call of this name, which has one answer."""
+
+    async def call(self: _Remote, *whom_and_request: Any) -> Any:
+        *whom, request = whom_and_request
+        permit = await self._limiter.acquire(seconds)
+        try:
+            method = getattr(self._stub, name)
+            return _decoded(await method(request, metadata=self._metadata(whom)))
+        except grpc.aio.AioRpcError as error:
+            raise RemoteError(error) from error
+        finally:
+            permit.release()
+
+    return call
+
+
+def _answers(name: str) -> Callable[..., AsyncIterator[Any]]:
+    """Return the method that opens the stream of this name, when its first answer is asked for."""
+
+    def call(self: _Remote, *whom_and_requests: Any) -> AsyncIterator[Any]:
+        *whom, requests = whom_and_requests
+        method = getattr(self._stub, name)
+        return _Answers(self._limiter, partial(method, requests, metadata=self._metadata(whom)))
+
+    return call
+
+
+class RemoteEnvironment(_Remote):
+    """An `EnvironmentComponent` by gRPC."""
+
+    _stub_type = EnvironmentEndpointStub
+    on_start = _answer("OnStart")
+    on_action = _answers("OnAction")
+    on_message = _answer("OnMessage")
+    on_end = _answer("OnEnd")
 
 
 class RemoteAgent(_Remote):
     """An `AgentComponent` by gRPC."""
 
-    def __init__(self, pooled: PooledChannel) -> None:
-        """Call on this channel."""
-        super().__init__(pooled, AgentEndpointStub)
-
-    async def on_start(
-        self, trial_id: str, actor_name: str, request: AgentStartRequest
-    ) -> AgentStartReply:
-        """Call OnStart."""
-        return await self._answer(self._stub.OnStart, request, trial_id, actor_name)
-
-    def on_observation(
-        self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
-    ) -> AsyncIterator[AgentActionReply]:
-        """Open the stream of OnObservation."""
-        return self._answers(self._stub.OnObservation, requests, trial_id, actor_name)
-
-    async def on_reward(
-        self, trial_id: str, actor_name: str, request: AgentRewardRequest
-    ) -> AgentRewardReply:
-        """Call OnReward."""
-        return await self._answer(self._stub.OnReward, request, trial_id, actor_name)
-
-    async def on_message(
-        self, trial_id: str, actor_name: str, request: AgentMessageRequest
-    ) -> AgentMessageReply:
-        """Call OnMessage."""
-        return await self._answer(self._stub.OnMessage, request, trial_id, actor_name)
-
-    async def on_end(
-        self, trial_id: str, actor_name: str, request: AgentEndRequest
-    ) -> AgentEndReply:
-        """Call OnEnd."""
-        return await self._answer(self._stub.OnEnd, request, trial_id, actor_name)
+    _stub_type = AgentEndpointStub
+    on_start = _answer("OnStart")
+    on_observation = _answers("OnObservation")
+    on_reward = _answer("OnReward")
+    on_message = _answer("OnMessage")
+    on_end = _answer("OnEnd")
 
 
 class RemoteHook(_Remote):
     """A `HookComponent` by gRPC."""
 
-    def __init__(self, pooled: PooledChannel) -> None:
-        """Call on this channel."""
-        super().__init__(pooled, TrialHooksStub)
-
-    async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Call OnPreTrial."""
-        return await self._answer(self._stub.OnPreTrial, context, trial_id)
+    _stub_type = TrialHooksStub
+    on_pre_trial = _answer("OnPreTrial")
 
 
 class RemoteLog(_Remote):
     """A `LogComponent` by gRPC."""
 
-    def __init__(self, pooled: PooledChannel) -> None:
-        """Call on this channel."""
-        super().__init__(pooled, LogExporterStub)
-
-    async def on_log_sample(
-        self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
-    ) -> LogExporterSampleReply:
-        """Call OnLogSample."""
-        method = self._stub.OnLogSample
-        return await self._answer(method, requests, trial_id, seconds=LOG_SECONDS)
+    _stub_type = LogExporterStub
+    on_log_sample = _answer("OnLogSample", LOG_SECONDS)
