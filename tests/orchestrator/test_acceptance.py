@@ -20,8 +20,8 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
 from cogrs.api.common_pb2 import Action, TrialParams
 from cogrs.orchestrator import Config, Settings, serve
+from tests.orchestrator.local_components import PARAMS, Echo, Walls
 from tests.orchestrator.net import SOAK, Net, on_loop, resident, whom
-from tests.orchestrator.test_local import PARAMS, Echo, Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

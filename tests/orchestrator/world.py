@@ -370,3 +370,21 @@ def texts(messages: Iterable[Message]) -> list[tuple[int, str, str]]:
 
 def values(rewards: Iterable[Reward]) -> list[tuple[int, float]]:
     return [(each.tick_id, each.value) for each in rewards]
+
+
+def running_client(**arguments: Any) -> tuple[World, Client]:
+    """A trial of one client that has read its first observation."""
+    arguments.setdefault("agents", 0)
+    world = World(clients=1, **arguments)
+    client = world.client()
+    world.run()
+    assert observed(client) == [b"o0.%d" % (world.size - 1)]
+    return world, client
+
+
+def observed(client: Client) -> list[bytes]:
+    return [each.data.content for reply in client.read() for each in reply.data.observations]
+
+
+def actions(world: World) -> list[list[bytes]]:
+    return [list(request.action_set.actions) for _, request in world.environment.of("act")]
