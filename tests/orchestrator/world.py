@@ -273,7 +273,7 @@ class World:
         return len(self.trial.params.actors)
 
     def run(self) -> World:
-        """Let everybody start; clients are to join before."""
+        """Start the environment and all agents; clients are to join before."""
         self.environment.events.started(self.start_reply())
         for agent in self.agents:
             agent.events.started()
@@ -289,12 +289,12 @@ class World:
         return observation_set(self.size, number, **fields)
 
     def step(self, number: int, **fields: Any) -> None:
-        """Let the environment reply."""
+        """Reply as the environment."""
         fields.setdefault("observation_set", self.observations(number))
         self.environment.events.replied(EnvActionReply(**fields))
 
     def act(self, **contents: bytes) -> None:
-        """Let agents act: all of them, or those that are named."""
+        """Act as agents: all of them, or those that are named."""
         names = contents or {agent.name: b"x" for agent in self.trial.params.actors}
         for name, content in names.items():
             if (self.trial.id, name) in self.links.agents:
@@ -307,7 +307,7 @@ class World:
         return [state for trial_id, state in self.states if trial_id == self.trial.id]
 
     def drain(self) -> None:
-        """Let everybody do what ends the trial."""
+        """Answer all requests to end."""
         if "end" in self.environment.names:
             self.environment.events.ended(EnvActionReply(final_update=True))
         for agent in self.agents:

@@ -1,4 +1,4 @@
-"""Components that answer what is no message of the type that their call has."""
+"""Components whose answers are not messages of the type that their call has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 BAD_TEXT = b"\x12\x04\x12\x02\xff\xfe" + b"\x1a\x04\x12\x02\xff\xfe"
-"""Rewards and messages whose receiver is no UTF-8."""
+"""Rewards and messages whose receiver is not UTF-8."""
 CUT_SHORT = b"\x0a\x7f"
 
 
@@ -85,7 +85,7 @@ async def test_hook_with_an_undecodable_answer_has_refused() -> None:
 
 
 class LocalEnvironment:
-    """Answers `answers` by their calls, and well where there is none."""
+    """Gives the answer in `answers` for each call, and a good one where it is not there."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers

@@ -303,7 +303,7 @@ async def test_many_joins_and_cancellations_leave_nothing() -> None:
     assert resident() - begin < 20
 
 
-# Whoever pings each second sends most pings, whoever idles for a minute does what proxies do.
+# A ping each second is the most that clients send; a minute of silence is what proxies allow.
 _PINGS = [(1, 5), (1, 65), (10, 65)] if SOAK else [(1, 5)]
 
 

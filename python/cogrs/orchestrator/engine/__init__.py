@@ -1,13 +1,13 @@
 """Trials as state machines: events come in as method calls, what is to be done goes out by ports.
 
 A port returns at once, never raises, and never calls back from within a call; time comes from a
-`Clock`. There is no gRPC, no task and no socket here, so rules about minutes are tested in
+`Clock`. There are no gRPC, tasks or sockets here, so rules about minutes are tested in
 microseconds, and a state machine of Hypothesis plays all parties.
 
-Threads: all calls come from the thread of one event loop, and there is no lock. Only two methods of
-`Orchestrator` are coroutines: `start`, which awaits the hooks, and `wait_idle`; everything else
-returns without a wait. The engine does not cut long work into slices: how much one call can make it
-do is limited instead (`settings`, `params`, `message_router`).
+Threads: all calls come from the thread of one event loop, and nothing is locked. Only two methods
+of `Orchestrator` are coroutines: `start`, which awaits the hooks, and `wait_idle`; everything else
+returns without a wait. The engine does not cut long work into slices: how much one call can make
+it do is limited instead (`settings`, `params`, `message_router`).
 
 | question | file |
 |---|---|

@@ -1,4 +1,4 @@
-"""What all actors of a trial have in common: agents, which are called, and clients, which call."""
+"""The base of all actors of a trial: agents, which are called, and clients, which call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ActorCallbacks(Protocol):
-    """What an actor reports to its trial."""
+    """The events that an actor reports to its trial."""
 
     def heard(self) -> None:
         """An actor gave a sign of life."""
@@ -80,7 +80,7 @@ class ActorCallbacks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """What an actor is made of."""
+    """The parts that all actors are made of."""
 
     index: int
     """Its place among the actors of the trial."""
@@ -113,7 +113,7 @@ class Actor(ABC):
 
     @abstractmethod
     def start(self, start_request: AgentStartRequest) -> None:
-        """Begin to take part; the request lists all actors, and is not to be changed."""
+        """Start to take part; the request lists all actors, and is not to be changed."""
 
     @abstractmethod
     def deliver(self, period: ActorPeriodData) -> None:
@@ -133,15 +133,15 @@ class Actor(ABC):
         self._trial.take_sent(self, rewards, messages)
 
     def settle(self) -> None:
-        """Owe no action any more."""
+        """Expect no action any more."""
         if self.options.response_timeout:
             self._response_alarm.stop()
 
     def pause(self) -> None:  # noqa: B027 - only matters to actors whose silence is measured
-        """Owe no action for now: a default one took its place."""
+        """Expect no action for now: a default one took its place."""
 
     def leave(self, reason: str) -> None:
-        """Be gone: the trial goes on, and sends nothing more before its end."""
+        """Mark the actor as gone: the trial goes on, and sends nothing more before its end."""
         del reason  # only clients are told
         self.gone = True
         self._response_alarm.stop()

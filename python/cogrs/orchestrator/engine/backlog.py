@@ -1,4 +1,4 @@
-"""What waits to be read by one reader: how much it is, and how much is too much."""
+"""Queues of messages for one reader: how many bytes they have, and how many are too many."""
 
 from __future__ import annotations
 

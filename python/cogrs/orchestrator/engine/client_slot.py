@@ -65,7 +65,7 @@ class ClientSlot(Actor):
         self._join_timeout = self._settings.join_timeout if connect is None else connect
         self._label = f"actor {self.name!r}"
         self.secret = SlotSecret(self._label)
-        """Tells who may call as this actor."""
+        """Decides which calls may act for this actor."""
         self._outbox: Backlog[TrialActionReply] = Backlog(_measure)
         self._stream: ClientStream | None = None
         self._joined = False
@@ -109,7 +109,7 @@ class ClientSlot(Actor):
         self.deliver(period)
 
     def leave(self, reason: str) -> None:
-        """Be gone; a client may come back all the same."""
+        """Mark the actor as gone; its client may come back all the same."""
         super().leave(reason)
         self._owes = False
         for alarm in (self._heartbeat_alarm, self._join_alarm, self._reconnect_alarm):
@@ -119,13 +119,13 @@ class ClientSlot(Actor):
         self._close_stream(reason)
 
     def settle(self) -> None:
-        """Owe no action any more."""
+        """Expect no action any more."""
         super().settle()
         self._owes = False
         self._heartbeat_alarm.stop()
 
     def pause(self) -> None:
-        """Owe no action for now; the time of silence counts on when the next is owed."""
+        """Expect no action for now; the time of silence counts on when the next is owed."""
         if self._owes:
             self._silent_before += self._clock.now() - self._silent_since
             self.settle()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentCallbacks(Protocol):
-    """What an environment reports to its trial."""
+    """The events that an environment reports to its trial."""
 
     def environment_started(self, reply: EnvStartReply) -> None:
         """It sent its first observations."""

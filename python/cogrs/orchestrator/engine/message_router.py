@@ -117,7 +117,7 @@ def aggregate(sources: Iterable[RewardSource]) -> float:
     sum(confidence * value) / sum(confidence)    over finite sources with confidence > 0
     ```
 
-    0 when there is no such source.
+    0 without such sources.
     """
     trusted = [source for source in sources if source.confidence > 0 and is_finite(source)]
     weight = sum(source.confidence for source in trusted)

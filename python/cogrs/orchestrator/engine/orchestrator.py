@@ -1,4 +1,4 @@
-"""What the gRPC services offer, as plain calls: trials are started, joined, watched and ended."""
+"""The calls behind the gRPC services: trials are started, joined, watched and ended."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Orchestrator:
         return not self._hooks and (len(params.actors) > MANY or request.ByteSize() > LARGE)
 
     def terminate(self, trial_id: str) -> None:
-        """Begin the end of a trial, unless it ends already.
+        """End a trial, unless it ends already.
 
         Raises:
             NotFoundError: No trial has this id.

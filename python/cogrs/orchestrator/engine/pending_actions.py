@@ -19,7 +19,7 @@ class PendingActions:
         self.is_open = True
 
     def put(self, index: int, action: bytes) -> bool:
-        """Take the action of an actor; return False if none is expected of it."""
+        """Take the action of an actor; return False if it is not expected."""
         if not self.is_open or self._actions[index] is not None:
             return False
         self._actions[index] = action

@@ -1,4 +1,4 @@
-"""What the engine needs of the world: ports, which it calls, and events, by which ports answer.
+"""The engine's interface to the world: ports, which it calls, and events, by which they answer.
 
 A port returns at once, never raises, and never calls back from within a call: its answer arrives
 later, as an event.
@@ -127,7 +127,7 @@ class Links(Protocol):
         """Refuse an endpoint that cannot be reached; the error begins with `what`.
 
         Raises:
-            InvalidError: There is no such local component, or the machine is not allowed.
+            InvalidError: The local component is unknown, or the machine is not allowed.
         """
 
     def environment(

@@ -1,4 +1,4 @@
-"""Who may act as a client actor: the secret that a call shows, and the one that a slot has."""
+"""The secret of a client's slot, and the secret that a call shows to act as that client."""
 
 from __future__ import annotations
 

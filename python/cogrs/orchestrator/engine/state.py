@@ -35,7 +35,7 @@ def check_step(old: State, new: State) -> None:
 
 
 class Phase(enum.Enum):
-    """Whose move it is in a trial."""
+    """The party that is to move in a trial."""
 
     STARTING = enum.auto()
     """Components start, clients join."""

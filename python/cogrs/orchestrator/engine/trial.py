@@ -115,7 +115,7 @@ class Trial(TrialRecord):
         self._run()
 
     def _run(self) -> None:
-        """Begin the first tick, if everything has started."""
+        """Dispatch the first tick, if everything has started."""
         if self.state is not State.PENDING or self.latest is None:
             return
         if not all(actor.ready or actor.gone for actor in self.actors):

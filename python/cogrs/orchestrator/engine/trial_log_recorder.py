@@ -1,4 +1,4 @@
-"""What the data log is sent of one trial."""
+"""The samples of one trial for the data log."""
 
 from __future__ import annotations
 

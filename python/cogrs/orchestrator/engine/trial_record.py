@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContext:
-    """What all trials of an orchestrator share."""
+    """The parts that all trials of an orchestrator share."""
 
     settings: Settings
     clock: Clock
@@ -78,7 +78,7 @@ class TrialRecord:
         self.failed = False
         """Whether it ended because something failed or was lost."""
         self.counts: Counter[str] = Counter()
-        """What was dropped or made up."""
+        """Rewards, messages and actions that were dropped or made up, by kind."""
         self._log = trial_logger(trial_id)
 
     @property

@@ -1,6 +1,6 @@
 """The engine's ports: to environments, agents, hooks and data logs, by gRPC or in this process.
 
-Threads: everything here runs on the thread of one event loop, and there is no lock. A port returns
+Threads: everything here runs on the thread of one event loop, and nothing is locked. A port returns
 at once: its work is done by tasks of `background_tasks`, and its answers reach the engine from
 these.
 
@@ -22,7 +22,7 @@ take is counted.
 | What is called when, and what if it fails? | `environment`, `agent`, `hook`, `datalog` |
 | In which order are calls and items taken? | `queues` |
 | Which task goes on next? | `cooperative_scheduler` |
-| Which tasks are there, and who hears of their errors? | `background_tasks` |
+| Which tasks are there, and what becomes of their errors? | `background_tasks` |
 | Which channels are open? | `channel_pool` |
 | How many calls may wait at an endpoint? | `concurrency_limiter` |
 """

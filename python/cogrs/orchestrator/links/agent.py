@@ -43,7 +43,7 @@ class AgentLink(Link[AgentObservationRequest]):
     ) -> None:
         """Create a port; nothing is called yet."""
         super().__init__(trial_id, f"actor {name!r}", context, events.crashed)
-        self._labelm = (trial_id, name)
+        self._ids = (trial_id, name)
         self._component = component
         self._events = events
         self._settings = settings
@@ -59,7 +59,7 @@ class AgentLink(Link[AgentObservationRequest]):
         self._later(period)
 
     def observe(self, request: AgentObservationRequest) -> None:
-        """Send an observation; what `deliver` does when that is all."""
+        """Send an observation; as `deliver` without rewards and messages, and cheaper."""
         if self._calls.idle:
             self._requests.put(request)
             self._check_backlog()
@@ -72,7 +72,7 @@ class AgentLink(Link[AgentObservationRequest]):
 
     async def _start(self, request: AgentStartRequest) -> None:
         try:
-            await self._component.on_start(*self._labelm, request)
+            await self._component.on_start(*self._ids, request)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -80,9 +80,9 @@ class AgentLink(Link[AgentObservationRequest]):
             return
         if self._closing:
             # Too late for the trial, but nothing else frees the session.
-            await self._tell("OnEnd", self._component.on_end(*self._labelm, AgentEndRequest()))
+            await self._tell("OnEnd", self._component.on_end(*self._ids, AgentEndRequest()))
             return
-        replies = self._component.on_observation(*self._labelm, aiter(self._requests))
+        replies = self._component.on_observation(*self._ids, aiter(self._requests))
         over = partial(self._events.failed, "OnObservation")
         self._read(replies, AgentActionReply, self._events.acted, over)
         self._events.started()
@@ -122,19 +122,19 @@ class AgentLink(Link[AgentObservationRequest]):
 
     async def _deliver_period(self, period: ActorPeriodData) -> None:
         for reward in period.rewards:
-            told = self._component.on_reward(*self._labelm, AgentRewardRequest(reward=reward))
+            told = self._component.on_reward(*self._ids, AgentRewardRequest(reward=reward))
             await self._tell("OnReward", told)
         if period.messages:
             messages = AgentMessageRequest(messages=period.messages)
-            await self._tell("OnMessage", self._component.on_message(*self._labelm, messages))
+            await self._tell("OnMessage", self._component.on_message(*self._ids, messages))
         for observation in period.observations:
             self._requests.put(AgentObservationRequest(observation=observation))
 
     async def _end(self, period: ActorPeriodData) -> None:
         request = AgentEndRequest(final_data=period)
-        failure = await self._tell("OnEnd", self._component.on_end(*self._labelm, request))
+        failure = await self._tell("OnEnd", self._component.on_end(*self._ids, request))
         if is_too_large(failure):
             # Nothing else frees its session, and that is worth more than what it cannot take.
             bare = AgentEndRequest(final_data=ActorPeriodData(end_reason=period.end_reason))
-            await self._tell("OnEnd", self._component.on_end(*self._labelm, bare))
+            await self._tell("OnEnd", self._component.on_end(*self._ids, bare))
         self._events.ended()

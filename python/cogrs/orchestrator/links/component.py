@@ -30,7 +30,7 @@ class EnvironmentComponent(Protocol):
     async def on_start(
         self, trial_id: str, request: environment_pb2.EnvStartRequest
     ) -> environment_pb2.EnvStartReply:
-        """Begin a trial, and return the first observations."""
+        """Start a trial, and return the first observations."""
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[environment_pb2.EnvActionRequest]
@@ -54,7 +54,7 @@ class AgentComponent(Protocol):
     async def on_start(
         self, trial_id: str, actor_name: str, request: agent_pb2.AgentStartRequest
     ) -> agent_pb2.AgentStartReply:
-        """Begin a trial."""
+        """Start a trial."""
 
     def on_observation(
         self,

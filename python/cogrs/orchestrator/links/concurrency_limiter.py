@@ -47,7 +47,7 @@ class Permit:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.release)
 
     def release(self) -> None:
-        """Let the next call go, once."""
+        """Give the permit back, once."""
         if not self._released:
             self._released = True
             self._timer.cancel()

@@ -38,7 +38,7 @@ class CooperativeScheduler:
         self._scheduled = False
 
     def run_queue(self, name: str) -> RunQueue:
-        """Return the run queue of this name, which lives as long as somebody holds it."""
+        """Return the run queue of this name, which lives as long as a link uses it."""
         run_queue = self._run_queues.get(name)
         if run_queue is None:
             run_queue = self._run_queues[name] = RunQueue(self)
@@ -97,7 +97,7 @@ class RunQueue:
 
 
 class Waiter:
-    """What one task at a time awaits, over and over.
+    """An awaitable that one task at a time awaits, over and over.
 
     To tasks it is a future, which `asyncio.isfuture` recognises by an attribute.
     """
@@ -112,7 +112,7 @@ class Waiter:
         self._asyncio_future_blocking = False
 
     def wake(self) -> None:
-        """Have the task that waits resumed by the run queue."""
+        """Queue the task that waits, if there is one, to be resumed."""
         if self._callback is not None and not self._woken:
             self._woken = True
             self._run_queue.add(self)

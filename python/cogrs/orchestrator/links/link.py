@@ -1,4 +1,4 @@
-"""What the ports to environments and to agents have in common: calls in order, and one stream."""
+"""The base of the ports to environments and to agents: calls in order, and one stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Reply = TypeVar("Reply")
 
 
 class LinkContext(NamedTuple):
-    """What a link works with."""
+    """The parts that a link works with."""
 
     tasks: BackgroundTasks
     run_queue: RunQueue
     """Resumes the tasks of the trial."""
     call_timeout: float
-    """Seconds for calls whose answers mean nothing, such as OnReward."""
+    """Seconds for calls without which the trial can go on, such as OnReward."""
     release: Callable[[], None]
     """Called when the component is not used any more."""
 

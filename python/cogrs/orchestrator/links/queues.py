@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ItemStore(Protocol[T]):
-    """What an `AsyncQueue` keeps its items in: a deque, or a `Backlog`."""
+    """The store of an `AsyncQueue`: a deque, or a `Backlog`."""
 
     def append(self, item: T, /) -> None:
         """Add the last item."""
