@@ -16,10 +16,9 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from cogrs.api import agent_pb2, environment_pb2
+from cogrs.api import environment_pb2
 from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import (
-    Action,
     ActorParams,
     EnvironmentParams,
     Message,
@@ -30,6 +29,7 @@ from cogrs.api.common_pb2 import (
 from cogrs.api.orchestrator_pb2 import TrialStartRequest
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Config, Settings, serve_orchestrator
+from tests.orchestrator.local_components import Echo
 from tests.orchestrator.net import LIMIT, whom
 from tests.orchestrator.world import observation_set
 
@@ -79,20 +79,6 @@ class Walk:
         return environment_pb2.EnvActionReply(final_update=True)
 
 
-class Still:
-    async def on_start(self, trial_id: str, name: str, request: Any) -> Any:
-        return agent_pb2.AgentStartReply()
-
-    async def on_observation(
-        self, trial_id: str, name: str, requests: AsyncIterator[Any]
-    ) -> AsyncIterator[Any]:
-        async for _ in requests:
-            yield agent_pb2.AgentActionReply(action=Action(content=b"x"))
-
-    async def on_end(self, trial_id: str, name: str, request: Any) -> Any:
-        return agent_pb2.AgentEndReply()
-
-
 class Warnings(logging.Handler):
     """Keeps what was logged."""
 
@@ -120,7 +106,7 @@ def _serve(pipe: Any) -> None:
         actors=[ActorParams(name="a0", endpoint="local://agent")],
     )
     config = Config(params=ticking, accept_params=True)
-    local = {"walk": walk, "still": Walk(), "agent": Still()}
+    local = {"walk": walk, "still": Walk(), "agent": Echo()}
     with serve_orchestrator(config, port=0, settings=SETTINGS, local=local) as running:
         orchestrator = running._running.server._orchestrator
         loop = running._running.server._loop

@@ -196,32 +196,29 @@ def test_latest_observations_beyond_the_largest_message_raise() -> None:
 
 
 @pytest.mark.parametrize("call", ["OnAction", "OnObservation"])
-def test_answer_with_a_flood_of_fields_fails_its_trial_alone(call: str) -> None:
-    @on_loop
-    async def test() -> None:
-        async with Net(agents=1) as net:
-            other = await net.start()
-            net.environment.length = 10**9
-            flood = [reward("a0", 1.0)] * 100_000
+@on_loop
+async def test_answer_with_a_flood_of_fields_fails_its_trial_alone(call: str) -> None:
+    async with Net(agents=1) as net:
+        other = await net.start()
+        net.environment.length = 10**9
+        flood = [reward("a0", 1.0)] * 100_000
 
-            async def step(trial_id: str, number: int, request: Any) -> EnvActionReply:
-                rewards = flood if trial_id != other and call == "OnAction" else []
-                return EnvActionReply(observation_set=observation_set(1, number), rewards=rewards)
+        async def step(trial_id: str, number: int, request: Any) -> EnvActionReply:
+            rewards = flood if trial_id != other and call == "OnAction" else []
+            return EnvActionReply(observation_set=observation_set(1, number), rewards=rewards)
 
-            async def act(trial_id: str, name: str, observation: Any) -> AgentActionReply:
-                rewards = flood if trial_id != other and call == "OnObservation" else []
-                return AgentActionReply(rewards=rewards)
+        async def act(trial_id: str, name: str, observation: Any) -> AgentActionReply:
+            rewards = flood if trial_id != other and call == "OnObservation" else []
+            return AgentActionReply(rewards=rewards)
 
-            net.environment.step = step  # type: ignore[method-assign]
-            net.agents.act = act  # type: ignore[method-assign]
-            reason = await net.end_of(await net.start())
-            assert f"{call}: its answer has too much in it: rewards" in reason
-            assert "expected at most 131072 fields" in reason
-            seen = len(net.agents.of(other, "a0", "observation"))
-            while len(net.agents.of(other, "a0", "observation")) < seen + 5:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-    test()
+        net.environment.step = step  # type: ignore[method-assign]
+        net.agents.act = act  # type: ignore[method-assign]
+        reason = await net.end_of(await net.start())
+        assert f"{call}: its answer has too much in it: rewards" in reason
+        assert "expected at most 131072 fields" in reason
+        seen = len(net.agents.of(other, "a0", "observation"))
+        while len(net.agents.of(other, "a0", "observation")) < seen + 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 KINDS = [api.TrialStartRequest, api.TrialRewardRequest, api.TrialMessageRequest, EnvActionReply]

@@ -14,7 +14,7 @@ from cogrs.api.common_pb2 import Reward, RewardSource
 from cogrs.api.environment_pb2 import EnvActionReply
 from cogrs.orchestrator import Settings
 from cogrs.orchestrator.engine.errors import ExhaustedError, NotFoundError, PreconditionError
-from cogrs.orchestrator.engine.message_router import RewardBuffer, SenderBacklog, aggregate
+from cogrs.orchestrator.engine.message_router import RewardBuffer, SenderBacklogs, aggregate
 from tests.orchestrator.world import World, action, message, reward, texts, values
 
 floats = st.floats(-1e6, 1e6, width=32)
@@ -53,7 +53,7 @@ events = st.one_of(
 
 @given(st.lists(events, max_size=40))
 def test_reward_buffer_agrees_with_a_naive_model(script: list[tuple[str, str, int, float]]) -> None:
-    book, naive, tick = RewardBuffer(SenderBacklog()), [], 0
+    book, naive, tick = RewardBuffer(SenderBacklogs()), [], 0
     for kind, receiver, sent, value in script:
         if kind == "add":
             book.add("me", reward(receiver, value, tick=sent))

@@ -48,20 +48,17 @@ class Mangler(grpc.aio.ServerInterceptor):
         ("AgentEndpoint/OnObservation", "actor 'a0'", BAD_TEXT),
     ],
 )
-def test_undecodable_answer_is_a_failure_of_its_component(
+@on_loop
+async def test_undecodable_answer_is_a_failure_of_its_component(
     method: str, who: str, content: bytes
 ) -> None:
-    @on_loop
-    async def test() -> None:
-        net = Net()
-        net.interceptors.append(Mangler(method, content))
-        async with net:
-            reason = await net.end_of(await net.start())
-        assert reason.startswith(who)
-        call = method.partition("/")[2]
-        assert reason.endswith(f": {call}: its answer cannot be decoded")
-
-    test()
+    net = Net()
+    net.interceptors.append(Mangler(method, content))
+    async with net:
+        reason = await net.end_of(await net.start())
+    assert reason.startswith(who)
+    call = method.partition("/")[2]
+    assert reason.endswith(f": {call}: its answer cannot be decoded")
 
 
 @on_loop
@@ -112,17 +109,14 @@ class LocalEnvironment:
     ("call", "name", "expected"),
     [("on_start", "OnStart", "EnvStartReply"), ("on_action", "OnAction", "EnvActionReply")],
 )
-def test_local_environment_that_returns_the_wrong_type_is_named(
+@on_loop
+async def test_local_environment_that_returns_the_wrong_type_is_named(
     call: str, name: str, expected: str, wrong: Any
 ) -> None:
-    @on_loop
-    async def test() -> None:
-        local = {"env": LocalEnvironment(**{call: wrong})}
-        where = EnvironmentParams(endpoint="local://env")
-        async with Net(local=local, environment=where) as net:
-            reason = await net.end_of(await net.start())
-        got = type(wrong).__name__
-        said = f"{name}: expected {expected} to be returned, got {got}"
-        assert reason == f"environment local://env: {said}"
-
-    test()
+    local = {"env": LocalEnvironment(**{call: wrong})}
+    where = EnvironmentParams(endpoint="local://env")
+    async with Net(local=local, environment=where) as net:
+        reason = await net.end_of(await net.start())
+    got = type(wrong).__name__
+    said = f"{name}: expected {expected} to be returned, got {got}"
+    assert reason == f"environment local://env: {said}"

@@ -33,50 +33,40 @@ def content_of(request: Any) -> bytes:
     return request if isinstance(request, bytes) else bytes(request.SerializeToString())
 
 
-def test_small_calls_leave_time_to_others(server: Server) -> None:
-    @on_loop
-    async def test() -> None:
-        async with Flood(server) as flood:
-            await flood.actors.JoinTrial(
-                api.TrialJoinRequest(trial_id=flood.trial_id, actor_name="c0")
-            )
-            me = whom(flood.trial_id, "c0")
-            server.take()
-            for _ in range(3):
-                calls: list[Any] = []
-                for _ in range(100):
-                    calls += [
-                        flood.actors.Heartbeat(api.TrialHeartbeatRequest(), metadata=me),
-                        flood.refused(flood.actors.JoinTrial(api.TrialJoinRequest(actor_name="x"))),
-                        flood.lifecycle.GetTrialInfo(
-                            api.TrialInfoRequest(get_latest_observation=True)
-                        ),
-                    ]
-                await asyncio.gather(*calls)
-            await flood.others_tick()
-
-    test()
+@on_loop
+async def test_small_calls_leave_time_to_others(server: Server) -> None:
+    async with Flood(server) as flood:
+        await flood.actors.JoinTrial(api.TrialJoinRequest(trial_id=flood.trial_id, actor_name="c0"))
+        me = whom(flood.trial_id, "c0")
+        server.take()
+        for _ in range(3):
+            calls: list[Any] = []
+            for _ in range(100):
+                calls += [
+                    flood.actors.Heartbeat(api.TrialHeartbeatRequest(), metadata=me),
+                    flood.refused(flood.actors.JoinTrial(api.TrialJoinRequest(actor_name="x"))),
+                    flood.lifecycle.GetTrialInfo(api.TrialInfoRequest(get_latest_observation=True)),
+                ]
+            await asyncio.gather(*calls)
+        await flood.others_tick()
 
 
-def test_calls_without_a_request_hold_up_their_own_connection_alone(server: Server) -> None:
-    @on_loop
-    async def test() -> None:
-        async with Flood(server) as flood:
-            # A connection of its own: channels of one process share them by their options.
-            silent = grpc.aio.insecure_channel(
-                f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
-            )
-            async with silent:
-                call = silent.stream_unary("/cogment.TrialLifecycle/GetTrialInfo")
-                stuck = [call() for _ in range(50)]
-                await asyncio.gather(*(each.wait_for_connection() for each in stuck))
-                for _ in range(20):
-                    await flood.lifecycle.GetTrialInfo(api.TrialInfoRequest())
-                for each in stuck:
-                    each.cancel()
-            await flood.others_tick()
-
-    test()
+@on_loop
+async def test_calls_without_a_request_hold_up_their_own_connection_alone(server: Server) -> None:
+    async with Flood(server) as flood:
+        # A connection of its own: channels of one process share them by their options.
+        silent = grpc.aio.insecure_channel(
+            f"127.0.0.1:{server.port}", options=[("grpc.use_local_subchannel_pool", 1)]
+        )
+        async with silent:
+            call = silent.stream_unary("/cogment.TrialLifecycle/GetTrialInfo")
+            stuck = [call() for _ in range(50)]
+            await asyncio.gather(*(each.wait_for_connection() for each in stuck))
+            for _ in range(20):
+                await flood.lifecycle.GetTrialInfo(api.TrialInfoRequest())
+            for each in stuck:
+                each.cancel()
+        await flood.others_tick()
 
 
 async def exchange(stream: Any, content: bytes) -> None:
@@ -94,29 +84,26 @@ async def exchange(stream: Any, content: bytes) -> None:
     ],
     ids=["fields", "unknown fields", "bytes"],
 )
-def test_an_action_that_is_a_flood_ends_its_stream_alone(
+@on_loop
+async def test_an_action_that_is_a_flood_ends_its_stream_alone(
     server: Server, content: bytes, code: grpc.StatusCode, text: str
 ) -> None:
-    @on_loop
-    async def test() -> None:
-        async with Flood(server) as flood:
-            for name in ("c0", "c1"):
-                join = api.TrialJoinRequest(trial_id=flood.trial_id, actor_name=name)
-                await flood.actors.JoinTrial(join)
-            server.mark()
-            call = flood.channel.stream_stream("/cogment.ClientActor/ActionStream")
-            stream = call(metadata=whom(flood.trial_id, "c0"))
-            other = flood.actors.ActionStream(metadata=whom(flood.trial_id, "c1"))
-            assert (await other.read()).data.observations
-            with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
-                await exchange(stream, content)
-            assert await stream.code() is code
-            assert text in await stream.details()
-            other.cancel()
-            await flood.others_tick()
-            assert server.growth() < MOST_GROWTH
-
-    test()
+    async with Flood(server) as flood:
+        for name in ("c0", "c1"):
+            join = api.TrialJoinRequest(trial_id=flood.trial_id, actor_name=name)
+            await flood.actors.JoinTrial(join)
+        server.mark()
+        call = flood.channel.stream_stream("/cogment.ClientActor/ActionStream")
+        stream = call(metadata=whom(flood.trial_id, "c0"))
+        other = flood.actors.ActionStream(metadata=whom(flood.trial_id, "c1"))
+        assert (await other.read()).data.observations
+        with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
+            await exchange(stream, content)
+        assert await stream.code() is code
+        assert text in await stream.details()
+        other.cancel()
+        await flood.others_tick()
+        assert server.growth() < MOST_GROWTH
 
 
 FIELDS = b"\xf8\x07\x00" * 100_000
@@ -192,18 +179,15 @@ def test_connection_that_rests_holds_up_itself_alone() -> None:
     asyncio.run(test())
 
 
-def test_calls_beyond_those_of_a_connection_wait() -> None:
-    @on_loop
-    async def test() -> None:
-        async with Net(settings=Settings(max_streams=2)) as net:
-            watches = [net.lifecycle.WatchTrials(api.TrialListRequest()) for _ in range(2)]
-            for watch in watches:
-                await watch.initial_metadata()
-            late = asyncio.ensure_future(net.start())
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(late), 0.2)
-            watches.pop().cancel()
-            assert await late
-            watches.pop().cancel()
-
-    test()
+@on_loop
+async def test_calls_beyond_those_of_a_connection_wait() -> None:
+    async with Net(settings=Settings(max_streams=2)) as net:
+        watches = [net.lifecycle.WatchTrials(api.TrialListRequest()) for _ in range(2)]
+        for watch in watches:
+            await watch.initial_metadata()
+        late = asyncio.ensure_future(net.start())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(late), 0.2)
+        watches.pop().cancel()
+        assert await late
+        watches.pop().cancel()

@@ -30,18 +30,18 @@ class ActorCallbacks(Protocol):
     """The events that an actor reports to its trial."""
 
     def heard(self) -> None:
-        """An actor gave a sign of life."""
+        """Handle a sign of life of an actor."""
 
     def actor_ready(self) -> None:
-        """An actor started, or joined."""
+        """Handle the start of an actor, or its join."""
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
-        """An actor gave an action."""
+        """Handle an action."""
 
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An agent sent rewards and messages with an action; too many are dropped."""
+        """Keep rewards and messages that an agent sent with an action; too many are dropped."""
 
     def take_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
@@ -53,16 +53,16 @@ class ActorCallbacks(Protocol):
         """
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """An actor will not act any more: the trial goes on without it, or ends."""
+        """Go on without an actor that will not act any more, or end the trial."""
 
     def actor_late(self, actor: Actor, reason: str) -> None:
-        """An actor did not answer an observation in time."""
+        """Handle an actor that did not answer an observation in time."""
 
     def actor_away(self) -> None:
-        """An actor missed something and may come back: the next observation is to be a snapshot."""
+        """Ask for a snapshot, for an actor that missed something and may come back."""
 
     def actor_missed(self) -> None:
-        """The data of a tick was dropped, which waited for an actor that does not read."""
+        """Count a tick whose data was dropped, as the actor does not read."""
 
     def recall(self, actor: Actor) -> Observation | None:
         """Expect the action of an actor that came back, even if it has given one.
@@ -72,10 +72,10 @@ class ActorCallbacks(Protocol):
         """
 
     def actor_done(self) -> None:
-        """An actor has its final data, or will never take it."""
+        """Handle an actor that has its final data, or will never take it."""
 
     def crash(self, what: str) -> None:
-        """The engine or a port failed."""
+        """Handle an error of the engine or of a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Actor(ABC):
         self._trial.actor_late(self, why)
 
     def heard(self) -> None:
-        """Take a sign of life."""
+        """Handle a sign of life."""
         self._trial.heard()
 
     @abstractmethod

@@ -213,14 +213,14 @@ class ClientSlot(Actor):
             self._trial.actor_acted(self, request.action.content)
 
     def heard(self) -> None:
-        """Take a sign of life."""
+        """Handle a sign of life."""
         if not self._finishing:
             self._silent_before = 0.0
             self._watch_silence()
             self._trial.heard()
 
     def hung_up(self, stream: ClientStream, why: str) -> None:
-        """The stream is over: it was cancelled, or its connection was lost."""
+        """Handle the end of a stream that was cancelled, or whose connection was lost."""
         if stream is not self._stream:
             return
         self._stream = None
@@ -230,13 +230,13 @@ class ClientSlot(Actor):
             self._lose_stream(why)
 
     def finished(self, stream: ClientStream) -> None:
-        """The final data was sent."""
+        """Finish the slot, whose final data was sent."""
         if stream is self._stream:
             self._stream = None
             self._finish()
 
     def crashed(self, what: str) -> None:
-        """The call that serves the stream failed, by a mistake in it."""
+        """Handle an error of the call that serves the stream."""
         self._trial.crash(f"{self._label}: {what}")
 
     # Internals.

@@ -28,19 +28,19 @@ class EnvironmentCallbacks(Protocol):
     """The events that an environment reports to its trial."""
 
     def environment_started(self, reply: EnvStartReply) -> None:
-        """It sent its first observations."""
+        """Handle the first observations."""
 
     def environment_replied(self, reply: EnvActionReply) -> None:
-        """It made a step."""
+        """Handle a step."""
 
     def environment_ended(self, reply: EnvActionReply) -> None:
-        """It answered the request to end."""
+        """Handle the answer to the request to end."""
 
     def environment_lost(self, reason: str) -> None:
-        """Nothing more will come from it."""
+        """Handle an environment of which nothing more will come."""
 
     def crash(self, what: str) -> None:
-        """The engine or a port failed."""
+        """Handle an error of the engine or of a port."""
 
 
 class TrialEnvironment:
@@ -98,31 +98,31 @@ class TrialEnvironment:
     # Called by the port.
 
     def started(self, reply: EnvStartReply) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
         if self.state is RunState.STARTING:
             self._start_alarm.stop()
             self.state = RunState.STARTED
             self._trial.environment_started(reply)
 
     def replied(self, reply: EnvActionReply) -> None:
-        """The stream brought a reply."""
+        """Handle a reply of the stream."""
         if self.state in (RunState.STARTED, RunState.ENDING):
             self._trial.environment_replied(reply)
 
     def ended(self, reply: EnvActionReply) -> None:
-        """OnEnd was answered."""
+        """Handle the answer to OnEnd."""
         if self.state is RunState.ENDING:
             self._trial.environment_ended(reply)
 
     def failed(self, call: str, what: str) -> None:
-        """A call failed. While OnEnd is under way, failures of other calls do not matter."""
+        """Handle a failed call; while OnEnd is under way, failures of other calls do not matter."""
         if self.state is RunState.ENDING and call != "OnEnd":
             return
         if self.state in (RunState.STARTING, RunState.STARTED, RunState.ENDING):
             self._lose(f": {call}: {what}", f": {call} failed")
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
         self._trial.crash(f"{self._where}: {what}")
 
     def _on_late_start(self) -> None:

@@ -34,7 +34,7 @@ _NumberedSource = tuple[int, RewardSource, int]
 _NUMBER = itemgetter(0)
 
 
-class SenderBacklog:
+class SenderBacklogs:
     """The number and the bytes of the items of each sender that wait."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class SenderBacklog:
 class MessageBuffer:
     """Messages by receiver, in order."""
 
-    def __init__(self, backlog: SenderBacklog) -> None:
+    def __init__(self, backlog: SenderBacklogs) -> None:
         """Create an empty buffer, which counts its messages in `backlog`."""
         self._waiting: defaultdict[str, list[tuple[Message, int]]] = defaultdict(list)
         self._backlog = backlog
@@ -157,7 +157,7 @@ class _SourcesByTick:
 class RewardBuffer:
     """The sources of rewards by receiver and tick."""
 
-    def __init__(self, backlog: SenderBacklog) -> None:
+    def __init__(self, backlog: SenderBacklogs) -> None:
         """Create an empty buffer, which counts its sources in `backlog`."""
         self._waiting: defaultdict[str, _SourcesByTick] = defaultdict(_SourcesByTick)
         self._backlog = backlog
@@ -216,7 +216,7 @@ class MessageRouter:
         self._counts = counts
         self._settings = settings
         self._logged: set[tuple[str, str, str]] = set()
-        self._backlog = SenderBacklog()
+        self._backlog = SenderBacklogs()
         self._rewards = RewardBuffer(self._backlog)
         self._messages = MessageBuffer(self._backlog)
 

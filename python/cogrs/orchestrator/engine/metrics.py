@@ -24,7 +24,7 @@ class TrialMetrics:
         self.cut = 0
         """Trials that ended for another reason."""
         self.dropped: Counter[str] = Counter()
-        """Rewards, messages and actions that were dropped or made up, by kind; counted at the end."""
+        """Rewards, messages and actions dropped or made up, by kind; counted when trials end."""
         self.tick_buckets = [0] * (len(TICK_BOUNDS) + 1)
         """Ticks by duration; the last bucket is for those beyond all bounds."""
         self.tick_seconds = 0.0

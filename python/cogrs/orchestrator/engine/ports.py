@@ -44,19 +44,19 @@ class EnvironmentEvents(Protocol):
     """The answers of an `EnvironmentPort`."""
 
     def started(self, reply: EnvStartReply) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
 
     def replied(self, reply: EnvActionReply) -> None:
-        """The stream brought a reply."""
+        """Handle a reply of the stream."""
 
     def ended(self, reply: EnvActionReply) -> None:
-        """OnEnd was answered."""
+        """Handle the answer to OnEnd."""
 
     def failed(self, call: str, what: str) -> None:
-        """A call failed, or the stream is over. Failures of OnMessage are only logged."""
+        """Handle a failed call, or the end of the stream; failures of OnMessage are only logged."""
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
 
 
 class AgentPort(Protocol):
@@ -82,19 +82,19 @@ class AgentEvents(Protocol):
     """The answers of an `AgentPort`."""
 
     def started(self) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
 
     def acted(self, reply: AgentActionReply) -> None:
-        """The stream brought an action."""
+        """Handle an action of the stream."""
 
     def ended(self) -> None:
-        """OnEnd was answered, or failed."""
+        """Handle the answer to OnEnd, or its failure."""
 
     def failed(self, call: str, what: str) -> None:
-        """OnStart failed, or the stream is over. Failures of other calls are only logged."""
+        """Handle a failed OnStart, or the end of the stream; other failures are only logged."""
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
 
 
 class ReaderPort(Protocol):

@@ -79,7 +79,7 @@ class ServiceActor(Actor):
     # Called by the port.
 
     def started(self) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
         if self._state is RunState.LOST:
             self._end_late_session()
         if self._state is not RunState.STARTING:
@@ -94,7 +94,7 @@ class ServiceActor(Actor):
             self._trial.actor_ready()
 
     def acted(self, reply: AgentActionReply) -> None:
-        """The stream brought an action; rewards and messages with it count as sent before it."""
+        """Handle an action of the stream; rewards and messages with it count as sent before it."""
         if self._state is RunState.STARTED and not self.gone:
             self._trial.heard()
             rewards, messages = reply.rewards, reply.messages
@@ -103,7 +103,7 @@ class ServiceActor(Actor):
             self._trial.actor_acted(self, reply.action.content)
 
     def ended(self) -> None:
-        """OnEnd was answered, or failed."""
+        """Handle the answer to OnEnd, or its failure."""
         if self._state is RunState.ENDING:
             self._state = RunState.OVER
             self.done = True
@@ -111,12 +111,12 @@ class ServiceActor(Actor):
             self._trial.actor_done()
 
     def failed(self, call: str, what: str) -> None:
-        """OnStart failed, or the stream is over."""
+        """Handle the failure of OnStart, or the end of the stream."""
         if self._state in (RunState.STARTING, RunState.STARTED):
             self._lose(f": {call}: {what}", f": {call} failed")
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
         self._trial.crash(f"{self._where}: {what}")
 
     def _end_late_session(self) -> None:

@@ -96,7 +96,7 @@ class Trial(TrialRecord):
             actor.start(self._start_request)
 
     def environment_started(self, reply: EnvStartReply) -> None:
-        """OnStart was answered."""
+        """Run the trial with its first observations, if all actors have started."""
         self.heard()
         if self.state is State.TERMINATING:
             self._ask_end()
@@ -111,7 +111,7 @@ class Trial(TrialRecord):
         self._run()
 
     def actor_ready(self) -> None:
-        """An agent started, or a client joined."""
+        """Run the trial, if this agent or client was the last to start or join."""
         self._run()
 
     def _run(self) -> None:
@@ -131,7 +131,7 @@ class Trial(TrialRecord):
     # The tick.
 
     def environment_replied(self, reply: EnvActionReply) -> None:
-        """The environment made a step, asked or not."""
+        """Dispatch a step of the environment, which it may make unasked."""
         self.heard()
         if reply.final_update:
             self._concluded = self.state is not State.TERMINATING
@@ -205,7 +205,7 @@ class Trial(TrialRecord):
         return [self._router.take(actor.name, self._tick, final=final) for actor in self.actors]
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
-        """An actor gave an action; the first of a tick counts."""
+        """Keep the action of an actor; the first of a tick counts."""
         if self._phase is Phase.FINAL or not self._pending.put(actor.index, action):
             self.counts["extra actions"] += 1
             return
@@ -214,7 +214,7 @@ class Trial(TrialRecord):
             self._step()
 
     def actor_late(self, actor: Actor, reason: str) -> None:
-        """An actor did not answer in time: its default action is taken, or it is lost."""
+        """Take the default action of an actor that did not answer in time, or lose the actor."""
         if self.state is not State.RUNNING or not self._pending.owes(actor.index):
             return
         if actor.options.default_action is None:
@@ -259,7 +259,7 @@ class Trial(TrialRecord):
     # Other calls of actors.
 
     def heard(self) -> None:
-        """Take a sign of life of any party."""
+        """Restart the inactivity timeout, at a sign of life of any party."""
         if self.params.max_inactivity and self.state in (State.PENDING, State.RUNNING):
             self._inactivity.set(self.params.max_inactivity)
 
@@ -273,15 +273,15 @@ class Trial(TrialRecord):
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An agent sent rewards and messages with an action, which wait for the next dispatch."""
+        """Keep rewards and messages that an agent sent with an action, for the next dispatch."""
         self._router.add(actor.name, rewards, messages)
 
     def actor_away(self) -> None:
-        """An actor may have missed observations."""
+        """Ask the environment for a snapshot, since an actor may have missed observations."""
         self._snapshot = True
 
     def actor_missed(self) -> None:
-        """An actor will never see a tick."""
+        """Count a tick that an actor will never see."""
         self.counts["missed ticks"] += 1
 
     def recall(self, actor: Actor) -> Observation | None:
@@ -312,7 +312,7 @@ class Trial(TrialRecord):
     # The end.
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """An actor failed, or is gone: the trial goes on if the actor is optional, or ends."""
+        """Go on without an optional actor that failed or is gone, or end the trial."""
         if not actor.options.optional or self.state >= State.TERMINATING:
             self.end(reason, failed=True)
         elif not actor.gone:
@@ -327,13 +327,13 @@ class Trial(TrialRecord):
                 self._act_for_absent()
 
     def environment_lost(self, reason: str) -> None:
-        """The environment failed, or is gone: it cannot be asked for its last data."""
+        """End the trial without the last data of an environment that failed or is gone."""
         self.end(reason, ask=False, failed=True)
         if not self.over:
             self._send_final_data(None)
 
     def crash(self, what: str) -> None:
-        """The engine or a port failed: end the trial as an internal error."""
+        """End the trial as an internal error: the engine or a port failed."""
         self.end(EndReason(f"internal error: {what}", "internal error"), forced=True, failed=True)
 
     def end(
@@ -362,7 +362,7 @@ class Trial(TrialRecord):
         self._environment.end(*self._take_actions())
 
     def environment_ended(self, reply: EnvActionReply) -> None:
-        """The environment gave its last data, asked by OnEnd or not."""
+        """Send the last data of the environment to the actors."""
         self._route(reply)
         observations = reply.observation_set if reply.HasField("observation_set") else None
         fault = observation.find_fault(reply.observation_set, len(self.actors))
@@ -404,7 +404,7 @@ class Trial(TrialRecord):
         self.actor_done()
 
     def actor_done(self) -> None:
-        """An actor has its final data, or will never take it."""
+        """Close the trial when all actors have their final data, or will never take it."""
         if self.state is State.TERMINATING and all(actor.done for actor in self.actors):
             self._close()
 
