@@ -1,7 +1,7 @@
-"""How long ticks of a trial are delayed while somebody floods its orchestrator.
+"""Measures how long ticks of a trial are delayed while a client floods the orchestrator.
 
-The orchestrator, the components of the trial that is measured and whoever floods are processes of
-their own. A tick is delayed by the time from a reply of its environment to the next request, in
+The orchestrator, the components of the measured trial and the flooding client are processes of
+their own. The delay of a tick is the time from a reply of its environment to the next request, in
 which the orchestrator and one agent do next to nothing otherwise.
 """
 
@@ -58,14 +58,14 @@ CALLERS = 8
 STEP = 0.005
 """Seconds that a step of the environment takes."""
 MOST_MEDIAN, MOST_99 = 50.0, 200.0
-"""Milliseconds by which ticks may be delayed."""
+"""Limits of the delays of ticks, in milliseconds: the median, and 99 of 100."""
 MEGABYTE = 1_000_000
 EMPTY = b"\x0a\x00"
 """An empty message, as field 1 of another."""
 
 
 class Timed(WalkServicer):
-    """An environment that writes down how long the orchestrator takes."""
+    """An environment that records how long the orchestrator takes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Timed(WalkServicer):
 
 
 def components(pipe: Any) -> None:
-    """Serve components, and tell delays, until the process is ended."""
+    """Serve components, and send delays on request, until the process is ended."""
 
     async def main() -> None:
         server, timed = grpc.aio.server(), Timed()
@@ -106,7 +106,7 @@ def components(pipe: Any) -> None:
 
 def orchestrator(pipe: Any) -> None:
     """Serve an orchestrator until the process is ended."""
-    logging.disable()  # a line for each trial that ends is not what this is about
+    logging.disable()  # it has a line for each trial that ends
     config = Config(params=pipe.recv(), accept_params=True)
     with serve_orchestrator(config, port=0, uvloop=True) as running:
         pipe.send((running.port, os.getpid()))
@@ -115,7 +115,7 @@ def orchestrator(pipe: Any) -> None:
 
 @contextmanager
 def child(target: Callable[[Any], None]) -> Iterator[Any]:
-    """Run a process, and give the pipe to it."""
+    """Run a process with one end of a pipe, and return the other end."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(theirs,))
@@ -134,7 +134,7 @@ def resident(pid: int) -> float:
 
 
 class Floods:
-    """Calls that somebody makes as often as possible."""
+    """Calls that a client makes as often as possible."""
 
     def __init__(self, target: str, channel: grpc.aio.Channel, endpoint: str) -> None:
         self._target = target
@@ -153,7 +153,7 @@ class Floods:
         }
 
     async def open(self) -> None:
-        """Start the trial that is flooded, and waits for clients, and another that runs."""
+        """Start a trial that waits for clients, to be flooded, and another that runs."""
         self.mine = await self._start(clients=4)
         self.running = await self._start(clients=1)
         join = TrialJoinRequest(trial_id=self.running, actor_name="c0")
@@ -182,7 +182,7 @@ class Floods:
         return lambda: self._raw[call](content, metadata=self._whom(self.mine))
 
     def kinds(self) -> dict[str, Callable[[], Awaitable[Any]]]:
-        """Return what each flood does once."""
+        """Return the call of each flood, by its name."""
         message, reward = "ClientActor/SendMessage", "ClientActor/SendReward"
         start = "TrialLifecycle/StartTrial"
         lost = Message(receiver_name="nobody " * 3)
@@ -288,7 +288,7 @@ BOMB = b"\x12" + b"\x80\xa0\x86\x8f\x01" + b"u" * 300_000_000
 
 
 async def flood(once: Callable[[], Awaitable[Any]], seconds: float, callers: int) -> int:
-    """Call over and over; return how often."""
+    """Call over and over; return the number of calls."""
     until, count = time.perf_counter() + seconds, 0
 
     async def call() -> None:
@@ -304,7 +304,7 @@ async def flood(once: Callable[[], Awaitable[Any]], seconds: float, callers: int
 
 
 async def report(given: argparse.Namespace, parts: Any, port: int, served: Any) -> None:
-    """Print what each flood does to the ticks of the others."""
+    """Print how each flood delays the ticks of the other trial."""
     endpoint = f"127.0.0.1:{port}"
     params = TrialParams(environment=EnvironmentParams(endpoint=endpoint))
     params.actors.add(name="a0", endpoint=endpoint)

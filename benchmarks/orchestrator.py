@@ -1,4 +1,4 @@
-"""Figures of trials on this machine, beside a bare grpc.aio program of the same exchanges."""
+"""Measures trials on this machine, beside a bare grpc.aio program of the same exchanges."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class StillServicer(agent_pb2_grpc.AgentEndpointServicer):
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run on the loop that orchestrators take."""
+    """Run a coroutine on the kind of event loop that orchestrators use."""
     with asyncio.Runner(loop_factory=_find_loop()) as runner:
         return runner.run(work)
 
@@ -187,7 +187,7 @@ def components(pipe: Any) -> None:
 
 @contextmanager
 def child() -> Iterator[int]:
-    """Run a process with components, and tell its port."""
+    """Run a process with components, and return its port."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=components, args=(theirs,))
@@ -216,7 +216,7 @@ async def warm(all_run: Callable[[], bool]) -> None:
 
 
 async def measure(ticks: Callable[[], int], seconds: float) -> tuple[float, float]:
-    """Return ticks a second, and seconds of this process's CPU a tick."""
+    """Return ticks per second, and seconds of this process's CPU per tick."""
     begin, cpu, before = time.perf_counter(), time.process_time(), ticks()
     await asyncio.sleep(seconds)
     done = ticks() - before
@@ -253,7 +253,7 @@ async def remote(agents: int, trials: int, seconds: float, port: int) -> tuple[f
 
 
 async def bare(agents: int, trials: int, seconds: float, port: int) -> tuple[float, float]:
-    """Do by hand what an orchestrator does, without being one."""
+    """Make the same calls as an orchestrator, without its rules."""
     count, running = 0, set[int]()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         environment = environment_pb2_grpc.EnvironmentEndpointStub(channel)
@@ -304,7 +304,7 @@ async def bare(agents: int, trials: int, seconds: float, port: int) -> tuple[flo
 
 
 async def starts(port: int, trials: int) -> list[float]:
-    """Milliseconds of StartTrial, by gRPC."""
+    """Return the milliseconds of each StartTrial, by gRPC."""
     where = f"127.0.0.1:{port}"
     took = []
     async with (
@@ -321,7 +321,7 @@ async def starts(port: int, trials: int) -> list[float]:
 
 
 async def growth(trials: int, before: int) -> float:
-    """MB by which memory grows from the trial number `before` to the last, of 10 ticks each."""
+    """Return the MB by which memory grows from trial `before` to the last, of 10 ticks each."""
     made = params(1, ("local://walk", "local://still"))
     made.max_steps = 10
     parts = {"walk": Walk(), "still": Still()}
@@ -382,7 +382,7 @@ async def report(given: argparse.Namespace, port: int) -> None:
 
 
 async def report_sdk(given: argparse.Namespace) -> None:
-    """Print what methods on threads cost; each pair of figures is taken in turn."""
+    """Print what methods on threads cost; each pair is measured in turn."""
     lines = [["agents/trials", "SDK inline ticks/s", "us of CPU", "threads ticks/s", "us of CPU"]]
     lines[0] += ["share", "least"]
     for agents, trials in SHAPES:

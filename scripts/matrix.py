@@ -60,7 +60,7 @@ TESTS = (
     "tests/collector/test_run.py",
     "tests/collector/test_group.py",
     "tests/orchestrator/test_grpc_trials.py",
-    "tests/orchestrator/test_server.py",
+    "tests/orchestrator/service/test_server.py",
     "tests/sdk/test_trials.py",
 )
 TESTS_OF_EXTRAS = (
@@ -77,8 +77,8 @@ TESTS_OF_EXTRAS = (
 LEFT_OUT = ("tests/api/test_protos.py::test_the_generated_code_is_up_to_date",)
 # They take warnings for errors, and protobuf 4 has some on Python 3.12 and later.
 STRICT = (
-    "tests/orchestrator/test_server.py::test_a_program_that_does_not_stop_it_ends_cleanly",
-    "tests/orchestrator/test_server.py::test_ctrl_c_works_while_waiting",
+    "tests/orchestrator/service/test_server.py::test_a_program_that_does_not_stop_it_ends_cleanly",
+    "tests/orchestrator/service/test_server.py::test_ctrl_c_works_while_waiting",
 )
 
 

@@ -20,8 +20,8 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.agent_pb2 import AgentActionReply
 from cogrs.api.common_pb2 import Action, TrialParams
 from cogrs.orchestrator import Config, Settings, serve
+from tests.orchestrator.local_components import PARAMS, Echo, Walls
 from tests.orchestrator.net import SOAK, Net, on_loop, resident, whom
-from tests.orchestrator.test_local import PARAMS, Echo, Walls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,29 +70,26 @@ class Crowd(Net):
         return await self._step(trial_id, number, request)
 
 
-def test_fifty_agents_in_many_trials_some_of_which_lose_somebody() -> None:
-    @on_loop
-    async def play() -> None:
-        async with Crowd(seed=1) as net:
-            trials = [await net.start() for _ in range(TRIALS)]
-            for trial_id, victim in zip(trials, [*REASONS] * TRIALS, strict=False):
-                net.doom(trial_id, victim)
-            reasons = await asyncio.gather(*map(net.end_of, trials))
-            for trial_id, reason in zip(trials, reasons, strict=True):
-                victim, tick = net.victims[trial_id]
-                assert reason.startswith(REASONS[victim].format(net.endpoint))
-                sent = [each.action_set.actions for each in net.environment.of(trial_id, "action")]
-                expected = TICKS if victim == "nobody" else tick
-                assert len(sent) == expected
-                for number, actions in enumerate(sent):
-                    assert list(actions) == [b"a%d:%d" % (k, number) for k in range(AGENTS)]
-                ends = [len(net.agents.of(trial_id, f"a{k}", "end")) for k in range(AGENTS)]
-                assert ends == [int(k != 7 or victim != "agent") for k in range(AGENTS)] or (
-                    ends == [1] * AGENTS
-                )
-        await nothing_is_left()
-
-    play()
+@on_loop
+async def test_fifty_agents_in_many_trials_some_of_which_lose_somebody() -> None:
+    async with Crowd(seed=1) as net:
+        trials = [await net.start() for _ in range(TRIALS)]
+        for trial_id, victim in zip(trials, [*REASONS] * TRIALS, strict=False):
+            net.doom(trial_id, victim)
+        reasons = await asyncio.gather(*map(net.end_of, trials))
+        for trial_id, reason in zip(trials, reasons, strict=True):
+            victim, tick = net.victims[trial_id]
+            assert reason.startswith(REASONS[victim].format(net.endpoint))
+            sent = [each.action_set.actions for each in net.environment.of(trial_id, "action")]
+            expected = TICKS if victim == "nobody" else tick
+            assert len(sent) == expected
+            for number, actions in enumerate(sent):
+                assert list(actions) == [b"a%d:%d" % (k, number) for k in range(AGENTS)]
+            ends = [len(net.agents.of(trial_id, f"a{k}", "end")) for k in range(AGENTS)]
+            assert ends == [int(k != 7 or victim != "agent") for k in range(AGENTS)] or (
+                ends == [1] * AGENTS
+            )
+    await nothing_is_left()
 
 
 async def nothing_is_left() -> None:
@@ -120,15 +117,12 @@ def test_a_crowd_of_agents_that_all_start_at_once() -> None:
     play()
 
 
-def test_a_crowd_of_clients_that_all_call_at_once() -> None:
-    @on_loop
-    async def play() -> None:
-        async with Net(agents=0, clients=1) as net:
-            calls = [net.lifecycle.GetTrialInfo(api.TrialInfoRequest()) for _ in range(3_000)]
-            replies = await asyncio.gather(*calls)
-            assert len(replies) == 3_000
-
-    play()
+@on_loop
+async def test_a_crowd_of_clients_that_all_call_at_once() -> None:
+    async with Net(agents=0, clients=1) as net:
+        calls = [net.lifecycle.GetTrialInfo(api.TrialInfoRequest()) for _ in range(3_000)]
+        replies = await asyncio.gather(*calls)
+        assert len(replies) == 3_000
 
 
 def test_ends_of_both_sides_that_fall_together() -> None:
@@ -266,22 +260,19 @@ _calls = st.lists(
 
 @given(_calls, st.lists(_requests, max_size=1), _metadata)
 @settings(max_examples=200 if SOAK else 15)
-def test_whatever_is_sent_only_documented_codes_come_back(
+@on_loop
+async def test_whatever_is_sent_only_documented_codes_come_back(
     calls: list[tuple[str, bytes, Any, bool]], stream: list[bytes], metadata: Any
 ) -> None:
-    @on_loop
-    async def play() -> None:
-        async with Net(agents=0, clients=2) as net:
-            real = await net.start()
-            for method, request, given_metadata, known in calls:
-                whole = [*given_metadata, *(whom(real, "c0") if known else ())]
-                assert await code_of(net.channel, method, request, whole) in DOCUMENTED
-            port = net.orchestrator.port
-            code = await asyncio.to_thread(code_of_action_stream, port, stream, metadata)
-            assert code in DOCUMENTED
-            assert (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
-
-    play()
+    async with Net(agents=0, clients=2) as net:
+        real = await net.start()
+        for method, request, given_metadata, known in calls:
+            whole = [*given_metadata, *(whom(real, "c0") if known else ())]
+            assert await code_of(net.channel, method, request, whole) in DOCUMENTED
+        port = net.orchestrator.port
+        code = await asyncio.to_thread(code_of_action_stream, port, stream, metadata)
+        assert code in DOCUMENTED
+        assert (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
 
 
 async def code_of(
@@ -325,22 +316,19 @@ async def code_of_stream(call: Any) -> str:
 @pytest.mark.parametrize(
     "method", [f"/cogment.{s}/{m}" for s, names in METHODS.items() for m in names]
 )
-def test_what_is_no_message_is_a_bad_argument(method: str) -> None:
-    @on_loop
-    async def play() -> None:
-        async with (
-            await serve(port=0) as running,
-            grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
-        ):
-            call: Any = channel.unary_unary(method)(b"\xff\xff")
-            if method.endswith("WatchTrials"):
-                call = channel.unary_stream(method)(b"\xff\xff").read()
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await call
-            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert "request: " in str(caught.value.details())
-
-    play()
+@on_loop
+async def test_what_is_no_message_is_a_bad_argument(method: str) -> None:
+    async with (
+        await serve(port=0) as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
+    ):
+        call: Any = channel.unary_unary(method)(b"\xff\xff")
+        if method.endswith("WatchTrials"):
+            call = channel.unary_stream(method)(b"\xff\xff").read()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "request: " in str(caught.value.details())
 
 
 @on_loop

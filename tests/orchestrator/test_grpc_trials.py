@@ -398,7 +398,7 @@ async def test_stopping_does_not_wait_for_those_who_hang() -> None:
         await watch.initial_metadata()
         await net.orchestrator.stop(0.2)
         assert len(net.agents.of(trial_id, "a0", "end")) == 1
-        # Whoever watches hears of the end before the watch is over.
+        # A watcher hears of the end before the watch is over.
         told = [(await watch.read()).state for _ in range(3)]
         assert told == [api.RUNNING, api.TERMINATING, api.ENDED]
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -95,7 +95,7 @@ def make_params(role: str, address: str) -> TrialParams:
 
 
 async def spare(trial: sdk.NewTrial) -> None:
-    """Have a trial of the user "other" played by nobody who is killed."""
+    """Start a trial of the user "other", whose parties are not killed."""
     if trial.user_id == "other":
         trial.params.environment.endpoint = "local://world"
         for actor in trial.params.actors:

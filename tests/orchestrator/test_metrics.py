@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import cogrs
 from cogrs.orchestrator import ActorOptions, JsonFormatter, OrchestratorStats, Settings, serve
-from cogrs.orchestrator.engine.figures import TICK_BOUNDS, Figures
+from cogrs.orchestrator.engine.metrics import TICK_BOUNDS, TrialMetrics
 from cogrs.orchestrator.metrics import Metrics, serve_metrics
 from tests.orchestrator.net import Net, on_loop
 from tests.orchestrator.world import World
@@ -96,18 +96,18 @@ def test_durations_of_ticks_are_those_of_the_clock() -> None:
         world.act()
         world.clock.advance(seconds)
         world.step(number)
-    figures = world.orchestrator.figures
-    assert figures.tick_seconds == pytest.approx(1007.2)
-    within = dict(zip(TICK_BOUNDS, figures.tick_buckets, strict=False))
+    metrics = world.orchestrator.metrics
+    assert metrics.tick_seconds == pytest.approx(1007.2)
+    within = dict(zip(TICK_BOUNDS, metrics.tick_buckets, strict=False))
     assert {bound for bound, count in within.items() if count} == {0.25, 10.0}
-    assert figures.tick_buckets[-1] == 1
+    assert metrics.tick_buckets[-1] == 1
 
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.0001, 0), (60.0, -2), (60.1, -1)])
 def test_a_bound_belongs_to_its_bucket(seconds: float, bucket: int) -> None:
-    figures = Figures()
-    figures.tick(seconds)
-    assert figures.tick_buckets[bucket] == 1
+    metrics = TrialMetrics()
+    metrics.add_tick(seconds)
+    assert metrics.tick_buckets[bucket] == 1
 
 
 def test_ends_and_what_was_dropped_are_counted_over_all_trials() -> None:
@@ -117,15 +117,15 @@ def test_ends_and_what_was_dropped_are_counted_over_all_trials() -> None:
     world.orchestrator.terminate(world.trial.id)
     world.step(1)
     world.drain()
-    assert (world.orchestrator.figures.concluded, world.orchestrator.figures.cut) == (0, 1)
+    assert (world.orchestrator.metrics.concluded, world.orchestrator.metrics.cut) == (0, 1)
     world.start()
     world.run()
     world.act()
     world.step(1, final_update=True)
     world.drain()
-    figures = world.orchestrator.figures
-    assert (figures.started, figures.concluded, figures.cut) == (2, 1, 1)
-    assert figures.dropped == {"extra actions": 1}
+    metrics = world.orchestrator.metrics
+    assert (metrics.started, metrics.concluded, metrics.cut) == (2, 1, 1)
+    assert metrics.dropped == {"extra actions": 1}
 
 
 @on_loop

@@ -20,14 +20,15 @@ from cogrs.api.common_pb2 import (
 )
 from cogrs.api.environment_pb2 import EnvActionReply, EnvStartReply, ObservationSet
 from cogrs.api.orchestrator_pb2 import TrialActionReply, TrialActionRequest, TrialStartRequest
-from cogrs.orchestrator.engine.options import ActorOptions, OptionBook
+from cogrs.orchestrator.engine.actor_options import ActorOptions, OptionTable
 from cogrs.orchestrator.engine.orchestrator import Orchestrator
 from cogrs.orchestrator.engine.settings import Settings
+from cogrs.orchestrator.engine.trial_record import TrialContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from cogrs.orchestrator.engine.client import ClientActor
+    from cogrs.orchestrator.engine.client_slot import ClientSlot
     from cogrs.orchestrator.engine.state import State
     from cogrs.orchestrator.engine.trial import Trial
 
@@ -171,13 +172,13 @@ class Reader:
 class Client:
     """One client with one stream at a time."""
 
-    def __init__(self, actor: ClientActor) -> None:
+    def __init__(self, actor: ClientSlot) -> None:
         self.actor = actor
         self.open()
 
     def open(self) -> None:
         self.reader = Reader()
-        self.line = self.actor.open(self.reader)
+        self.stream = self.actor.open(self.reader)
 
     def rejoin(self) -> None:
         """Take the place again, as JoinTrial does, and open a stream."""
@@ -185,21 +186,21 @@ class Client:
         self.open()
 
     def act(self, content: bytes = b"x") -> None:
-        self.actor.received(self.line, TrialActionRequest(action=Action(content=content)))
+        self.actor.received(self.stream, TrialActionRequest(action=Action(content=content)))
 
     def greet(self) -> None:
-        self.actor.received(self.line, TrialActionRequest())
+        self.actor.received(self.stream, TrialActionRequest())
 
     def read(self) -> list[TrialActionReply]:
         replies = []
-        while (reply := self.actor.take(self.line)) is not None:
+        while (reply := self.actor.take(self.stream)) is not None:
             replies.append(_copy(reply))
             if reply.final_data:
-                self.actor.finished(self.line)
+                self.actor.finished(self.stream)
         return replies
 
     def hang_up(self) -> None:
-        self.actor.hung_up(self.line, "cancelled")
+        self.actor.hung_up(self.stream, "cancelled")
 
 
 class World:
@@ -225,13 +226,15 @@ class World:
         self.params = make_params(agents, clients, **params)
         self.orchestrator = Orchestrator(
             self.params,
-            settings or Settings(),
-            self.clock,
-            self.links,
+            TrialContext(
+                settings=settings or Settings(),
+                clock=self.clock,
+                links=self.links,
+                exclude=list(exclude),
+                options=OptionTable(by_name=actor_options or {}, by_class=class_options or {}),
+            ),
             hooks=list(hooks),
             classes=None if classes is None else frozenset(classes),
-            exclude=list(exclude),
-            options=OptionBook(by_name=actor_options or {}, by_class=class_options or {}),
         )
         self.states: list[tuple[str, State]] = []
         self.watcher = self.orchestrator.watch(Reader(), ())
@@ -270,7 +273,7 @@ class World:
         return len(self.trial.params.actors)
 
     def run(self) -> World:
-        """Let everybody start; clients are to join before."""
+        """Start the environment and all agents; clients are to join before."""
         self.environment.events.started(self.start_reply())
         for agent in self.agents:
             agent.events.started()
@@ -286,12 +289,12 @@ class World:
         return observation_set(self.size, number, **fields)
 
     def step(self, number: int, **fields: Any) -> None:
-        """Let the environment reply."""
+        """Reply as the environment."""
         fields.setdefault("observation_set", self.observations(number))
         self.environment.events.replied(EnvActionReply(**fields))
 
     def act(self, **contents: bytes) -> None:
-        """Let agents act: all of them, or those that are named."""
+        """Act as agents: all of them, or those that are named."""
         names = contents or {agent.name: b"x" for agent in self.trial.params.actors}
         for name, content in names.items():
             if (self.trial.id, name) in self.links.agents:
@@ -304,7 +307,7 @@ class World:
         return [state for trial_id, state in self.states if trial_id == self.trial.id]
 
     def drain(self) -> None:
-        """Let everybody do what ends the trial."""
+        """Answer all requests to end."""
         if "end" in self.environment.names:
             self.environment.events.ended(EnvActionReply(final_update=True))
         for agent in self.agents:
@@ -367,3 +370,21 @@ def texts(messages: Iterable[Message]) -> list[tuple[int, str, str]]:
 
 def values(rewards: Iterable[Reward]) -> list[tuple[int, float]]:
     return [(each.tick_id, each.value) for each in rewards]
+
+
+def running_client(**arguments: Any) -> tuple[World, Client]:
+    """A trial of one client that has read its first observation."""
+    arguments.setdefault("agents", 0)
+    world = World(clients=1, **arguments)
+    client = world.client()
+    world.run()
+    assert observed(client) == [b"o0.%d" % (world.size - 1)]
+    return world, client
+
+
+def observed(client: Client) -> list[bytes]:
+    return [each.data.content for reply in client.read() for each in reply.data.observations]
+
+
+def actions(world: World) -> list[list[bytes]]:
+    return [list(request.action_set.actions) for _, request in world.environment.of("act")]

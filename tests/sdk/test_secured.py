@@ -12,7 +12,7 @@ import pytest
 from cogrs import sdk
 from cogrs.orchestrator import ClientTls, Security, Server, ServerTls, serve
 from tests.orchestrator.net import on_loop
-from tests.orchestrator.test_security import TOKEN, Authority
+from tests.orchestrator.secured import TOKEN, Authority
 from tests.sdk.net import Counting, calls, named
 from tests.sdk.test_client import Line
 

@@ -221,7 +221,7 @@ async def test_person_that_joins_too_late_is_told_why_the_trial_ended() -> None:
         end = await controller.wait_ended(trial.id)
         assert end.failed
         with pytest.raises(
-            sdk.RemoteCallError, match=r"takes no clients; reason: .*why \u30a1 why"
+            sdk.RemoteCallError, match=r"does not take clients; reason: .*why \u30a1 why"
         ):
             await client.join(trial.id, name="c")
 

@@ -3,7 +3,7 @@
 `serve` runs it on an event loop, `cogrs.serve_orchestrator` on a thread.
 """
 
-from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.orchestrator.engine.actor_options import ActorOptions
 from cogrs.orchestrator.engine.settings import Settings
 from cogrs.orchestrator.links.component import (
     AgentComponent,

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from cogrs.escape import escaped
-from cogrs.orchestrator.engine.figures import TICK_BOUNDS
+from cogrs.orchestrator.engine.metrics import TICK_BOUNDS
 from cogrs.orchestrator.metrics_server import serve_app
 from cogrs.orchestrator.service.stats import OrchestratorStats
 from cogrs.prometheus import StatsCollector  # first: its error says what to install

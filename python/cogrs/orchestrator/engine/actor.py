@@ -1,21 +1,18 @@
-"""Actors of a trial: what all have in common, and those that the orchestrator calls."""
+"""The base of all actors of a trial: agents, which are called, and clients, which call."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.api.agent_pb2 import AgentObservationRequest, AgentStartRequest
-from cogrs.orchestrator.engine.clock import Alarm
-from cogrs.orchestrator.engine.endpoint import parse_endpoint
-from cogrs.orchestrator.engine.environment import Life
-from cogrs.orchestrator.engine.observation import add_observations, fill, taken_apart
-from cogrs.orchestrator.engine.reason import Reason
+from cogrs.orchestrator.engine.clock import Alarm, Clock
+from cogrs.orchestrator.engine.observation import add_observations, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from cogrs.api.agent_pb2 import AgentActionReply
+    from cogrs.api.agent_pb2 import AgentStartRequest
     from cogrs.api.common_pb2 import (
         ActorParams,
         ActorPeriodData,
@@ -25,125 +22,142 @@ if TYPE_CHECKING:
         Reward,
     )
     from cogrs.api.environment_pb2 import ObservationSet
-    from cogrs.orchestrator.engine.clock import Clock
-    from cogrs.orchestrator.engine.options import ActorOptions
-    from cogrs.orchestrator.engine.ports import Links
+    from cogrs.orchestrator.engine.actor_options import ActorOptions
     from cogrs.orchestrator.engine.settings import Settings
 
 
-class Stage(Protocol):
-    """What a trial hears of its actors."""
+class ActorCallbacks(Protocol):
+    """The events that an actor reports to its trial."""
 
     def heard(self) -> None:
-        """An actor gave a sign of life."""
+        """Handle a sign of life of an actor."""
 
     def actor_ready(self) -> None:
-        """An actor started, or joined."""
+        """Handle the start of an actor, or its join."""
 
     def actor_acted(self, actor: Actor, action: bytes) -> None:
-        """An actor gave an action."""
+        """Handle an action."""
 
     def actor_sent(
         self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
     ) -> None:
-        """An actor sent something to others."""
+        """Keep rewards and messages that an agent sent with an action; too many are dropped."""
+
+    def take_sent(
+        self, actor: Actor, rewards: Collection[Reward], messages: Collection[Message]
+    ) -> None:
+        """Take rewards and messages that an actor sent by a request, or refuse all of them.
+
+        Raises:
+            InvalidError, ExhaustedError: As `MessageRouter.check`.
+        """
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
-        """An actor will act no more: the trial goes on without it, or ends."""
+        """Go on without an actor that will not act any more, or end the trial."""
 
     def actor_late(self, actor: Actor, reason: str) -> None:
-        """An actor did not answer an observation in time."""
+        """Handle an actor that did not answer an observation in time."""
 
     def actor_away(self) -> None:
-        """An actor missed something and may come back: the next observation is to be whole."""
+        """Ask for a snapshot, for an actor that missed something and may come back."""
 
     def actor_missed(self) -> None:
-        """Data of a tick was dropped, which waited for an actor that does not read."""
+        """Count a tick whose data was dropped, as the actor does not read."""
 
     def recall(self, actor: Actor) -> Observation | None:
-        """Ask an actor that came back again for the action that it may not have given.
+        """Expect the action of an actor that came back, even if it has given one.
 
         Returns:
             The latest observation; None when the actions have gone out, and the next will come.
         """
 
     def actor_done(self) -> None:
-        """An actor has its final data, or will never take it."""
+        """Handle an actor that has its final data, or will never take it."""
 
     def crash(self, what: str) -> None:
-        """Something of ours failed."""
+        """Handle an error of the engine or of a port."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActorContext:
+    """The parts that all actors are made of."""
+
+    index: int
+    """Its place among the actors of the trial."""
+    params: ActorParams
+    options: ActorOptions
+    trial: ActorCallbacks
+    settings: Settings
+    clock: Clock
 
 
 class Actor(ABC):
     """One participant of a trial."""
 
-    def __init__(
-        self,
-        index: int,
-        params: ActorParams,
-        options: ActorOptions,
-        stage: Stage,
-        settings: Settings,
-        clock: Clock,
-    ) -> None:
-        """Be neither started nor joined."""
-        self.index = index
-        self.name = params.name
-        self.actor_class = params.actor_class
-        self.params = params
-        self.options = options
+    def __init__(self, context: ActorContext) -> None:
+        """Create an actor that has neither started nor joined."""
+        self.index = context.index
+        self.params = context.params
+        self.name = context.params.name
+        self.actor_class = context.params.actor_class
+        self.options = context.options
         self.ready = False
         """Whether it started or joined."""
         self.gone = False
         """Whether the trial goes on without it."""
         self.done = False
         """Whether it has its final data, or will never take it."""
-        self._stage = stage
-        self._settings = settings
-        self._patience = Alarm(clock, self._late_action)
+        self._trial = context.trial
+        self._settings = context.settings
+        self._response_alarm = Alarm(context.clock, self._on_late_action)
 
     @abstractmethod
-    def start(self, everybody: AgentStartRequest) -> None:
-        """Begin to take part.
-
-        Args:
-            everybody: Names all actors of the trial; not to be changed.
-        """
+    def start(self, start_request: AgentStartRequest) -> None:
+        """Start to take part; the request lists all actors, and is not to be changed."""
 
     @abstractmethod
     def deliver(self, period: ActorPeriodData) -> None:
-        """Take the data of a tick, and owe an action."""
+        """Take the data of a tick; an action is owed from now on."""
 
     @abstractmethod
     def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
-        """Take the data of a tick of which an observation is all, and owe an action."""
+        """Take the data of a tick that is an observation alone; an action is owed from now on."""
+
+    def send(self, rewards: Collection[Reward], messages: Collection[Message]) -> None:
+        """Send rewards and messages to others.
+
+        Raises:
+            InvalidError, ExhaustedError: As `MessageRouter.check`; nothing is sent.
+        """
+        self.heard()
+        self._trial.take_sent(self, rewards, messages)
 
     def settle(self) -> None:
-        """Owe no action any more."""
+        """Expect no action any more."""
         if self.options.response_timeout:
-            self._patience.stop()
+            self._response_alarm.stop()
 
-    def pause(self) -> None:  # noqa: B027 - only whose silence is measured cares
-        """Owe no action for now: a default one stood in."""
+    def pause(self) -> None:  # noqa: B027 - only matters to actors whose silence is measured
+        """Expect no action for now: a default one took its place."""
 
     def leave(self, reason: str) -> None:
-        """Be gone: the trial goes on, and sends nothing more before the end."""
-        del reason  # for whoever can be told
+        """Mark the actor as gone: the trial goes on, and sends nothing more before its end."""
+        del reason  # only clients are told
         self.gone = True
-        self._patience.stop()
+        self._response_alarm.stop()
 
     def _await_action(self) -> None:
         if self.options.response_timeout:
-            self._patience.set(self.options.response_timeout)
+            self._response_alarm.set(self.options.response_timeout)
 
-    def _late_action(self) -> None:
+    def _on_late_action(self) -> None:
         timeout = self.options.response_timeout or 0.0
         why = f"actor {self.name!r}: no action within {timeout:g} s"
-        self._stage.actor_late(self, why)
+        self._trial.actor_late(self, why)
 
     def heard(self) -> None:
-        """The actor gave a sign of life."""
-        self._stage.heard()
+        """Handle a sign of life."""
+        self._trial.heard()
 
     @abstractmethod
     def finish(self, period: ActorPeriodData) -> None:
@@ -151,157 +165,15 @@ class Actor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Take nothing any more; what is on its way is given up."""
-
-
-class ServiceActor(Actor):
-    """An agent, which the orchestrator calls."""
-
-    def __init__(
-        self,
-        index: int,
-        params: ActorParams,
-        options: ActorOptions,
-        stage: Stage,
-        settings: Settings,
-        clock: Clock,
-        trial_id: str,
-        links: Links,
-    ) -> None:
-        """Make the port; nothing is called yet."""
-        super().__init__(index, params, options, stage, settings, clock)
-        self._who = f"actor {params.name!r}"
-        self._where = f"{self._who} at {params.endpoint}"
-        endpoint = parse_endpoint(self._where, params.endpoint)
-        self._port = links.agent(trial_id, params.name, endpoint, self)
-        self._alarm = Alarm(clock, self._late)
-        connect = options.initial_connection_timeout
-        self._timeout = settings.start_timeout if connect is None else connect
-        self._life = Life.IDLE
-        self._final: ActorPeriodData | None = None
-
-    # What the trial asks for.
-
-    def start(self, everybody: AgentStartRequest) -> None:
-        """Call OnStart."""
-        request = AgentStartRequest()
-        request.CopyFrom(everybody)
-        request.impl_name = self.params.implementation
-        if self.params.HasField("config"):
-            request.config.CopyFrom(self.params.config)
-        self._life = Life.STARTING
-        self._alarm.set(self._timeout)
-        self._port.start(request)
-
-    def deliver(self, period: ActorPeriodData) -> None:
-        """Send the data of a tick."""
-        self._await_action()
-        self._port.deliver(period)
-
-    def observe(self, tick_id: int, timestamp: int, data: ObservationData) -> None:
-        """Send an observation."""
-        self._await_action()
-        request = AgentObservationRequest()
-        fill(request.observation, tick_id, timestamp, data)
-        self._port.observe(request)
-
-    def finish(self, period: ActorPeriodData) -> None:
-        """Call OnEnd, since nothing else frees an agent's session; but only if there is one."""
-        if self._life is Life.STARTING:
-            self._final = period
-        elif self.ready:
-            self._end(period)
-        else:
-            self._final = period
-            self.done = True
-
-    def close(self) -> None:
-        """Cancel what is under way; but a start that is late may still end well."""
-        if self._life is not Life.OVER:
-            grace = 0.0 if self.ready else self._settings.close_grace
-            self._life = Life.OVER
-            self.done = True
-            self._alarm.stop()
-            self._patience.stop()
-            self._port.close(grace)
-
-    # What its port tells.
-
-    def started(self) -> None:
-        """OnStart was answered."""
-        if self._life is Life.LOST:
-            self._free()
-        if self._life is not Life.STARTING:
-            return
-        self._alarm.stop()
-        self._life = Life.STARTED
-        self.ready = True
-        self._stage.heard()
-        if self._final is not None:
-            self._end(self._final)
-        else:
-            self._stage.actor_ready()
-
-    def acted(self, reply: AgentActionReply) -> None:
-        """The stream brought an action; what came with it counts as sent before it."""
-        if self._life is Life.STARTED and not self.gone:
-            self._stage.heard()
-            rewards, messages = reply.rewards, reply.messages
-            if rewards or messages:
-                self._stage.actor_sent(self, rewards, messages)
-            self._stage.actor_acted(self, reply.action.content)
-
-    def ended(self) -> None:
-        """OnEnd was answered, or failed."""
-        if self._life is Life.ENDING:
-            self._life = Life.OVER
-            self.done = True
-            self._port.close(self._settings.close_grace)
-            self._stage.actor_done()
-
-    def failed(self, call: str, what: str) -> None:
-        """OnStart failed, or the stream is over."""
-        if self._life in (Life.STARTING, Life.STARTED):
-            self._lose(Reason(f"{self._where}: {call}: {what}", f"{self._who}: {call} failed"))
-
-    def crashed(self, what: str) -> None:
-        """The port itself failed."""
-        self._stage.crash(f"{self._where}: {what}")
-
-    def _free(self) -> None:
-        # It comes too late to take part, but nothing else than OnEnd frees its session.
-        self.ready = True
-        if self._final is not None:
-            self.done = False
-            self._end(self._final)
-
-    def _late(self) -> None:
-        late = f": OnStart: no answer within {self._timeout:g} s"
-        self._lose(Reason(self._where + late, self._who + late))
-
-    def _lose(self, reason: str) -> None:
-        self._alarm.stop()
-        self._life = Life.LOST
-        if self._final is not None:
-            self.done = True
-            self._stage.actor_done()
-        else:
-            self._stage.actor_lost(self, reason)
-
-    def _end(self, period: ActorPeriodData) -> None:
-        self._life = Life.ENDING
-        self._port.end(period)
+        """Give up everything that is under way."""
 
 
 def deliver(
     actors: Iterable[Actor], observations: ObservationSet, periods: Sequence[ActorPeriodData]
 ) -> None:
-    """Send a set to the actors that are there.
+    """Send a set to the actors that are not gone, with the rewards and messages in `periods`.
 
-    Args:
-        actors: All.
-        observations: What each is shown.
-        periods: What else is due to each; empty if nothing is to anybody.
+    `periods` has one item for each actor, or is empty where there is nothing for any of them.
     """
     if periods:
         add_observations(periods, observations)
@@ -310,6 +182,6 @@ def deliver(
                 actor.deliver(period)
         return
     tick_id, timestamp = observations.tick_id, observations.timestamp
-    for actor, data in zip(actors, taken_apart(observations), strict=True):
+    for actor, data in zip(actors, split(observations), strict=True):
         if not actor.gone:
             actor.observe(tick_id, timestamp, data)

@@ -15,11 +15,11 @@ class Timer(Protocol):
     """A call that will be made later."""
 
     def cancel(self) -> object:
-        """Do not make the call."""
+        """Cancel the call."""
 
 
 class Clock(Protocol):
-    """What tells the time and calls back."""
+    """Tells the time, and calls back."""
 
     def now(self) -> float:
         """Return seconds that never go backwards."""
@@ -32,15 +32,10 @@ class Clock(Protocol):
 
 
 class GuardedClock:
-    """A `Clock` whose callbacks may fail: whoever they belong to is told, and can end in order."""
+    """A `Clock` whose callbacks may fail: their owner is told, and can end in order."""
 
     def __init__(self, clock: Clock, crashed: Callable[[str], None]) -> None:
-        """Take time from a clock.
-
-        Args:
-            clock: What tells the time.
-            crashed: Told of an exception, which is logged in any case.
-        """
+        """Create a clock that logs errors of callbacks, and calls `crashed` with their texts."""
         self._clock = clock
         self._crashed = crashed
         self.now = clock.now
@@ -60,10 +55,10 @@ class GuardedClock:
 
 
 class Alarm:
-    """Calls back when it has not been put off for long enough. Putting off costs no timer."""
+    """A timeout that is cheap to postpone: no timer is cancelled or made for that."""
 
     def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
-        """Be silent until set."""
+        """Create an alarm that is not set."""
         self._clock = clock
         self._callback = callback
         self._due: float | None = None
@@ -71,7 +66,7 @@ class Alarm:
         self._wakes = 0.0
 
     def set(self, delay: float) -> None:
-        """Call back in `delay` seconds, and not when it was to before; 0 stands for never."""
+        """Call back in `delay` seconds instead of the time set before; 0 stands for never."""
         if delay <= 0:
             self.stop()
             return
@@ -82,7 +77,7 @@ class Alarm:
             self._arm(delay)
 
     def stop(self) -> None:
-        """Do not call back."""
+        """Cancel the callback."""
         self._due = None
         self._disarm()
 

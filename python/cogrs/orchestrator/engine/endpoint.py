@@ -1,4 +1,4 @@
-"""Where a component is."""
+"""Endpoints of components, parsed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GRPC = re.compile(r"(?:grpc://)?(?P<target>(?:\[[0-9A-Fa-f:.%]+\]|[\w.-]+):(?P<
 _LOCAL = re.compile(r"local://(?P<name>[\w.-]+)")
 
 
-class Kind(enum.Enum):
+class EndpointKind(enum.Enum):
     """How a component is reached."""
 
     GRPC = enum.auto()
@@ -21,32 +21,32 @@ class Kind(enum.Enum):
 
 
 class Endpoint(NamedTuple):
-    """An endpoint, taken apart."""
+    """A parsed endpoint."""
 
-    kind: Kind
+    kind: EndpointKind
     target: str
-    """`host:port`, the name of a local component, or nothing."""
+    """`host:port`, the name of a local component, or an empty text for a client."""
     text: str
     """As it was given."""
 
 
 def parse_endpoint(what: str, text: str, *, client: bool = False) -> Endpoint:
-    """Take an endpoint apart.
+    """Parse an endpoint.
 
     Args:
-        what: Whose endpoint it is, for the error.
+        what: The component, for the error.
         text: `grpc://host:port`, `host:port`, `local://name`, or `client`.
-        client: Whether `client` will do.
+        client: Accept `client` too.
 
     Raises:
-        InvalidError: None of these.
+        InvalidError: The text has none of these forms.
     """
     if client and text == "client":
-        return Endpoint(Kind.CLIENT, "", text)
+        return Endpoint(EndpointKind.CLIENT, "", text)
     if match := _LOCAL.fullmatch(text):
-        return Endpoint(Kind.LOCAL, match["name"], text)
+        return Endpoint(EndpointKind.LOCAL, match["name"], text)
     match = _GRPC.fullmatch(text)
     if match and 1 <= int(match["port"]) <= 65535:
-        return Endpoint(Kind.GRPC, match["target"], text)
+        return Endpoint(EndpointKind.GRPC, match["target"], text)
     known = "'grpc://host:port', 'host:port' or 'local://name'" + (" or 'client'" if client else "")
     raise InvalidError(f"{what}: expected endpoint {known}, got {short(text)}")

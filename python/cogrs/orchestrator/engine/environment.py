@@ -1,85 +1,82 @@
-"""The environment of one trial, as the engine sees it."""
+"""The environment of one trial, which the orchestrator calls."""
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Protocol
 
-from cogrs.api.environment_pb2 import EnvStartRequest
-from cogrs.orchestrator.engine.clock import Alarm
+from cogrs.api.environment_pb2 import (
+    EnvActionReply,
+    EnvActionRequest,
+    EnvStartReply,
+    EnvStartRequest,
+)
+from cogrs.orchestrator.engine.clock import Alarm, Clock
+from cogrs.orchestrator.engine.end_reason import EndReason
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.params import actors_in_trial
-from cogrs.orchestrator.engine.reason import Reason
+from cogrs.orchestrator.engine.state import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message, TrialParams
-    from cogrs.api.environment_pb2 import EnvActionReply, EnvActionRequest, EnvStartReply
-    from cogrs.orchestrator.engine.clock import Clock
     from cogrs.orchestrator.engine.ports import Links
     from cogrs.orchestrator.engine.settings import Settings
 
 
-class Life(enum.Enum):
-    """How far a component that is called by the orchestrator has come."""
-
-    IDLE = enum.auto()
-    STARTING = enum.auto()
-    STARTED = enum.auto()
-    ENDING = enum.auto()
-    LOST = enum.auto()
-    OVER = enum.auto()
-
-
-class Stage(Protocol):
-    """What a trial hears of its environment."""
+class EnvironmentCallbacks(Protocol):
+    """The events that an environment reports to its trial."""
 
     def environment_started(self, reply: EnvStartReply) -> None:
-        """It sent its first observations."""
+        """Handle the first observations."""
 
     def environment_replied(self, reply: EnvActionReply) -> None:
-        """It made a step."""
+        """Handle a step."""
 
     def environment_ended(self, reply: EnvActionReply) -> None:
-        """It answered the request to end."""
+        """Handle the answer to the request to end."""
 
     def environment_lost(self, reason: str) -> None:
-        """It will not be heard of again."""
+        """Handle an environment of which nothing more will come."""
 
     def crash(self, what: str) -> None:
-        """Something of ours failed."""
+        """Handle an error of the engine or of a port."""
 
 
-class Environment:
-    """Passes on what is due in its present phase of life, and drops what comes too late."""
+class TrialEnvironment:
+    """Passes on calls and replies that fit its state, and drops those that come too late."""
 
     def __init__(
-        self, trial_id: str, params: TrialParams, stage: Stage, links: Links, clock: Clock
+        self,
+        trial_id: str,
+        params: TrialParams,
+        trial: EnvironmentCallbacks,
+        links: Links,
+        settings: Settings,
+        clock: Clock,
     ) -> None:
-        """Make the port; nothing is called yet."""
+        """Create the port; nothing is called yet."""
         self._params = params
-        self._stage = stage
+        self._trial = trial
         self._where = f"environment {params.environment.endpoint}"
         endpoint = parse_endpoint("environment", params.environment.endpoint)
         self._port = links.environment(trial_id, endpoint, self)
-        self._alarm = Alarm(clock, self._late)
-        self._timeout = 0.0
-        self.life = Life.IDLE
+        self._settings = settings
+        self._start_alarm = Alarm(clock, self._on_late_start)
+        self.state = RunState.IDLE
 
-    # What the trial asks for.
+    # Called by the trial.
 
-    def start(self, settings: Settings) -> None:
+    def start(self) -> None:
         """Call OnStart."""
-        self._timeout = settings.start_timeout
         environment = self._params.environment
         request = EnvStartRequest(
             impl_name=environment.implementation, actors_in_trial=actors_in_trial(self._params)
         )
         if environment.HasField("config"):
             request.config.CopyFrom(environment.config)
-        self.life = Life.STARTING
-        self._alarm.set(self._timeout)
+        self.state = RunState.STARTING
+        self._start_alarm.set(self._settings.start_timeout)
         self._port.start(request)
 
     def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
@@ -88,51 +85,51 @@ class Environment:
 
     def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Call OnEnd."""
-        self.life = Life.ENDING
+        self.state = RunState.ENDING
         self._port.end(messages, request)
 
-    def close(self, grace: float) -> None:
-        """Let it go."""
-        if self.life is not Life.OVER:
-            self.life = Life.OVER
-            self._alarm.stop()
-            self._port.close(grace)
+    def close(self) -> None:
+        """Close the port."""
+        if self.state is not RunState.OVER:
+            self.state = RunState.OVER
+            self._start_alarm.stop()
+            self._port.close(self._settings.close_grace)
 
-    # What its port tells.
+    # Called by the port.
 
     def started(self, reply: EnvStartReply) -> None:
-        """OnStart was answered."""
-        if self.life is Life.STARTING:
-            self._alarm.stop()
-            self.life = Life.STARTED
-            self._stage.environment_started(reply)
+        """Handle the answer to OnStart."""
+        if self.state is RunState.STARTING:
+            self._start_alarm.stop()
+            self.state = RunState.STARTED
+            self._trial.environment_started(reply)
 
     def replied(self, reply: EnvActionReply) -> None:
-        """The stream brought a reply."""
-        if self.life in (Life.STARTED, Life.ENDING):
-            self._stage.environment_replied(reply)
+        """Handle a reply of the stream."""
+        if self.state in (RunState.STARTED, RunState.ENDING):
+            self._trial.environment_replied(reply)
 
     def ended(self, reply: EnvActionReply) -> None:
-        """OnEnd was answered."""
-        if self.life is Life.ENDING:
-            self._stage.environment_ended(reply)
+        """Handle the answer to OnEnd."""
+        if self.state is RunState.ENDING:
+            self._trial.environment_ended(reply)
 
     def failed(self, call: str, what: str) -> None:
-        """A call failed. While OnEnd is under way, only that call can."""
-        if self.life is Life.ENDING and call != "OnEnd":
+        """Handle a failed call; while OnEnd is under way, failures of other calls do not matter."""
+        if self.state is RunState.ENDING and call != "OnEnd":
             return
-        if self.life in (Life.STARTING, Life.STARTED, Life.ENDING):
-            self._lose(Reason(f"{self._where}: {call}: {what}", f"environment: {call} failed"))
+        if self.state in (RunState.STARTING, RunState.STARTED, RunState.ENDING):
+            self._lose(f": {call}: {what}", f": {call} failed")
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
-        self._stage.crash(f"{self._where}: {what}")
+        """Handle an error of the port itself."""
+        self._trial.crash(f"{self._where}: {what}")
 
-    def _late(self) -> None:
-        late = f": OnStart: no answer within {self._timeout:g} s"
-        self._lose(Reason(self._where + late, f"environment{late}"))
+    def _on_late_start(self) -> None:
+        late = f": OnStart: no answer within {self._settings.start_timeout:g} s"
+        self._lose(late, late)
 
-    def _lose(self, reason: str) -> None:
-        self._alarm.stop()
-        self.life = Life.LOST
-        self._stage.environment_lost(reason)
+    def _lose(self, why: str, public: str) -> None:
+        self._start_alarm.stop()
+        self.state = RunState.LOST
+        self._trial.environment_lost(EndReason(self._where + why, f"environment{public}"))

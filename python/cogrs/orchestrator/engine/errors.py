@@ -1,4 +1,4 @@
-"""What callers of the orchestrator are refused with, each under the name of its gRPC status."""
+"""The errors that callers of the orchestrator get, each with the name of its gRPC status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LONGEST = 100
 
 
 def short(value: object) -> str:
-    """Return how something that a peer sent is shown: as `repr` has it, cut to 100 characters."""
+    """Return the `repr` of something that a peer sent, cut to 100 characters."""
     if isinstance(value, (str, bytes)):
         value = value[: _LONGEST + 1]
     text = repr(value)
@@ -16,7 +16,7 @@ def short(value: object) -> str:
 
 
 class OrchestratorError(Exception):
-    """A request that cannot be met, told to whoever made it."""
+    """A request that is refused; the text is sent to its caller."""
 
     status: ClassVar[str] = "UNKNOWN"
     """Name of the gRPC status code."""
@@ -29,13 +29,13 @@ class NotFoundError(OrchestratorError):
 
 
 class InvalidError(OrchestratorError):
-    """The request makes no sense, whatever the state of the trial."""
+    """The request is wrong in any state of the trial."""
 
     status = "INVALID_ARGUMENT"
 
 
 class DeniedError(OrchestratorError):
-    """The caller lacks the right, or the orchestrator is not configured to do such a thing."""
+    """The caller lacks the right, or the configuration does not allow this."""
 
     status = "PERMISSION_DENIED"
 
@@ -65,7 +65,7 @@ class ExhaustedError(OrchestratorError):
 
 
 class AbortedError(OrchestratorError):
-    """Something that the request depends on said no."""
+    """Something that the request depends on refused it."""
 
     status = "ABORTED"
 

@@ -1,4 +1,4 @@
-"""The log of an orchestrator, whose records know the trial that they are about."""
+"""The log of an orchestrator, whose records name the trial that they are about."""
 
 from __future__ import annotations
 

@@ -1,20 +1,19 @@
-"""Observation sets: checked, numbered, and taken apart for the actors."""
+"""Observation sets: checked, and split into the observations of the actors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cogrs.api.common_pb2 import Observation
+from cogrs.api.common_pb2 import ActorPeriodData, Observation, ObservationData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cogrs.api.common_pb2 import ActorPeriodData, ObservationData
     from cogrs.api.environment_pb2 import EnvActionReply, ObservationSet
 
 
 def find_fault(observations: ObservationSet, actors: int) -> str | None:
-    """Return what is wrong with a set for so many actors, or None."""
+    """Return what is wrong with a set for a number of actors, or None."""
     mapped, there = list(observations.actors_map), len(observations.observations)
     if len(mapped) != actors:
         return f"actors_map: expected {actors} entries, got {len(mapped)}"
@@ -31,8 +30,8 @@ def find_fault_of_step(reply: EnvActionReply, actors: int) -> str | None:
     return find_fault(reply.observation_set, actors)
 
 
-def taken_apart(observations: ObservationSet) -> list[ObservationData]:
-    """Return what each actor is shown, in the order of actors."""
+def split(observations: ObservationSet) -> list[ObservationData]:
+    """Return the observation of each actor, in the order of actors."""
     shown = observations.observations
     return [shown[index] for index in observations.actors_map]
 
@@ -40,7 +39,7 @@ def taken_apart(observations: ObservationSet) -> list[ObservationData]:
 def fill(
     observation: Observation, tick_id: int, timestamp: int, data: ObservationData
 ) -> Observation:
-    """Return an observation that was empty. Less work than one made of its fields at once."""
+    """Fill and return an empty observation; cheaper than the constructor with these fields."""
     observation.tick_id = tick_id
     observation.timestamp = timestamp
     observation.data.CopyFrom(data)
@@ -48,13 +47,13 @@ def fill(
 
 
 def add_observations(periods: Iterable[ActorPeriodData], observations: ObservationSet) -> None:
-    """Add to what each actor is sent, in the order of actors, its observation, untouched."""
+    """Add to the data of each actor, in the order of actors, its observation."""
     tick_id, timestamp = observations.tick_id, observations.timestamp
-    for period, data in zip(periods, taken_apart(observations), strict=True):
+    for period, data in zip(periods, split(observations), strict=True):
         fill(period.observations.add(), tick_id, timestamp, data)
 
 
 def for_actor(observations: ObservationSet, index: int) -> Observation:
-    """Return the observation of the actor with this index, untouched."""
+    """Return the observation of the actor with this index."""
     data = observations.observations[observations.actors_map[index]]
     return fill(Observation(), observations.tick_id, observations.timestamp, data)

@@ -1,4 +1,4 @@
-"""What the services offer, without the services."""
+"""The calls behind the gRPC services: trials are started, joined, watched and ended."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.api.orchestrator_pb2 import TrialInfo, TrialJoinReply, TrialStartReply, TrialState
+from cogrs.api.orchestrator_pb2 import (
+    TrialInfo,
+    TrialJoinReply,
+    TrialJoinRequest,
+    TrialStartReply,
+    TrialStartRequest,
+    TrialState,
+)
 from cogrs.limits import LARGE, MANY
-from cogrs.orchestrator.engine.caller import Caller
-from cogrs.orchestrator.engine.client import ClientActor
+from cogrs.orchestrator.engine.client_slot import ClientSlot
+from cogrs.orchestrator.engine.end_reason import EndReason
 from cogrs.orchestrator.engine.errors import (
     AbortedError,
     DeniedError,
@@ -21,31 +28,26 @@ from cogrs.orchestrator.engine.errors import (
     UnavailableError,
     short,
 )
-from cogrs.orchestrator.engine.options import OptionBook
-from cogrs.orchestrator.engine.params import check_name, check_params, check_sizes, merge_params
-from cogrs.orchestrator.engine.reason import Reason
-from cogrs.orchestrator.engine.registry import Registry
-from cogrs.orchestrator.engine.slots import (
-    actor_named,
-    client_named,
-    slot_anywhere,
-    slot_by_class,
-    slot_by_name,
+from cogrs.orchestrator.engine.matchmaking import (
+    find_actor,
+    find_slot,
+    match_by_class,
+    match_by_name,
+    match_in_any,
 )
+from cogrs.orchestrator.engine.params import check_name, check_params, check_sizes, merge_params
+from cogrs.orchestrator.engine.slot_secret import Caller
+from cogrs.orchestrator.engine.trial_registry import TrialRegistry, TrialWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from cogrs.api.common_pb2 import Message, Reward, TrialParams
-    from cogrs.api.orchestrator_pb2 import TrialJoinRequest, TrialStartRequest
     from cogrs.orchestrator.engine.actor import Actor
-    from cogrs.orchestrator.engine.clock import Clock
-    from cogrs.orchestrator.engine.figures import Figures
-    from cogrs.orchestrator.engine.ports import Links, ReaderPort
-    from cogrs.orchestrator.engine.registry import Watcher
-    from cogrs.orchestrator.engine.settings import Settings
+    from cogrs.orchestrator.engine.metrics import TrialMetrics
+    from cogrs.orchestrator.engine.ports import ReaderPort
     from cogrs.orchestrator.engine.state import State
-    from cogrs.orchestrator.engine.trial import Trial
+    from cogrs.orchestrator.engine.trial_record import TrialContext, TrialRecord
 
 _STOPS = "the orchestrator stops"
 _NO_PARAMS = (
@@ -55,13 +57,13 @@ _NO_PARAMS = (
 
 
 class Hook(Protocol):
-    """What may change the parameters of a trial before it starts."""
+    """May change the parameters of a trial before it starts."""
 
     async def pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
         """Return the parameters as they are to be.
 
         Raises:
-            AbortedError: The hook said no.
+            AbortedError: The hook refused them.
             UnavailableError: It cannot be reached.
         """
 
@@ -72,57 +74,47 @@ class Orchestrator:
     def __init__(
         self,
         defaults: TrialParams,
-        settings: Settings,
-        clock: Clock,
-        links: Links,
+        context: TrialContext,
         *,
         hooks: Sequence[Hook] = (),
         classes: Collection[str] | None = None,
-        exclude: Collection[str] = (),
-        options: OptionBook | None = None,
         accept_params: bool = False,
         require_secrets: bool = False,
-        brief: bool = False,
     ) -> None:
-        """Have no trials.
+        """Create an orchestrator without trials.
 
         Args:
-            defaults: Parameters of a trial about which nothing else is said.
-            settings: Durations and limits.
-            clock: Time.
-            links: Reaches components.
-            hooks: Asked in this order.
+            defaults: Parameters of trials that are started without any.
+            context: Shared by all trials.
+            hooks: Called in this order.
             classes: Declared actor classes; None allows any.
-            exclude: Fields of samples that the data log is not told.
-            options: Of actors.
             accept_params: Whether StartTrial may give parameters.
             require_secrets: Whether clients that do not ask for a secret are refused.
-            brief: Whether clients are not told what failures say.
         """
-        self._require_secrets = require_secrets
-        self._accept_params = accept_params
         self._defaults = defaults
-        self._links = links
-        self._settings = settings
+        self._links = context.links
+        self._settings = context.settings
         self._hooks = hooks
         self._classes = classes
-        self._exclude = exclude
-        self._options = options or OptionBook()
+        self._accept_params = accept_params
+        self._require_secrets = require_secrets
+        self.metrics: TrialMetrics = context.metrics
+        """Counts over all trials since the start."""
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._trials = Registry(settings, clock, self._check_idle, brief=brief)
+        self._trials = TrialRegistry(context, self._check_idle)
 
-    # What controllers ask for.
+    # For controllers.
 
     async def start(self, request: TrialStartRequest) -> TrialStartReply:
         """Start a trial; only hooks are waited for.
 
         Raises:
-            ExhaustedError: There are too many already, or their parameters have too many bytes.
-            InvalidError: Its parameters are no good.
-            DeniedError: It has parameters, and they are not accepted here.
-            AbortedError: A hook said no, or the trial was ended meanwhile.
+            ExhaustedError: There are too many trials, or their parameters have too many bytes.
+            InvalidError: A parameter is wrong.
+            DeniedError: The request has parameters, and they are not accepted here.
+            AbortedError: A hook refused them, or the trial was ended meanwhile.
             UnavailableError: A hook cannot be reached, or the orchestrator stops.
         """
         if self._stopping:
@@ -133,24 +125,27 @@ class Orchestrator:
         check_name("user_id", request.user_id)
         check_sizes(request.params)
         asked = merge_params(self._defaults, request)
-        if not self._hooks:  # which may change who takes part
+        if not self._hooks:  # which may change the actors
             self._trials.check(asked)
-        trial = self._trials.open(str(uuid.uuid4()), request.user_id, asked.ByteSize())
+        record = self._trials.open(str(uuid.uuid4()), request.user_id, asked.ByteSize())
         self._idle.clear()
         try:
-            params = await self._prepare(trial, asked)
-            self._trials.admit(trial, params)
-            trial.accept(params, self._links, self._exclude, self._options)
+            params = await self._prepare(record, asked)
+            trial = self._trials.admit(record, params)
+            trial.start()
         except OrchestratorError as error:
-            trial.end(Reason(f"StartTrial: {error}", "StartTrial was refused"), failed=True)
+            refusal = EndReason(f"StartTrial: {error}", "StartTrial was refused")
+            self._trials.get(record.id).end(refusal, failed=True)
             raise
         except BaseException as error:
-            trial.end(f"StartTrial: {type(error).__name__}", failed=True)
+            reason = f"StartTrial: {type(error).__name__}"
+            self._trials.get(record.id).end(reason, failed=True)
             raise
-        actors = trial.everybody.actors_in_trial
-        return TrialStartReply(trial_id=trial.id, actors_in_trial=actors, params_taken=has_params)
+        return TrialStartReply(
+            trial_id=trial.id, actors_in_trial=trial.actors_in_trial, params_taken=has_params
+        )
 
-    async def _prepare(self, trial: Trial, params: TrialParams) -> TrialParams:
+    async def _prepare(self, trial: TrialRecord, params: TrialParams) -> TrialParams:
         for hook in self._hooks:
             context = PreTrialContext(params=params, user_id=trial.user_id)
             params = (await hook.pre_trial(trial.id, context)).params
@@ -160,23 +155,23 @@ class Orchestrator:
         return params
 
     def is_large(self, request: TrialStartRequest) -> bool:
-        """Return whether to start a trial is much work, in which nothing is waited for."""
+        """Return whether `start` would work for long without waiting for anything."""
         params = request.params if request.HasField("params") else self._defaults
         return not self._hooks and (len(params.actors) > MANY or request.ByteSize() > LARGE)
 
     def terminate(self, trial_id: str) -> None:
-        """Ask for the end of a trial; one that ends already is left alone.
+        """End a trial, unless it ends already.
 
         Raises:
-            NotFoundError: No such trial.
+            NotFoundError: No trial has this id.
         """
         self._trials.get(trial_id).end("TerminateTrial was called")
 
     def info(self, trial_id: str | None, *, observation: bool = False) -> list[TrialInfo]:
-        """Tell about one trial, or about all.
+        """Describe one trial, or all.
 
         Raises:
-            NotFoundError: No such trial.
+            NotFoundError: No trial has this id.
             ExhaustedError: The observations are more than one reply may have.
         """
         trials = [*self._trials] if trial_id is None else [self._trials.get(trial_id)]
@@ -189,87 +184,80 @@ class Orchestrator:
                 )
         return [_info(trial, observation=observation) for trial in trials]
 
-    @property
-    def figures(self) -> Figures:
-        """What was counted since the start."""
-        return self._trials.figures
-
-    def trials(self) -> Iterator[Trial]:
+    def trials(self) -> Iterator[TrialRecord]:
         """Return the trials that are listed."""
         return iter(self._trials)
 
-    def watch(self, reader: ReaderPort, states: Collection[State]) -> Watcher:
-        """Tell of all trials as they are, and then of every change.
+    def watch(self, reader: ReaderPort, states: Collection[State]) -> TrialWatcher:
+        """Queue the states of all trials, and then every change.
 
         Raises:
             UnavailableError: The orchestrator stops.
-            ExhaustedError: Too many watch already.
+            ExhaustedError: Too many calls watch already.
         """
         if self._stopping:
             raise UnavailableError(_STOPS)
         return self._trials.watch(reader, states)
 
-    def unwatch(self, watcher: Watcher) -> None:
-        """Tell no more."""
+    def unwatch(self, watcher: TrialWatcher) -> None:
+        """Forget a watcher."""
         self._trials.unwatch(watcher)
 
-    # What client actors ask for.
+    # For client actors.
 
     def join(self, request: TrialJoinRequest, caller: Caller | None = None) -> TrialJoinReply:
-        """Give a client a slot; the caller is given the secret that it asks for.
+        """Give a client a slot, and the caller the secret that it asks for.
 
         Raises:
-            OrchestratorError: As the functions of `slots`, or `SlotLock.join`.
+            OrchestratorError: As the functions of `matchmaking`, or `SlotSecret.join`.
         """
-        trial, actor = self._slot(request)
-        actor.lock.join(caller or Caller(), required=self._require_secrets)
-        actor.join()
+        trial, slot = self._match(request)
+        slot.secret.join(caller or Caller(), required=self._require_secrets)
+        slot.join()
         reply = TrialJoinReply(
-            actor_name=actor.name,
-            trial_id=trial.id,
-            actors_in_trial=trial.everybody.actors_in_trial,
+            actor_name=slot.name, trial_id=trial.id, actors_in_trial=trial.actors_in_trial
         )
-        if actor.params.HasField("config"):
-            reply.config.CopyFrom(actor.params.config)
+        if slot.params.HasField("config"):
+            reply.config.CopyFrom(slot.params.config)
         return reply
 
-    def _slot(self, request: TrialJoinRequest) -> tuple[Trial, ClientActor]:
+    def _match(self, request: TrialJoinRequest) -> tuple[TrialRecord, ClientSlot]:
         name, actor_class = request.actor_name, request.actor_class
         by_name = request.WhichOneof("slot_selection") == "actor_name"
-        for what in ("trial_id", "actor_name", "actor_class"):
-            check_name(what, getattr(request, what))
+        for field in ("trial_id", "actor_name", "actor_class"):
+            check_name(field, getattr(request, field))
         if not (name if by_name else actor_class):
             raise InvalidError("slot_selection: expected actor_name or actor_class, got neither")
         if request.trial_id:
             trial = self._trials.get(request.trial_id)
-            by = slot_by_name(trial, name) if by_name else slot_by_class(trial, actor_class)
-            return trial, by
+            slot = match_by_name(trial, name) if by_name else match_by_class(trial, actor_class)
+            return trial, slot
         if by_name:
-            return slot_anywhere(self._trials, name=name)
+            return match_in_any(self._trials, name=name)
         if self._classes is not None and actor_class not in self._classes:
             raise InvalidError(f"actor_class: no class {short(actor_class)} is declared")
-        return slot_anywhere(self._trials, actor_class=actor_class)
+        return match_in_any(self._trials, actor_class=actor_class)
 
-    def client(self, trial_id: str, name: str, caller: Caller | None = None) -> ClientActor:
+    def client(self, trial_id: str, name: str, caller: Caller | None = None) -> ClientSlot:
         """Return the slot of a client.
 
         Raises:
-            OrchestratorError: As `client_named`, or no such trial, or the slot is another's.
+            OrchestratorError: As `find_slot`; or no trial has this id; or the slot is another's.
         """
-        actor = client_named(self._trials.get(trial_id), name)
-        actor.lock.check(caller or Caller())
-        return actor
+        slot = find_slot(self._trials.get(trial_id), name)
+        slot.secret.check(caller or Caller())
+        return slot
 
     def heartbeat(self, trial_id: str, name: str, caller: Caller | None = None) -> None:
         """Take a sign of life.
 
         Raises:
-            OrchestratorError: As `client`, or nobody joined as this actor.
+            OrchestratorError: As `client`; or no client joined as this actor.
         """
-        actor = self.client(trial_id, name, caller)
-        if not actor.ready:
+        slot = self.client(trial_id, name, caller)
+        if not slot.ready:
             raise PreconditionError(f"actor {name!r} did not join")
-        actor.heard()
+        slot.heard()
 
     def send(
         self,
@@ -282,22 +270,21 @@ class Orchestrator:
         """Take rewards and messages of an actor.
 
         Raises:
-            OrchestratorError: As `actor_named`, or no such trial, or it has ended, or the caller
-                may not speak for this actor, or there are too many, or too much of this actor waits
-                already; then nothing is taken.
+            OrchestratorError: As `find_actor`; or no trial has this id, or it has ended; or the
+                caller may not speak for this actor; or there are too many, or too much of this
+                actor waits already: then nothing is taken.
         """
         trial = self._trials.get(trial_id)
         if trial.over:
             raise PreconditionError(f"trial {short(trial_id)} is over")
-        actor: Actor = actor_named(trial, name)
+        actor = find_actor(trial, name)
         _check_sender(actor, caller or Caller())
-        actor.heard()
-        trial.take_sent(actor, rewards, messages)
+        actor.send(rewards, messages)
 
-    # The end of it all.
+    # The stop.
 
     def begin_stop(self) -> None:
-        """Start no more trials, and end those that there are."""
+        """Refuse new trials, and begin the end of all."""
         self._stopping = True
         for trial in self._trials.running():
             trial.end(_STOPS)
@@ -312,7 +299,7 @@ class Orchestrator:
             trial.end(_STOPS, forced=True)
 
     def finish_stop(self) -> None:
-        """Tell those who watch."""
+        """End all watches."""
         self._trials.close(UnavailableError(_STOPS))
 
     def _check_idle(self) -> None:
@@ -321,17 +308,17 @@ class Orchestrator:
 
 
 def _check_sender(actor: Actor, caller: Caller) -> None:
-    if isinstance(actor, ClientActor):
-        actor.lock.check(caller)
+    if isinstance(actor, ClientSlot):
+        actor.secret.check(caller)
     if caller.has_all_rights:
         return
-    if not isinstance(actor, ClientActor):
-        raise DeniedError(f"actor {actor.name!r} is no client: only controllers speak for it")
+    if not isinstance(actor, ClientSlot):
+        raise DeniedError(f"actor {actor.name!r} is not a client: only controllers speak for it")
     if not actor.ready:
         raise PreconditionError(f"actor {actor.name!r} did not join")
 
 
-def _info(trial: Trial, *, observation: bool) -> TrialInfo:
+def _info(trial: TrialRecord, *, observation: bool) -> TrialInfo:
     info = TrialInfo(
         trial_id=trial.id,
         state=TrialState.Value(trial.state.name),

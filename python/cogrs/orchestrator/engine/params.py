@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from cogrs.api.orchestrator_pb2 import TrialStartRequest
 
 ENVIRONMENT = "env"
-"""The name by which rewards and messages know the environment."""
+"""The name of the environment as a receiver or sender of messages and rewards."""
 
 
 def merge_params(defaults: TrialParams, request: TrialStartRequest) -> TrialParams:
     """Return the parameters that a request asks for.
 
-    Those are its own, or else the defaults, with the request's config, if it has one: an empty one
-    is one too.
+    They are its own, or else the defaults, with the request's config if that is set, even if it is
+    empty.
     """
     params = TrialParams()
     params.CopyFrom(request.params if request.HasField("params") else defaults)
@@ -39,7 +39,7 @@ def check_name(what: str, text: str) -> None:
     """Refuse a name or an id that is too long.
 
     Raises:
-        InvalidError: Says which.
+        InvalidError: `text` has too many bytes.
     """
     # A character has up to 4 bytes; most names are too short for that to matter.
     if len(text) * 4 > MOST_NAME_BYTES and (size := len(text.encode())) > MOST_NAME_BYTES:
@@ -52,7 +52,7 @@ def check_sizes(params: TrialParams) -> None:
     """Refuse parameters of more, or longer, parts than a trial may have.
 
     Raises:
-        InvalidError: Says which parameter, what was expected and what came.
+        InvalidError: A part is too large, or there are too many.
     """
     if len(params.actors) > MOST_ACTORS:
         raise InvalidError(f"actors: expected at most {MOST_ACTORS}, got {len(params.actors)}")
@@ -77,15 +77,15 @@ def check_params(
     classes: Collection[str] | None,
     check_endpoint: Callable[[str, Endpoint], None],
 ) -> None:
-    """Refuse parameters that no trial can run with.
+    """Refuse parameters with which no trial can run.
 
     Args:
-        params: As the last hook left them.
-        classes: The actor classes that were declared; None if none were, and any will do.
-        check_endpoint: Refuses endpoints that are well formed, but lead nowhere.
+        params: As the last hook returned them.
+        classes: The declared actor classes; None allows any.
+        check_endpoint: Refuses well-formed endpoints that cannot be reached.
 
     Raises:
-        InvalidError: Says which parameter, what was expected and what came.
+        InvalidError: A parameter is wrong.
     """
     check_sizes(params)
     if not params.environment.endpoint:
@@ -114,9 +114,9 @@ def _check_name(name: str, seen: set[str]) -> None:
     if name == ENVIRONMENT:
         raise InvalidError(f"actor name: {name!r} stands for the environment")
     if name in seen:
-        raise InvalidError(f"actor name: {short(name)} is there twice")
+        raise InvalidError(f"actor name: duplicate {short(name)}")
 
 
 def actors_in_trial(params: TrialParams) -> list[TrialActor]:
-    """Return the list of actors that everybody in the trial is given, in order."""
+    """Return the list of actors that all parties of the trial are given, in order."""
     return [TrialActor(actor_class=actor.actor_class, name=actor.name) for actor in params.actors]

@@ -1,7 +1,7 @@
-"""What the engine asks of the world, and how the world answers.
+"""The engine's interface to the world: ports, which it calls, and events, by which they answer.
 
-A port returns at once, never raises, and never calls back from within a call: what came of it
-arrives later, as an event.
+A port returns at once, never raises, and never calls back from within a call: its answer arrives
+later, as an event.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ class EnvironmentPort(Protocol):
         """Pass on messages by OnMessage, then call OnEnd."""
 
     def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after so many seconds."""
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
 
 class EnvironmentEvents(Protocol):
-    """What comes of the calls to an environment."""
+    """The answers of an `EnvironmentPort`."""
 
     def started(self, reply: EnvStartReply) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
 
     def replied(self, reply: EnvActionReply) -> None:
-        """The stream brought a reply."""
+        """Handle a reply of the stream."""
 
     def ended(self, reply: EnvActionReply) -> None:
-        """OnEnd was answered."""
+        """Handle the answer to OnEnd."""
 
     def failed(self, call: str, what: str) -> None:
-        """A call failed, or the stream is over. Failures of OnMessage are only logged."""
+        """Handle a failed call, or the end of the stream; failures of OnMessage are only logged."""
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
 
 
 class AgentPort(Protocol):
@@ -69,46 +69,46 @@ class AgentPort(Protocol):
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
 
     def observe(self, request: AgentObservationRequest) -> None:
-        """Send an observation; what `deliver` does when that is all."""
+        """Send an observation; as `deliver` without rewards and messages, and cheaper."""
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
 
     def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after so many seconds."""
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
 
 class AgentEvents(Protocol):
-    """What comes of the calls to an agent."""
+    """The answers of an `AgentPort`."""
 
     def started(self) -> None:
-        """OnStart was answered."""
+        """Handle the answer to OnStart."""
 
     def acted(self, reply: AgentActionReply) -> None:
-        """The stream brought an action."""
+        """Handle an action of the stream."""
 
     def ended(self) -> None:
-        """OnEnd was answered, or failed."""
+        """Handle the answer to OnEnd, or its failure."""
 
     def failed(self, call: str, what: str) -> None:
-        """OnStart failed, or the stream is over. Failures of other calls are only logged."""
+        """Handle a failed OnStart, or the end of the stream; other failures are only logged."""
 
     def crashed(self, what: str) -> None:
-        """The port itself failed."""
+        """Handle an error of the port itself."""
 
 
 class ReaderPort(Protocol):
-    """Reaches whoever reads a client's stream, or watches trials."""
+    """Reaches the call that reads a client's stream, or watches trials."""
 
     def wake(self) -> None:
-        """There is something to take."""
+        """Wake the call: there is something to take."""
 
     def close(self, error: OrchestratorError) -> None:
         """End the stream with this error."""
 
 
 class LogPort(Protocol):
-    """Reaches the data log of one trial; what it cannot take is its own affair."""
+    """Reaches the data log of one trial; a log that cannot keep up loses samples."""
 
     def params(self, params: TrialParams) -> None:
         """Open the stream."""
@@ -124,10 +124,10 @@ class Links(Protocol):
     """Makes the ports of a trial."""
 
     def check(self, what: str, endpoint: Endpoint) -> None:
-        """Refuse an endpoint that leads nowhere.
+        """Refuse an endpoint that cannot be reached; the error begins with `what`.
 
         Raises:
-            InvalidError: It does.
+            InvalidError: The local component is unknown, or the machine is not allowed.
         """
 
     def environment(
@@ -139,4 +139,4 @@ class Links(Protocol):
         """Return a port to an agent."""
 
     def log(self, trial_id: str) -> LogPort | None:
-        """Return a port to the data log, if there is one."""
+        """Return a port to the data log, or None without one."""

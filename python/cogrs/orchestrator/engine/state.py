@@ -1,4 +1,4 @@
-"""The states of a trial, and the ways between them."""
+"""The states of a trial, the phases of its ticks, and the states of the components it calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,36 @@ _NEXT = {
 
 
 def check_step(old: State, new: State) -> None:
-    """Refuse a step that no trial takes.
+    """Refuse a change of state that the rules do not have.
 
     Raises:
-        RuntimeError: There is no way from `old` to `new`; a mistake in the engine.
+        RuntimeError: `new` does not follow `old`; a mistake in the engine.
     """
     if new not in _NEXT[old]:
         raise RuntimeError(f"a trial cannot go from {old.name} to {new.name}")
+
+
+class Phase(enum.Enum):
+    """The party that is to move in a trial."""
+
+    STARTING = enum.auto()
+    """Components start, clients join."""
+    ACTORS = enum.auto()
+    """Actors answer an observation."""
+    ENVIRONMENT = enum.auto()
+    """The environment answers actions."""
+    ENDING = enum.auto()
+    """The environment answers the last actions."""
+    FINAL = enum.auto()
+    """Actors take their final data, or have it."""
+
+
+class RunState(enum.Enum):
+    """State of a component that the orchestrator calls, in one trial."""
+
+    IDLE = enum.auto()
+    STARTING = enum.auto()
+    STARTED = enum.auto()
+    ENDING = enum.auto()
+    LOST = enum.auto()
+    OVER = enum.auto()

@@ -11,20 +11,18 @@ from cogrs.api.agent_pb2 import (
     AgentMessageRequest,
     AgentObservationRequest,
     AgentRewardRequest,
+    AgentStartRequest,
 )
 from cogrs.api.common_pb2 import ActorPeriodData
 from cogrs.orchestrator.engine.backlog import Backlog, find_excess, measure_period
-from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.component import AgentComponent, describe
+from cogrs.orchestrator.links.link import Link, LinkContext
 from cogrs.orchestrator.links.remote import is_too_large
-from cogrs.orchestrator.links.tasks import describe
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
-    from cogrs.api.agent_pb2 import AgentStartRequest
     from cogrs.orchestrator.engine.ports import AgentEvents
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.component import AgentComponent
-    from cogrs.orchestrator.links.link import Bond
 
 
 def _measure(data: ActorPeriodData | AgentObservationRequest) -> int:
@@ -41,20 +39,11 @@ class AgentLink(Link[AgentObservationRequest]):
         component: AgentComponent,
         events: AgentEvents,
         settings: Settings,
-        bond: Bond,
+        context: LinkContext,
     ) -> None:
-        """Be ready to call.
-
-        Args:
-            trial_id: In which trial.
-            name: The name of the actor.
-            component: What is called.
-            events: Told what comes of it.
-            settings: How much may wait for it.
-            bond: What to work with.
-        """
-        super().__init__(trial_id, f"actor {name!r}", bond, events.crashed)
-        self._whom = (trial_id, name)
+        """Create a port; nothing is called yet."""
+        super().__init__(trial_id, f"actor {name!r}", context, events.crashed)
+        self._ids = (trial_id, name)
         self._component = component
         self._events = events
         self._settings = settings
@@ -63,15 +52,15 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def start(self, request: AgentStartRequest) -> None:
         """Call OnStart, and open the stream of observations when it was answered."""
-        self._courier.do(partial(self._start, request))
+        self._calls.put(partial(self._start, request))
 
     def deliver(self, period: ActorPeriodData) -> None:
         """Call OnReward for each reward and OnMessage for all messages, then send observations."""
         self._later(period)
 
     def observe(self, request: AgentObservationRequest) -> None:
-        """Send an observation; what `deliver` does when that is all."""
-        if self._courier.idle:
+        """Send an observation; as `deliver` without rewards and messages, and cheaper."""
+        if self._calls.idle:
             self._requests.put(request)
             self._check_backlog()
         else:
@@ -79,11 +68,11 @@ class AgentLink(Link[AgentObservationRequest]):
 
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
-        self._courier.do(partial(self._end, period))
+        self._calls.put(partial(self._end, period))
 
     async def _start(self, request: AgentStartRequest) -> None:
         try:
-            await self._component.on_start(*self._whom, request)
+            await self._component.on_start(*self._ids, request)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -91,9 +80,9 @@ class AgentLink(Link[AgentObservationRequest]):
             return
         if self._closing:
             # Too late for the trial, but nothing else frees the session.
-            await self._tell("OnEnd", self._component.on_end(*self._whom, AgentEndRequest()))
+            await self._tell("OnEnd", self._component.on_end(*self._ids, AgentEndRequest()))
             return
-        replies = self._component.on_observation(*self._whom, aiter(self._requests))
+        replies = self._component.on_observation(*self._ids, aiter(self._requests))
         over = partial(self._events.failed, "OnObservation")
         self._read(replies, AgentActionReply, self._events.acted, over)
         self._events.started()
@@ -101,16 +90,15 @@ class AgentLink(Link[AgentObservationRequest]):
     def _later(self, data: ActorPeriodData | AgentObservationRequest) -> None:
         if not self._too_slow:
             self._undelivered.append(data)
-            self._courier.do(self._deliver)
+            self._calls.put(self._deliver)
             self._check_backlog()
 
     def _check_backlog(self) -> None:
-        behind, unsent, settings = self._undelivered, self._unsent, self._settings
+        behind, unsent = self._undelivered, self._unsent
         excess = find_excess(
             len(behind) + len(unsent),
             behind.bytes + unsent.bytes,
-            settings.client_backlog,
-            settings.client_backlog_bytes,
+            self._settings,
         )
         if excess and not self._too_slow:
             self._too_slow = True
@@ -118,7 +106,7 @@ class AgentLink(Link[AgentObservationRequest]):
             behind.clear()
             unsent.clear()
             # Not within this call, which comes of the trial.
-            self._bond.tasks.spawn(self._fail(excess), self._crashed)
+            self._context.tasks.spawn(self._fail(excess), self._crashed)
 
     async def _fail(self, why: str) -> None:
         self._events.failed("OnObservation", why)
@@ -134,19 +122,19 @@ class AgentLink(Link[AgentObservationRequest]):
 
     async def _deliver_period(self, period: ActorPeriodData) -> None:
         for reward in period.rewards:
-            told = self._component.on_reward(*self._whom, AgentRewardRequest(reward=reward))
+            told = self._component.on_reward(*self._ids, AgentRewardRequest(reward=reward))
             await self._tell("OnReward", told)
         if period.messages:
             messages = AgentMessageRequest(messages=period.messages)
-            await self._tell("OnMessage", self._component.on_message(*self._whom, messages))
+            await self._tell("OnMessage", self._component.on_message(*self._ids, messages))
         for observation in period.observations:
             self._requests.put(AgentObservationRequest(observation=observation))
 
     async def _end(self, period: ActorPeriodData) -> None:
         request = AgentEndRequest(final_data=period)
-        failure = await self._tell("OnEnd", self._component.on_end(*self._whom, request))
+        failure = await self._tell("OnEnd", self._component.on_end(*self._ids, request))
         if is_too_large(failure):
             # Nothing else frees its session, and that is worth more than what it cannot take.
             bare = AgentEndRequest(final_data=ActorPeriodData(end_reason=period.end_reason))
-            await self._tell("OnEnd", self._component.on_end(*self._whom, bare))
+            await self._tell("OnEnd", self._component.on_end(*self._ids, bare))
         self._events.ended()

@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cogrs.api.datalog_pb2 import LogExporterSampleRequest
+from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.orchestrator.engine.backlog import OVERHEAD
 from cogrs.orchestrator.engine.log import trial_logger
-from cogrs.orchestrator.links.tasks import Outlet, describe
+from cogrs.orchestrator.links.component import LogComponent, describe
+from cogrs.orchestrator.links.queues import AsyncQueue
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from cogrs.api.common_pb2 import TrialParams
-    from cogrs.api.datalog_pb2 import DatalogSample
     from cogrs.orchestrator.engine.settings import Settings
-    from cogrs.orchestrator.links.component import LogComponent
-    from cogrs.orchestrator.links.link import Bond
+    from cogrs.orchestrator.links.link import LinkContext
 
 
-class LogTally:
-    """What all logs of a server have, and have lost."""
+class LogCounters:
+    """Counters over all data logs of a server."""
 
     def __init__(self) -> None:
-        """Have nothing."""
+        """Create counters at 0."""
         self.waiting = 0
         """Samples that wait to be sent."""
         self.waiting_bytes = 0
@@ -33,28 +32,30 @@ class LogTally:
         self.lost = 0
         """Samples that were not sent."""
         self.closing: set[asyncio.Task[None]] = set()
-        """Waits for logs of trials that are over to take the rest."""
+        """Tasks that wait for logs of ended trials to take the rest."""
 
 
 class LogLink:
-    """A `LogPort` to a component. Whatever goes wrong stops the log, and never the trial."""
+    """A `LogPort` to a component. Any failure stops the log, and never the trial."""
 
     def __init__(
         self,
         trial_id: str,
         component: LogComponent,
         settings: Settings,
-        bond: Bond,
-        tally: LogTally,
+        context: LinkContext,
+        counters: LogCounters,
     ) -> None:
-        """Send nothing yet."""
+        """Create a port; nothing is sent yet."""
         self._trial_id = trial_id
         self._log = trial_logger(trial_id)
-        self._tally = tally
+        self._counters = counters
         self._component = component
         self._settings = settings
-        self._bond = bond
-        self._requests: Outlet[tuple[LogExporterSampleRequest, int, int]] = Outlet(bond.lane)
+        self._context = context
+        self._requests: AsyncQueue[tuple[LogExporterSampleRequest, int, int]] = AsyncQueue(
+            context.run_queue
+        )
         self._waiting = 0
         self._waiting_bytes = 0
         self._sender: asyncio.Task[None] | None = None
@@ -64,7 +65,7 @@ class LogLink:
 
     def params(self, params: TrialParams) -> None:
         """Open the stream."""
-        self._sender = self._bond.tasks.spawn(self._run())
+        self._sender = self._context.tasks.spawn(self._run())
         self._put(LogExporterSampleRequest(trial_params=params))
 
     def sample(self, sample: DatalogSample) -> None:
@@ -77,9 +78,9 @@ class LogLink:
     def close(self) -> None:
         """End the stream, and give the log a while to take the rest."""
         self._requests.close()
-        task = self._bond.tasks.spawn(self._close())
-        self._tally.closing.add(task)
-        task.add_done_callback(self._tally.closing.discard)
+        task = self._context.tasks.spawn(self._close())
+        self._counters.closing.add(task)
+        task.add_done_callback(self._counters.closing.discard)
 
     def _put(self, request: LogExporterSampleRequest) -> None:
         samples, size = _measure(request)
@@ -96,12 +97,12 @@ class LogLink:
     def _wait(self, samples: int, size: int) -> None:
         self._waiting += samples
         self._waiting_bytes += size
-        self._tally.waiting += samples
-        self._tally.waiting_bytes += size
+        self._counters.waiting += samples
+        self._counters.waiting_bytes += size
 
     def _lose(self, samples: int) -> None:
         self.lost += samples
-        self._tally.lost += samples
+        self._counters.lost += samples
 
     async def _take(self) -> AsyncIterator[LogExporterSampleRequest]:
         async for request, samples, size in self._requests:
@@ -134,7 +135,7 @@ class LogLink:
                 await asyncio.wait({self._sender}, timeout=self._settings.call_timeout or None)
         finally:
             self._give_up()
-            self._bond.release()
+            self._context.release()
 
     def _give_up(self) -> None:
         if self._sender is not None:
@@ -147,7 +148,7 @@ class LogLink:
 
 
 def _measure(request: LogExporterSampleRequest) -> tuple[int, int]:
-    """Return how many samples are in a request, and its bytes: that with parameters has none."""
+    """Return the samples in a request, 1 or 0, and its bytes in memory."""
     if not request.HasField("sample"):
         return 0, request.ByteSize()
     sample = request.sample

@@ -10,55 +10,50 @@ from cogrs.api.environment_pb2 import (
     EnvActionRequest,
     EnvMessageRequest,
     EnvStartReply,
+    EnvStartRequest,
 )
-from cogrs.orchestrator.links.link import Link
+from cogrs.orchestrator.links.component import EnvironmentComponent, checked, describe
+from cogrs.orchestrator.links.link import Link, LinkContext
 from cogrs.orchestrator.links.remote import RemoteError, is_too_large
-from cogrs.orchestrator.links.tasks import checked, describe
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cogrs.api.common_pb2 import Message
-    from cogrs.api.environment_pb2 import EnvStartRequest
     from cogrs.orchestrator.engine.ports import EnvironmentEvents
-    from cogrs.orchestrator.links.component import EnvironmentComponent
-    from cogrs.orchestrator.links.link import Bond
 
 
 class EnvironmentLink(Link[EnvActionRequest]):
     """An `EnvironmentPort` to a component."""
 
     def __init__(
-        self, trial_id: str, component: EnvironmentComponent, events: EnvironmentEvents, bond: Bond
+        self,
+        trial_id: str,
+        component: EnvironmentComponent,
+        events: EnvironmentEvents,
+        context: LinkContext,
     ) -> None:
-        """Be ready to call.
-
-        Args:
-            trial_id: Whose environment.
-            component: What is called.
-            events: Told what comes of it.
-            bond: What to work with.
-        """
-        super().__init__(trial_id, "environment", bond, events.crashed)
+        """Create a port; nothing is called yet."""
+        super().__init__(trial_id, "environment", context, events.crashed)
         self._trial_id = trial_id
         self._component = component
         self._events = events
 
     def start(self, request: EnvStartRequest) -> None:
         """Call OnStart, and open the stream of actions when it was answered."""
-        self._courier.do(partial(self._start, request))
+        self._calls.put(partial(self._start, request))
 
     def act(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then actions on the stream."""
-        if self._courier.idle and not messages:
+        if self._calls.idle and not messages:
             self._requests.put(request)
         else:
-            self._courier.do(partial(self._act, messages, request))
+            self._calls.put(partial(self._act, messages, request))
 
     def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then call OnEnd."""
-        self._courier.do(partial(self._end, messages, request))
+        self._calls.put(partial(self._end, messages, request))
 
     async def _start(self, request: EnvStartRequest) -> None:
         try:
@@ -100,7 +95,7 @@ class EnvironmentLink(Link[EnvActionRequest]):
             if not is_too_large(error):
                 raise
             # Nothing else frees its session, and that is worth more than what it cannot take.
-            self._log.warning("%s: OnEnd: %s", self._who, describe(error))
+            self._log.warning("%s: OnEnd: %s", self._label, describe(error))
             bare = EnvActionRequest()
             bare.action_set.actions.extend(b"" for _ in request.action_set.actions)
             return await self._component.on_end(self._trial_id, bare)

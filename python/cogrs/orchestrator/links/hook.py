@@ -1,27 +1,23 @@
-"""Pre-trial hooks."""
+"""The port to a pre-trial hook."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from cogrs.api.hooks_pb2 import PreTrialContext
 from cogrs.orchestrator.engine.errors import AbortedError, UnavailableError
+from cogrs.orchestrator.links.component import HookComponent, checked, describe
 from cogrs.orchestrator.links.remote import RemoteError
-from cogrs.orchestrator.links.tasks import checked, describe
 from cogrs.user_errors import is_failure
-
-if TYPE_CHECKING:
-    from cogrs.orchestrator.links.component import HookComponent
 
 _UNREACHABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
 class HookLink:
-    """One hook, with its endpoint in the errors."""
+    """One hook; errors name its endpoint."""
 
     def __init__(self, endpoint: str, component: HookComponent, timeout: float) -> None:
-        """Call a component, for so many seconds at most (0: no limit)."""
+        """Call a component, for `timeout` seconds at most; 0 stands for no limit."""
         self._where = f"pre-trial hook {endpoint}"
         self._component = component
         self._timeout = timeout

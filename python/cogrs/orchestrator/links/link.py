@@ -1,4 +1,4 @@
-"""What the ports to environments and to agents have in common."""
+"""The base of the ports to environments and to agents: calls in order, and one stream."""
 
 from __future__ import annotations
 
@@ -8,60 +8,55 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cogrs.orchestrator.engine.backlog import Backlog, Sized
 from cogrs.orchestrator.engine.log import trial_logger
-from cogrs.orchestrator.links.tasks import Courier, Outlet, describe, pump
+from cogrs.orchestrator.links.component import checked, describe
+from cogrs.orchestrator.links.queues import AsyncQueue, SerialTaskQueue
 from cogrs.user_errors import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from cogrs.orchestrator.links.tasks import Tasks
-    from cogrs.orchestrator.links.turns import Lane
+    from cogrs.orchestrator.links.background_tasks import BackgroundTasks
+    from cogrs.orchestrator.links.cooperative_scheduler import RunQueue
 
 Request = TypeVar("Request", bound=Sized)
 Reply = TypeVar("Reply")
 
 
-class Bond(NamedTuple):
-    """What a link works with."""
+class LinkContext(NamedTuple):
+    """The parts that a link works with."""
 
-    tasks: Tasks
-    """For the background."""
-    lane: Lane
-    """Whose turns those of the link are among."""
+    tasks: BackgroundTasks
+    run_queue: RunQueue
+    """Resumes the tasks of the trial."""
     call_timeout: float
-    """Seconds for calls that tell something."""
+    """Seconds for calls without which the trial can go on, such as OnReward."""
     release: Callable[[], None]
     """Called when the component is not used any more."""
 
 
 class Link(Generic[Request]):
-    """One component in one trial: calls in order, and one stream."""
+    """One component in one trial."""
 
-    def __init__(self, trial_id: str, who: str, bond: Bond, crashed: Callable[[str], None]) -> None:
-        """Be ready to call.
-
-        Args:
-            trial_id: In which trial.
-            who: The component, for the log.
-            bond: What to work with.
-            crashed: Told of errors of our own.
-        """
-        self._who = f"trial {trial_id}: {who}"
+    def __init__(
+        self, trial_id: str, label: str, context: LinkContext, crashed: Callable[[str], None]
+    ) -> None:
+        """Start the task that makes calls; `crashed` is called with errors of our own code."""
+        self._label = f"trial {trial_id}: {label}"
         self._log = trial_logger(trial_id)
-        self._bond = bond
+        self._context = context
         self._crashed = crashed
-        self._courier = Courier(bond.tasks, bond.lane, crashed)
+        self._calls = SerialTaskQueue(context.tasks, context.run_queue, crashed)
         self._unsent: Backlog[Request] = Backlog()
-        self._requests: Outlet[Request] = Outlet(bond.lane, self._unsent)
+        self._requests: AsyncQueue[Request] = AsyncQueue(context.run_queue, self._unsent)
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 
     def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after so many seconds."""
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
         self._closing = True
-        self._courier.do(self._half_close)
-        self._courier.stop()
-        self._bond.tasks.spawn(self._close(grace))
+        self._calls.put(self._half_close)
+        self._calls.close()
+        self._context.tasks.spawn(self._close(grace))
 
     def _read(
         self,
@@ -70,31 +65,31 @@ class Link(Generic[Request]):
         take: Callable[[Reply], None],
         over: Callable[[str], None],
     ) -> None:
-        """Read the stream in the background; `over` is told how it ended."""
+        """Read the stream in the background; call `over` with how it ended."""
 
         async def read() -> None:
             try:
-                how = await pump(replies, kind, take)
+                how = await _take_all(replies, kind, take)
             finally:
                 if (close := getattr(replies, "aclose", None)) is not None:
                     await close()
             self._requests.close()
             over(how)
 
-        self._reader = self._bond.tasks.spawn(read(), self._crashed)
+        self._reader = self._context.tasks.spawn(read(), self._crashed)
 
     async def _tell(self, call: str, answer: Awaitable[object]) -> BaseException | None:
-        """Make a call without which the trial can go on; return how it failed, if it did."""
-        limit = asyncio.timeout(self._bond.call_timeout or None)
+        """Make a call without which the trial can go on; log and return its failure, if any."""
+        limit = asyncio.timeout(self._context.call_timeout or None)
         try:
             async with limit:
                 await answer
         except BaseException as error:
             if not is_failure(error):
                 raise
-            late = f"no answer within {self._bond.call_timeout:g} s"
+            late = f"no answer within {self._context.call_timeout:g} s"
             what = late if limit.expired() else describe(error)
-            self._log.warning("%s: %s: %s", self._who, call, what)
+            self._log.warning("%s: %s: %s", self._label, call, what)
             return error
         return None
 
@@ -105,11 +100,27 @@ class Link(Generic[Request]):
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace):
-                    await asyncio.wait({self._courier.task})
+                    await asyncio.wait({self._calls.task})
                     if self._reader is not None:
                         await asyncio.wait({self._reader})
         finally:
-            self._courier.task.cancel()
+            self._calls.task.cancel()
             if self._reader is not None:
                 self._reader.cancel()
-            self._bond.release()
+            self._context.release()
+
+
+async def _take_all(
+    stream: AsyncIterator[Reply], kind: type[Reply], take: Callable[[Reply], None]
+) -> str:
+    """Take what a component sends until its stream is over, and return how it ended."""
+    while True:
+        try:
+            item = checked(await anext(stream), kind)
+        except StopAsyncIteration:
+            return "its stream is over"
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            return describe(error)
+        take(item)

@@ -1,10 +1,10 @@
-"""Components that are reached by gRPC."""
+"""Components that are reached by gRPC: the methods of `component`, as calls of stubs."""
 
 from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -15,45 +15,26 @@ from cogrs.api.datalog_pb2_grpc import LogExporterStub
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
 from cogrs.escape import escaped
-from cogrs.orchestrator.links.entrance import LOG_TAKEN, TAKEN
+from cogrs.orchestrator.links.concurrency_limiter import (
+    ANSWER_SECONDS,
+    LOG_SECONDS,
+    ConcurrencyLimiter,
+)
 from cogrs.orchestrator.message_decoding import SMALL, TooManyFieldsError, decode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 
-    from cogrs.api.agent_pb2 import (
-        AgentActionReply,
-        AgentEndReply,
-        AgentEndRequest,
-        AgentMessageReply,
-        AgentMessageRequest,
-        AgentObservationRequest,
-        AgentRewardReply,
-        AgentRewardRequest,
-        AgentStartReply,
-        AgentStartRequest,
-    )
-    from cogrs.api.datalog_pb2 import LogExporterSampleReply, LogExporterSampleRequest
-    from cogrs.api.environment_pb2 import (
-        EnvActionReply,
-        EnvActionRequest,
-        EnvMessageReply,
-        EnvMessageRequest,
-        EnvStartReply,
-        EnvStartRequest,
-    )
-    from cogrs.api.hooks_pb2 import PreTrialContext
-    from cogrs.orchestrator.links.channels import Metadata, Route
-    from cogrs.orchestrator.links.entrance import Entrance
+    from cogrs.orchestrator.links.channel_pool import Metadata, PooledChannel
 
 T = TypeVar("T")
 
 
 class RemoteError(Exception):
-    """A call that failed: the name of its status, and what came with it."""
+    """A call that failed: the name of its status, and its details."""
 
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
-        """Tell status and details."""
+        """Create the error of a failed call."""
         self.status = error.code().name
         self.details = escaped(error.details() or "")
         if "execute_batch" in (error.debug_error_string() or ""):
@@ -63,7 +44,7 @@ class RemoteError(Exception):
 
 
 class UndecodableError(ValueError):
-    """A component answered no message of the type that its call has, or a flood of fields."""
+    """A component's answer is not a message of the expected type, or has too many fields."""
 
 
 class _Fault(NamedTuple):
@@ -79,9 +60,9 @@ def _decoded(answer: T | _Fault) -> T:
 
 
 def _bounded(channel: grpc.aio.Channel) -> grpc.aio.Channel:
-    """Return what stubs take for a channel, and make calls by whose answers are bounded.
+    """Return what stubs take for a channel, and whose answers have a bounded number of fields.
 
-    What a decoder raises, gRPC for asyncio only logs: so faults are returned.
+    gRPC for asyncio only logs an exception of a decoder: so faults are returned instead.
     """
     kinds = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
     calls = {kind: partial(_bound, getattr(channel, kind)) for kind in kinds}
@@ -89,7 +70,7 @@ def _bounded(channel: grpc.aio.Channel) -> grpc.aio.Channel:
 
 
 def _bound(make: Callable[..., T], path: str, **given: Any) -> T:
-    # The class method `FromString`, as generated code has it.
+    # Generated code gives the class method `FromString`.
     kind = getattr(given["response_deserializer"], "__self__", None)
     if kind is not None:
         given["response_deserializer"] = _decoder(kind)
@@ -97,12 +78,12 @@ def _bound(make: Callable[..., T], path: str, **given: Any) -> T:
 
 
 def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
-    plainly = kind.FromString
+    parse = kind.FromString
 
-    # Once for each message of a tick: no call more than is needed.
+    # Called for each message of a tick, so it makes no call more than is needed.
     def decode_or_tell(content: bytes) -> Any:
         try:
-            return plainly(content) if len(content) <= SMALL else decode(kind, content)
+            return parse(content) if len(content) <= SMALL else decode(kind, content)
         except TooManyFieldsError as error:
             return _Fault(f"its answer has too much in it: {error}")
         except DecodeError:
@@ -112,42 +93,15 @@ def _decoder(kind: type[Any]) -> Callable[[bytes], Any]:
 
 
 def is_too_large(error: BaseException | None) -> bool:
-    """Return whether a call failed since more was sent than its receiver takes."""
+    """Return whether a call failed because its receiver does not take so large a message."""
     return isinstance(error, RemoteError) and error.status == "RESOURCE_EXHAUSTED"
 
 
-class _Calls:
-    """Makes calls to one endpoint."""
-
-    def __init__(self, route: Route) -> None:
-        self._entrance = route.entrance
-        self._shown = route.metadata
-
-    def metadata(self, trial_id: str, actor_name: str | None = None) -> Metadata:
-        """Return the metadata of a call."""
-        trial = (*self._shown, ("trial-id", trial_id))
-        return trial if actor_name is None else (*trial, ("actor-name", actor_name))
-
-    async def answer(self, call: Callable[[], Awaitable[T]], taken: float = TAKEN) -> T:
-        """Make a call with one answer."""
-        place = await self._entrance.enter(taken)
-        try:
-            return _decoded(await call())
-        except grpc.aio.AioRpcError as error:
-            raise RemoteError(error) from error
-        finally:
-            place.leave()
-
-    def answers(self, call: Callable[[], AsyncIterable[T]]) -> AsyncIterator[T]:
-        """Make a call with a stream of answers, when the first one is asked for."""
-        return _Answers(self._entrance, call)
-
-
 class _Answers(Generic[T]):
-    """What comes on a stream. One generator less than a generator would make it."""
+    """The answers of a stream. A generator would be one generator more for each answer."""
 
-    def __init__(self, entrance: Entrance, call: Callable[[], AsyncIterable[T]]) -> None:
-        self._entrance = entrance
+    def __init__(self, limiter: ConcurrencyLimiter, call: Callable[[], AsyncIterable[T]]) -> None:
+        self._limiter = limiter
         self._call = call
         self._answers: AsyncIterator[T] | None = None
 
@@ -163,126 +117,87 @@ class _Answers(Generic[T]):
             raise RemoteError(error) from error
 
     async def _first(self) -> T:
-        place = await self._entrance.enter()
+        permit = await self._limiter.acquire()
         try:
             self._answers = aiter(self._call())
             return _decoded(await anext(self._answers))
         finally:
-            place.leave()
+            permit.release()
 
 
-class RemoteEnvironment:
+class _Remote:
+    """Makes calls to one endpoint, by the methods of a table."""
+
+    def __init__(self, pooled: PooledChannel) -> None:
+        """Call on this channel."""
+        self._limiter = pooled.limiter
+        self._shown = pooled.metadata
+        self._stub = self._stub_type(_bounded(pooled.channel))
+
+    _stub_type: ClassVar[type[Any]]
+
+    def _metadata(self, whom: Sequence[str]) -> Metadata:
+        return (*self._shown, *zip(("trial-id", "actor-name"), whom, strict=False))
+
+
+def _answer(name: str, seconds: float = ANSWER_SECONDS) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return the method that makes the call of this name, which has one answer."""
+
+    async def call(self: _Remote, *whom_and_request: Any) -> Any:
+        *whom, request = whom_and_request
+        permit = await self._limiter.acquire(seconds)
+        try:
+            method = getattr(self._stub, name)
+            return _decoded(await method(request, metadata=self._metadata(whom)))
+        except grpc.aio.AioRpcError as error:
+            raise RemoteError(error) from error
+        finally:
+            permit.release()
+
+    return call
+
+
+def _answers(name: str) -> Callable[..., AsyncIterator[Any]]:
+    """Return the method that opens the stream of this name, when its first answer is asked for."""
+
+    def call(self: _Remote, *whom_and_requests: Any) -> AsyncIterator[Any]:
+        *whom, requests = whom_and_requests
+        method = getattr(self._stub, name)
+        return _Answers(self._limiter, partial(method, requests, metadata=self._metadata(whom)))
+
+    return call
+
+
+class RemoteEnvironment(_Remote):
     """An `EnvironmentComponent` by gRPC."""
 
-    def __init__(self, route: Route) -> None:
-        """Call by this route."""
-        self._calls = _Calls(route)
-        self._stub = EnvironmentEndpointStub(_bounded(route.channel))
-
-    async def on_start(self, trial_id: str, request: EnvStartRequest) -> EnvStartReply:
-        """Call OnStart."""
-        return await self._calls.answer(
-            partial(self._stub.OnStart, request, metadata=self._calls.metadata(trial_id))
-        )
-
-    def on_action(
-        self, trial_id: str, requests: AsyncIterator[EnvActionRequest]
-    ) -> AsyncIterator[EnvActionReply]:
-        """Open the stream of OnAction."""
-        return self._calls.answers(
-            partial(self._stub.OnAction, requests, metadata=self._calls.metadata(trial_id))
-        )
-
-    async def on_message(self, trial_id: str, request: EnvMessageRequest) -> EnvMessageReply:
-        """Call OnMessage."""
-        return await self._calls.answer(
-            partial(self._stub.OnMessage, request, metadata=self._calls.metadata(trial_id))
-        )
-
-    async def on_end(self, trial_id: str, request: EnvActionRequest) -> EnvActionReply:
-        """Call OnEnd."""
-        return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id))
-        )
+    _stub_type = EnvironmentEndpointStub
+    on_start = _answer("OnStart")
+    on_action = _answers("OnAction")
+    on_message = _answer("OnMessage")
+    on_end = _answer("OnEnd")
 
 
-class RemoteAgent:
+class RemoteAgent(_Remote):
     """An `AgentComponent` by gRPC."""
 
-    def __init__(self, route: Route) -> None:
-        """Call by this route."""
-        self._calls = _Calls(route)
-        self._stub = AgentEndpointStub(_bounded(route.channel))
-
-    async def on_start(
-        self, trial_id: str, actor_name: str, request: AgentStartRequest
-    ) -> AgentStartReply:
-        """Call OnStart."""
-        return await self._calls.answer(
-            partial(
-                self._stub.OnStart, request, metadata=self._calls.metadata(trial_id, actor_name)
-            )
-        )
-
-    def on_observation(
-        self, trial_id: str, actor_name: str, requests: AsyncIterator[AgentObservationRequest]
-    ) -> AsyncIterator[AgentActionReply]:
-        """Open the stream of OnObservation."""
-        metadata = self._calls.metadata(trial_id, actor_name)
-        return self._calls.answers(partial(self._stub.OnObservation, requests, metadata=metadata))
-
-    async def on_reward(
-        self, trial_id: str, actor_name: str, request: AgentRewardRequest
-    ) -> AgentRewardReply:
-        """Call OnReward."""
-        return await self._calls.answer(
-            partial(
-                self._stub.OnReward, request, metadata=self._calls.metadata(trial_id, actor_name)
-            )
-        )
-
-    async def on_message(
-        self, trial_id: str, actor_name: str, request: AgentMessageRequest
-    ) -> AgentMessageReply:
-        """Call OnMessage."""
-        metadata = self._calls.metadata(trial_id, actor_name)
-        return await self._calls.answer(partial(self._stub.OnMessage, request, metadata=metadata))
-
-    async def on_end(
-        self, trial_id: str, actor_name: str, request: AgentEndRequest
-    ) -> AgentEndReply:
-        """Call OnEnd."""
-        return await self._calls.answer(
-            partial(self._stub.OnEnd, request, metadata=self._calls.metadata(trial_id, actor_name))
-        )
+    _stub_type = AgentEndpointStub
+    on_start = _answer("OnStart")
+    on_observation = _answers("OnObservation")
+    on_reward = _answer("OnReward")
+    on_message = _answer("OnMessage")
+    on_end = _answer("OnEnd")
 
 
-class RemoteHook:
+class RemoteHook(_Remote):
     """A `HookComponent` by gRPC."""
 
-    def __init__(self, route: Route) -> None:
-        """Call by this route."""
-        self._calls = _Calls(route)
-        self._stub = TrialHooksStub(_bounded(route.channel))
-
-    async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Call OnPreTrial."""
-        return await self._calls.answer(
-            partial(self._stub.OnPreTrial, context, metadata=self._calls.metadata(trial_id))
-        )
+    _stub_type = TrialHooksStub
+    on_pre_trial = _answer("OnPreTrial")
 
 
-class RemoteLog:
+class RemoteLog(_Remote):
     """A `LogComponent` by gRPC."""
 
-    def __init__(self, route: Route) -> None:
-        """Call by this route."""
-        self._calls = _Calls(route)
-        self._stub = LogExporterStub(_bounded(route.channel))
-
-    async def on_log_sample(
-        self, trial_id: str, requests: AsyncIterator[LogExporterSampleRequest]
-    ) -> LogExporterSampleReply:
-        """Call OnLogSample."""
-        call = partial(self._stub.OnLogSample, requests, metadata=self._calls.metadata(trial_id))
-        return await self._calls.answer(call, LOG_TAKEN)
+    _stub_type = LogExporterStub
+    on_log_sample = _answer("OnLogSample", LOG_SECONDS)

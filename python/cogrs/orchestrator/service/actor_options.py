@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.orchestrator.engine.actor_options import ActorOptions
 from cogrs.shown import shown
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cogrs.api.orchestrator_pb2 import TrialHeartbeatReply, TrialMessageReply, TrialRewardReply
 from cogrs.api.orchestrator_pb2_grpc import ClientActorServicer
 from cogrs.limits import MANY
-from cogrs.orchestrator.engine.caller import SLOT_SECRET, Caller
 from cogrs.orchestrator.engine.errors import InvalidError, OrchestratorError
 from cogrs.orchestrator.engine.log import logger
+from cogrs.orchestrator.engine.slot_secret import SLOT_SECRET, Caller
 from cogrs.orchestrator.service.context import (
     abort_on_error,
     find_metadata,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         TrialMessageRequest,
         TrialRewardRequest,
     )
-    from cogrs.orchestrator.engine.client import ClientActor, Line
+    from cogrs.orchestrator.engine.client_slot import ClientSlot, ClientStream
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
     from cogrs.orchestrator.service.context import Context
     from cogrs.orchestrator.service.throttle import Throttle
@@ -130,7 +130,7 @@ class ClientActorService(ClientActorServicer):
 
 
 async def _listen(
-    actor: ClientActor, line: Line, requests: AsyncIterator[TrialActionRequest], waker: Waker
+    actor: ClientSlot, line: ClientStream, requests: AsyncIterator[TrialActionRequest], waker: Waker
 ) -> None:
     # A half-close ends this loop only: the client goes on receiving.
     while True:
@@ -144,15 +144,15 @@ async def _listen(
         actor.received(line, request)
 
 
-def _check(actor: ClientActor, listener: asyncio.Task[None]) -> None:
+def _check(actor: ClientSlot, listener: asyncio.Task[None]) -> None:
     error = None if listener.cancelled() else listener.exception()
     if error is not None:
         logger.error("a client's stream failed", exc_info=error)
         actor.crashed(f"{type(error).__name__}: {error}")
 
 
-async def _talk(actor: ClientActor, line: Line, waker: Waker, context: Context) -> None:
-    """Write to a client what waits for it, up to its final data."""
+async def _talk(actor: ClientSlot, line: ClientStream, waker: Waker, context: Context) -> None:
+    """Write what is there for a client until its final data."""
     while True:
         reply = actor.take(line)
         if reply is None:

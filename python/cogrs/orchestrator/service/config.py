@@ -15,10 +15,10 @@ from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.json_message import fill_message
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES
+from cogrs.orchestrator.engine.actor_options import ActorOptions
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
-from cogrs.orchestrator.engine.journal import fields_of_samples
-from cogrs.orchestrator.engine.options import ActorOptions
+from cogrs.orchestrator.engine.trial_log_recorder import sample_fields
 from cogrs.orchestrator.service.actor_options import read_options
 from cogrs.orchestrator.service.security import Security
 from cogrs.orchestrator.service.security_config import NAMES, read_security
@@ -93,9 +93,9 @@ class Config:
             raise ValueError(f"class_options: expected classes of {known}; got {unknown[0]!r}")
         _check_endpoints("trial.pre_hooks", self.hooks)
         _check_endpoints("datalog.url", (self.log_url,) if self.log_url else ())
-        unknown = sorted(set(self.log_exclude) - set(fields_of_samples()))
+        unknown = sorted(set(self.log_exclude) - set(sample_fields()))
         if unknown:
-            known = ", ".join(fields_of_samples())
+            known = ", ".join(sample_fields())
             raise ValueError(
                 f"datalog.fields.exclude: expected some of {known}; got {unknown[0]!r}"
             )

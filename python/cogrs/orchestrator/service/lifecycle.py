@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         TrialStartRequest,
     )
     from cogrs.orchestrator.engine.orchestrator import Orchestrator
-    from cogrs.orchestrator.engine.registry import Watcher
+    from cogrs.orchestrator.engine.trial_registry import TrialWatcher
     from cogrs.orchestrator.service.context import Context
     from cogrs.orchestrator.service.throttle import Throttle
 
@@ -110,7 +110,7 @@ def _states(request: TrialListRequest) -> list[State]:
         raise InvalidError(f"filter: {error}") from error
 
 
-async def _write_changes(watcher: Watcher, waker: Waker, context: Context) -> None:
+async def _write_changes(watcher: TrialWatcher, waker: Waker, context: Context) -> None:
     while True:
         change = watcher.take()
         if change is None:

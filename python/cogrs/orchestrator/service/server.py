@@ -19,11 +19,12 @@ from cogrs.api.orchestrator_pb2_grpc import (
 from cogrs.event_loop import check_own_loop
 from cogrs.hung_calls import stopping
 from cogrs.limits import MAX_STREAMS
+from cogrs.orchestrator.engine.actor_options import OptionTable
 from cogrs.orchestrator.engine.endpoint import parse_endpoint
 from cogrs.orchestrator.engine.errors import InvalidError
-from cogrs.orchestrator.engine.options import OptionBook
 from cogrs.orchestrator.engine.orchestrator import Orchestrator
 from cogrs.orchestrator.engine.settings import Settings
+from cogrs.orchestrator.engine.trial_record import TrialContext
 from cogrs.orchestrator.links.factory import LinkFactory
 from cogrs.orchestrator.service.client_actor import ClientActorService
 from cogrs.orchestrator.service.clock import LoopClock
@@ -110,18 +111,21 @@ class Server:
         )
         if log is not None:
             self._links.check("datalog.url", log)
+        context = TrialContext(
+            settings=settings,
+            clock=LoopClock(),
+            links=self._links,
+            options=OptionTable(by_name=config.actor_options, by_class=config.class_options),
+            exclude=config.log_exclude,
+            hide_failures=bool(security.client_tokens),
+        )
         self._orchestrator = Orchestrator(
             config.params,
-            settings,
-            LoopClock(),
-            self._links,
+            context,
             hooks=[self._links.hook(endpoint) for endpoint in config.hooks],
             classes=config.classes,
-            exclude=config.log_exclude,
             accept_params=config.accept_params,
-            brief=bool(security.client_tokens),
             require_secrets=security.slot_secrets == "required",
-            options=OptionBook(by_name=config.actor_options, by_class=config.class_options),
         )
         self._loop = asyncio.get_running_loop()
         self._throttle = Throttle()

@@ -51,17 +51,17 @@ def take_stats(orchestrator: Orchestrator, links: LinkFactory) -> OrchestratorSt
     for trial in orchestrator.trials():
         states[trial.state.name] += 1
         awaited.update(trial.awaited())
-    figures, logs = orchestrator.figures, links.logs
+    metrics, logs = orchestrator.metrics, links.logs
     return OrchestratorStats(
         trials=dict(states),
         awaited=dict(awaited),
-        started=figures.started,
-        concluded=figures.concluded,
-        cut=figures.cut,
-        ticks=sum(figures.tick_buckets),
-        tick_seconds=figures.tick_seconds,
-        tick_buckets=tuple(figures.tick_buckets),
-        dropped=dict(figures.dropped),
+        started=metrics.started,
+        concluded=metrics.concluded,
+        cut=metrics.cut,
+        ticks=sum(metrics.tick_buckets),
+        tick_seconds=metrics.tick_seconds,
+        tick_buckets=tuple(metrics.tick_buckets),
+        dropped=dict(metrics.dropped),
         log_waiting=logs.waiting,
         log_waiting_bytes=logs.waiting_bytes,
         log_lost=logs.lost,
