@@ -277,7 +277,7 @@ def test_wrappers_of_vectors_work() -> None:
         ),
         (lambda envs: envs.step(np.array([-1, 0])), ValueError, "got -1 for environment 0"),
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
-        (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer, got float"),
+        (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer >= 0, got float"),
         (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 of them, got 1"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected reset_mask alone"),
         (

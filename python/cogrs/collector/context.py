@@ -12,8 +12,9 @@ from cogrs.collector import description, tensors
 from cogrs.collector.batch import Arena
 from cogrs.collector.game_error import GameError
 from cogrs.collector.infos import Infos
-from cogrs.collector.options import ContextOptions, OfOneProcess, integer
+from cogrs.collector.options import ContextOptions, OfOneProcess
 from cogrs.collector.tensor_spec import TensorSpec
+from cogrs.validation import check_integer, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ class GameContext(OfOneProcess):
             ValueError: One is out of range.
             TypeError: One is of another type.
         """
-        integer("max_episode_steps", self.options.max_episode_steps, 1)
+        check_integer("max_episode_steps", self.options.max_episode_steps, 1)
 
     def look(self) -> description.Game:
         """Return keys, action and players of the game."""
@@ -123,8 +124,7 @@ class GameContext(OfOneProcess):
             TypeError: They are not ContextOptions.
             ValueError: Others were given before.
         """
-        if not isinstance(co, ContextOptions):
-            raise TypeError(f"co: expected ContextOptions, got {type(co).__name__}")
+        check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
             raise ValueError("co: this game context was made with other ContextOptions")
         self.co = co
@@ -154,9 +154,7 @@ class GameContext(OfOneProcess):
             TypeError: It is not a mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
-        if not isinstance(descriptions, Mapping):
-            got = type(descriptions).__name__
-            raise TypeError(f"descriptions: expected a mapping, got {got}")
+        check_kind("descriptions", descriptions, Mapping, "a mapping")
         self._describe({**self._descriptions, **descriptions})
         return self.gids()
 
@@ -455,8 +453,7 @@ class GameContext(OfOneProcess):
 
     @staticmethod
     def _delivery(infos: Infos) -> _core.CollectorDelivery:
-        if not isinstance(infos, Infos):
-            raise TypeError(f"infos: expected Infos, got {type(infos).__name__}")
+        check_kind("infos", infos, Infos, "Infos")
         if infos.gid < 0:
             raise ValueError("infos: these are of a wait that timed out, so there is no batch")
         if infos._delivery is None:

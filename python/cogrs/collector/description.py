@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs import _core
 from cogrs.shown import shown
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
     Value = str | int
@@ -123,8 +124,7 @@ def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector
         ValueError: A key, a value or a setting is wrong; the text names collector, key and value.
         TypeError: Descriptions are not a mapping of pairs of mappings.
     """
-    if not isinstance(descriptions, Mapping):
-        raise TypeError(f"descriptions: expected a dict, got {type(descriptions).__name__}")
+    check_kind("descriptions", descriptions, Mapping, "a mapping")
     if not descriptions:
         raise ValueError("descriptions: expected at least one collector, got none")
     pairs = {name: _pair(name, pair) for name, pair in descriptions.items()}

@@ -8,9 +8,8 @@ import secrets
 from dataclasses import dataclass, fields
 from typing import NoReturn
 
-import numpy as np
-
 from cogrs.shown import shown
+from cogrs.validation import check_flag, check_integer, check_seconds
 
 POLICIES = ("raise", "restart", "drop")
 """What can become of a game that fails."""
@@ -77,17 +76,17 @@ class ContextOptions:
         """
         least = {"num_games": 1, "T": 1, "num_threads": 0, "num_collectors": 0}
         for name, bound in least.items():
-            integer(name, getattr(self, name), bound)
+            check_integer(name, getattr(self, name), bound)
         for name in ("wait_per_group", "verbose_comm", "verbose_collector", "deterministic"):
-            flag(name, getattr(self, name))
-        integer("max_num_threads", self.max_num_threads, 0, 24)
+            check_flag(name, getattr(self, name), numbers=True)
+        check_integer("max_num_threads", self.max_num_threads, 0, 2**24 - 1)
         if self.seed is not None:
-            integer("seed", self.seed, 0, 64)
+            check_integer("seed", self.seed, 0, 2**64 - 1)
         if self.on_error not in POLICIES:
             expected = f"one of {list(POLICIES)}"
             raise ValueError(f"on_error: expected {expected}, got {shown(self.on_error)}")
-        integer("max_restarts", self.max_restarts, 0, 32)
-        seconds("restart_backoff", self.restart_backoff)
+        check_integer("max_restarts", self.max_restarts, 0, 2**32 - 1)
+        check_seconds("restart_backoff", self.restart_backoff)
 
     def threads(self) -> int:
         """`num_threads`, or the cores that this process may use."""
@@ -100,56 +99,6 @@ class ContextOptions:
     def drawn_seed(self) -> int:
         """`seed`, or one from the system."""
         return secrets.randbits(64) if self.seed is None else operator.index(self.seed)
-
-
-def integer(name: str, value: object, least: int, bits: int = 63) -> int:
-    """An integer of at least `least` that so many bits hold.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is less, or more.
-    """
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
-    if number < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(number)}")
-    if number.bit_length() > bits:
-        raise ValueError(f"{name}: expected an integer below 2**{bits}, got {shown(number)}")
-    return number
-
-
-def seconds(name: str, value: object) -> float:
-    """A finite number of seconds, at least 0.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It is negative, or not finite.
-    """
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}: expected seconds, got {type(value).__name__}") from None
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{name}: expected seconds >= 0, got {shown(value)}")
-    return number
-
-
-def flag(name: str, value: object) -> bool:
-    """A truth value: a bool, or the number 0 or 1.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is another number.
-    """
-    try:
-        number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}") from None
-    if number not in (0, 1):
-        raise ValueError(f"{name}: expected True or False, got {shown(number)}")
-    return bool(number)
 
 
 class OfOneProcess:

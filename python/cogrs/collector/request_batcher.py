@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
 from cogrs.collector.batch import Fields
-from cogrs.collector.options import OfOneProcess, integer
+from cogrs.collector.options import OfOneProcess
+from cogrs.validation import check_integer, check_kind, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +73,9 @@ class RequestBatcher(OfOneProcess):
         self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
-            integer("batch_size", batch_size, 1),
-            timeout_usec=integer("timeout_usec", timeout_usec, 0),
-            num_buffers=integer("num_buffers", num_buffers, 1),
+            check_integer("batch_size", batch_size, 1),
+            timeout_usec=check_integer("timeout_usec", timeout_usec, 0),
+            num_buffers=check_integer("num_buffers", num_buffers, 1),
         )
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
 
@@ -97,7 +98,7 @@ class RequestBatcher(OfOneProcess):
             TimeoutError: No reply came in time.
             RuntimeError: The request batcher is closed.
         """
-        seconds = _bounded(timeout)
+        seconds = check_timeout("timeout", timeout)
         call = _Call()
         self._core.put(_mapping("inputs", inputs), call)
         return call.wait(seconds)
@@ -192,8 +193,8 @@ class _Call:
         self._opens.acquire()
         self._answer: Arrays | None = None
 
-    def wait(self, seconds: float) -> Arrays:
-        if not self._opens.acquire(timeout=seconds):
+    def wait(self, seconds: float | None) -> Arrays:
+        if not self._opens.acquire(timeout=-1 if seconds is None else seconds):
             raise TimeoutError(f"ask: no answer within {seconds:g} s: does a thread call run()?")
         if self._answer is None:
             raise RuntimeError(_CLOSED)
@@ -206,25 +207,8 @@ class _Call:
             self._opens.release()
 
 
-def _bounded(timeout: float | None) -> float:
-    """Convert a timeout to seconds as a lock takes them; -1 is without a limit."""
-    if timeout is None:
-        return -1
-    try:
-        bounded = min(timeout, threading.TIMEOUT_MAX)
-        wrong = not bounded >= 0
-        seconds = float(bounded)
-    except (TypeError, ValueError):
-        got = type(timeout).__name__
-        raise TypeError(f"timeout: expected seconds >= 0, or None, got {got}") from None
-    if wrong:
-        raise ValueError(f"timeout: expected seconds >= 0, or None, got {seconds}")
-    return seconds
-
-
 def _mapping(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{name}: expected a mapping, got {type(given).__name__}")
+    check_kind(name, given, Mapping, "a mapping")
     return dict(given)
 
 
@@ -238,7 +222,7 @@ def _tensors(argument: str, given: Tensors) -> list[tuple[str, npt.DTypeLike, tu
         dtype, shape = pair
         if not isinstance(shape, Iterable):
             raise TypeError(f"{name}: expected a shape, got {shape!r}")
-        tensors.append((name, dtype, tuple(integer(name, length, 0) for length in shape)))
+        tensors.append((name, dtype, tuple(check_integer(name, length, 0) for length in shape)))
     return tensors
 
 

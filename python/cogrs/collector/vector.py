@@ -11,9 +11,9 @@ from cogrs.collector.environments.factory import Factory, gymnasium_module
 from cogrs.collector.environments.vectorized import VectorizedEnvs
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.options import integer
 from cogrs.collector.suggest import suggestion
 from cogrs.collector.vector_games import VectorGames
+from cogrs.validation import check_integer, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,9 +97,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         """Make the games; see the class."""
         self._games: VectorGames | VectorizedEnvs | None = None
         self._seats: VectorizedEnvs | None = None
-        self.num_envs = integer("num_envs", num_envs, 1)
-        self._seed = None if seed is None else integer("seed", seed, 0)
-        threads = integer("num_threads", num_threads, 0)
+        self.num_envs = check_integer("num_envs", num_envs, 1)
+        self._seed = None if seed is None else check_integer("seed", seed, 0)
+        threads = check_integer("num_threads", num_threads, 0)
         for option in options:
             if option in _THERE_IS:
                 raise TypeError(f"{option}: VectorEnv has no such option: {_THERE_IS[option]}")
@@ -150,8 +150,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         games = self._open()
-        if not isinstance(options, Mapping | None):
-            raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
+        check_kind("options", options, Mapping | None, "a dict or None")
         options = None if options is None else dict(options)
         mask = self._mask(options)
         if options and self._seats is None:
@@ -249,11 +248,11 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if seed is None:
             return [None] * self.num_envs
         if not isinstance(seed, Sequence | np.ndarray):
-            first = integer("seed", seed, 0)
+            first = check_integer("seed", seed, 0)
             return [first + number for number in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ValueError(f"seed: expected {self.num_envs} of them, got {len(seed)}")
-        return [None if each is None else integer("seed", each, 0) for each in seed]
+        return [None if each is None else check_integer("seed", each, 0) for each in seed]
 
 
 def _environments(

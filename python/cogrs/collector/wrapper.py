@@ -14,7 +14,8 @@ from cogrs.collector import description, tensors
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext
 from cogrs.collector.infos import Infos
-from cogrs.collector.options import OfOneProcess, flag
+from cogrs.collector.options import OfOneProcess
+from cogrs.validation import check_flag, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,12 +122,10 @@ class GCWrapper(OfOneProcess):
         params: Mapping[str, Any] | None = None,
     ) -> None:
         """Check the descriptions and reserve the memory; see the class."""
-        if not flag("use_numpy", use_numpy):
+        if not check_flag("use_numpy", use_numpy, numbers=True):
             tensors.torch_module()
-        if not isinstance(GC, GameContext):
-            raise TypeError(f"GC: expected a GameContext, got {type(GC).__name__}")
-        if not isinstance(params, Mapping | None):
-            raise TypeError(f"params: expected a mapping, got {type(params).__name__}")
+        check_kind("GC", GC, GameContext, "a GameContext")
+        check_kind("params", params, Mapping | None, "a mapping")
         self._device = tensors.device_of(gpu)
         self._pinned = False
         self.gpu = gpu

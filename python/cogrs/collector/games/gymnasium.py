@@ -42,8 +42,9 @@ from cogrs.collector.environments.query import QueryFactory
 from cogrs.collector.environments.spaces import spaces_of
 from cogrs.collector.environments.step_buffer import StepBuffer
 from cogrs.collector.environments.stepper import LocalStepper
-from cogrs.collector.options import ContextOptions, integer, seconds
+from cogrs.collector.options import ContextOptions
 from cogrs.dtypes import dtype_text
+from cogrs.validation import check_integer, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,9 +135,9 @@ class GameContext(context.GameContext):
         """See `cogrs.collector.context.GameContext`."""
         for name, value in self._given.items():
             setattr(self.options, name, value)
-        integer("processes", self.options.processes, 0, 16)
-        seconds("stop_timeout", self.options.stop_timeout)
-        seconds("start_timeout", self.options.start_timeout)
+        check_integer("processes", self.options.processes, 0, 2**16 - 1)
+        check_seconds("stop_timeout", self.options.stop_timeout)
+        check_seconds("start_timeout", self.options.start_timeout)
 
     def look(self) -> description.Game:
         """See `cogrs.collector.context.GameContext`."""
