@@ -188,7 +188,7 @@ def test_a_warning_of_overlapping_replies_names_the_collectors() -> None:
 
 
 def test_players_are_told_apart() -> None:
-    game = description.Game(
+    game = description.GameSpec(
         keys={"s": ("float32", (3, 3))},
         action=("float32", (2,)),
         num_action=2,
@@ -197,7 +197,7 @@ def test_players_are_told_apart() -> None:
     pairs = {name: ({"s": "", "_batchsize": 2, "_name": name}, {"a": ""}) for name in game.players}
     parsed = description.parse(pairs, game)
     assert [collector.player for collector in parsed] == [0, 1]
-    assert parsed[0].replies == (description.Reply("a", "float32", (2,)),)
+    assert parsed[0].replies == (description.ReplyKey("a", "float32", (2,)),)
     assert not description.overlaps(parsed)
     three = {"any": pairs["white"], "white": pairs["white"], "black": pairs["black"]}
     assert description.overlaps(description.parse({**pairs, "any": pairs["white"]}, game)) == {"a"}
@@ -212,9 +212,9 @@ def test_a_context_is_described_step_by_step() -> None:
     assert context.AddCollectors({"actor": ({"_batchsize": 2}, {"a": ""})}) == {"actor": 0}
     assert context.AddTensor("actor", "s", "4").shape == (2, 4, 4)
     assert context.AddTensor(0, "V", reply=True).shape == (2,)
-    with pytest.raises(ValueError, match="'actor' has no key 'x'"):
+    with pytest.raises(ValueError, match=r"'actor': expected one of \['s'.*, got 'x'"):
         context.GetTensorSpec("actor", "x")
-    with pytest.raises(ValueError, match="no collector 'learner'"):
+    with pytest.raises(ValueError, match=r"collector: expected one of \['actor'\], got 'learner'"):
         context.AddTensor("learner", "s")
     context.Start()
     infos = context.Wait()

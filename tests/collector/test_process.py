@@ -68,7 +68,7 @@ import signal
 def interrupt(*_):
     raise KeyboardInterrupt
 inputs, replies = {"s": ("float32", ())}, {"a": ("int64", ())}
-asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout_usec=50)
+asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout=5e-05)
 def ask():
     while not done:
         asked.ask({"s": 1})
@@ -221,12 +221,12 @@ def test_parts_that_are_not_there_are_attribute_errors() -> None:
 
 
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "RequestBatcher"])
+@pytest.mark.parametrize("class_name", ["GCWrapper", "CartPoleContext", "RequestBatcher"])
 def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_name: str) -> None:
     games = wrapper({"a": actor(1)})
     made = {
         "GCWrapper": games,
-        "GameContext": games.GC,
+        "CartPoleContext": games.GC,
         "RequestBatcher": RequestBatcher({"s": ("f4", ())}, {}, 1),
     }
     with pytest.raises(TypeError, match=f"{class_name}.*make another"):

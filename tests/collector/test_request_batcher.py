@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.collector.batchers import batcher, check, policy, question, served
+from cogrs.collector import RequestBatcher
+from tests.collector.batchers import INPUTS, REPLIES, batcher, check, policy, question, served
 from tests.collector.build import LIMIT
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def test_every_thread_gets_its_own_answers() -> None:
-    asked = batcher(8, timeout_usec=1_000)
+    asked = batcher(8, timeout=0.001)
 
     def ask(asker: int) -> None:
         for round_ in range(100):
@@ -53,7 +54,7 @@ def test_every_thread_gets_its_own_answers() -> None:
 
 
 def test_every_task_gets_its_own_answers() -> None:
-    asked = batcher(32, timeout_usec=2_000)
+    asked = batcher(32, timeout=0.002)
 
     async def ask(asker: int) -> None:
         for round_ in range(20):
@@ -69,7 +70,7 @@ def test_every_task_gets_its_own_answers() -> None:
 
 
 def test_tasks_of_several_loops_and_threads_share_batches() -> None:
-    asked = batcher(6, timeout_usec=2_000)
+    asked = batcher(6, timeout=0.002)
 
     def ask(asker: int) -> None:
         async def main() -> None:
@@ -90,7 +91,7 @@ def test_tasks_of_several_loops_and_threads_share_batches() -> None:
 
 
 def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
-    asked = batcher(3, timeout_usec=20_000)
+    asked = batcher(3, timeout=0.02)
 
     async def main() -> None:
         await asyncio.gather(*(asked.ask_async(question(number)) for number in range(7)))
@@ -273,7 +274,7 @@ def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
 
 
 def test_many_callers_wait_in_one_process() -> None:
-    asked = batcher(200, timeout_usec=5_000)
+    asked = batcher(200, timeout=0.005)
     with served(asked):
 
         async def main() -> None:
@@ -293,3 +294,10 @@ def test_former_names_warn_and_work() -> None:
     with pytest.warns(DeprecationWarning, match="hurry"):
         asked.hurry()
     asked.close()
+
+
+def test_timeout_in_microseconds_warns_and_is_that_in_seconds() -> None:
+    with pytest.warns(DeprecationWarning, match=r"timeout_usec=2_000 is now timeout=0\.002"):
+        asked = RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=1_000)
+    with served(asked):
+        check(3, asked.ask(question(3)))

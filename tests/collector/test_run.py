@@ -175,7 +175,7 @@ def test_infos_come_back_after_a_nested_run() -> None:
         def act(*_: Any) -> tuple[Any, Any, Any]:
             before = games.infos
             inner = games.RunGroup("optimizer", 0.01)
-            with pytest.raises(ValueError, match="no collector"):
+            with pytest.raises(ValueError, match="collector: expected one of"):
                 games.RunGroup("nobody")
             return before, inner, games.infos
 
@@ -191,16 +191,16 @@ def test_infos_come_back_after_a_nested_run() -> None:
 
 def test_a_second_interrupt_loses_no_batch() -> None:
     with running({"actor": actor(4)}) as games:
-        put_back = games.GC.put_back
+        redeliver = games.GC.redeliver
 
-        def interrupt(_infos: Any) -> None:
+        def interrupt(_delivery: Any) -> None:
             raise KeyboardInterrupt
 
         games.reg_callback("actor", lambda *_: 1 / 0)
-        games.GC.put_back = interrupt  # type: ignore[method-assign]
+        games.GC.redeliver = interrupt  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             games.Run(LIMIT)
-        games.GC.put_back = put_back  # type: ignore[method-assign]
+        games.GC.redeliver = redeliver  # type: ignore[method-assign]
         games.reg_callback("actor", lambda *_: "again")
         assert games.Run(LIMIT) == "again"
 

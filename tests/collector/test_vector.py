@@ -18,7 +18,8 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers import vector as wrappers  # noqa: E402
 
-from cogrs.collector import BUILT_IN, GameError, VectorEnv  # noqa: E402
+from cogrs import VectorEnv  # noqa: E402
+from cogrs.collector import BUILT_IN, GameError  # noqa: E402
 from tests.collector import environments  # noqa: E402
 from tests.collector.build import LIMIT, forever  # noqa: E402
 
@@ -278,7 +279,7 @@ def test_wrappers_of_vectors_work() -> None:
         (lambda envs: envs.step(np.array([-1, 0])), ValueError, "got -1 for environment 0"),
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
         (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer >= 0, got float"),
-        (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 of them, got 1"),
+        (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 seeds, got 1"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected reset_mask alone"),
         (
             lambda envs: envs.reset(options=3),
@@ -293,7 +294,7 @@ def test_wrappers_of_vectors_work() -> None:
         (
             lambda envs: envs.reset(options={"reset_mask": np.zeros(2, bool)}),
             ValueError,
-            "reset_mask: .*one of them True at least",
+            "reset_mask: .* with at least one True",
         ),
     ],
 )
@@ -384,15 +385,51 @@ def test_an_interrupt_leaves_a_vector_that_goes_on() -> None:
             interrupts += 1
             continue
         assert (shown[:, 1] == rewards).all()
-    assert interrupts + len(envs._seats.envs) >= 3  # type: ignore[union-attr]
+    assert (interrupts, len(envs.envs)) == (1, 3)
     assert done
     envs.close()
+
+
+@pytest.mark.parametrize("seed", [7, np.int64(7)])
+def test_np_random_of_built_in_games_is_seeded_by_reset_as_in_gymnasium(seed: Any) -> None:
+    envs = VectorEnv("cartpole", 3)
+    envs.reset(seed=seed)
+    assert envs.np_random_seed == 7
+    assert envs.np_random.random() == gymnasium.utils.seeding.np_random(7)[0].random()
+    envs.reset()
+    envs.reset(seed=[1, 2, 3])
+    assert envs.np_random_seed == 7
+    envs.np_random = np.random.default_rng(1)
+    assert envs.np_random_seed == -1
+    envs.close()
+
+
+def test_np_random_without_a_seed_is_drawn_from_the_system() -> None:
+    envs = VectorEnv("cartpole", 2)
+    assert isinstance(envs.np_random, np.random.Generator)
+    assert isinstance(envs.np_random_seed, int)
+    assert VectorEnv("cartpole", 2).np_random_seed != envs.np_random_seed
+    envs.close()
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_np_random_of_environments_is_that_of_each_as_in_gymnasium(num_threads: int) -> None:
+    envs, theirs = VectorEnv("CartPole-v1", 3, num_threads=num_threads), sync("CartPole-v1", 3)
+    envs.reset(seed=7)
+    theirs.reset(seed=7)
+    assert envs.np_random_seed == theirs.np_random_seed == (7, 8, 9)
+    ours, others = envs.np_random, theirs.np_random
+    assert [each.random() for each in ours] == [each.random() for each in others]
+    with pytest.raises(AttributeError, match="np_random"):
+        envs.np_random = np.random.default_rng(1)
+    envs.close()
+    theirs.close()
 
 
 def test_gymnasium_is_imported_when_it_is_used() -> None:
     script = (
         "import sys, cogrs.collector; assert 'gymnasium' not in sys.modules; "
-        "cogrs.collector.VectorEnv; assert 'gymnasium' in sys.modules"
+        "cogrs.VectorEnv; assert 'gymnasium' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=6 * LIMIT)
     script = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
 import pytest
 
 import cogrs
+from cogrs.collector import GAMES
 from cogrs.collector.games.cartpole import ContextOptions, GameContext, GameOptions
 from tests.collector.build import LIMIT, actor, balance, run, running, until, wrapper
 
@@ -61,13 +63,43 @@ def test_a_key_without_callback_is_consumed_with_one_warning() -> None:
         assert ["'optimizer'" in str(warning.message) for warning in caught] == [True]
 
 
-def test_the_context_of_no_game_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"cogrs.GameContext\('cartpole', co\)"):
-        cogrs.collector.AnyGameContext()
+@pytest.mark.parametrize("name", GAMES)
+def test_game_context_by_name_is_an_instance_of_game_context(name: str) -> None:
+    more = ["CartPole-v1"] if name == "gymnasium" else []
+    context = cogrs.GameContext(name, ContextOptions(num_games=2), *more)
+    module = importlib.import_module(f"cogrs.collector.games.{name}")
+    assert isinstance(context, cogrs.GameContext)
+    assert type(context) is module.GameContext
+    class_name = type(context).__name__
+    assert class_name != "GameContext"
+    assert getattr(module, class_name) is module.GameContext
+    assert type(context).__module__ == module.__name__
+    assert len(context) == 2
+    context.Stop()
+
+
+def test_subclass_of_a_game_s_context_creates_its_own_objects() -> None:
+    class Mine(GameContext):
+        """A context of somebody else's."""
+
+    assert type(Mine(ContextOptions(num_games=3))) is Mine
+    assert isinstance(Mine(), cogrs.GameContext)
+
+
+def test_former_name_of_the_class_warns_and_is_game_context() -> None:
+    with pytest.warns(DeprecationWarning, match="is now cogrs.collector.GameContext"):
+        assert cogrs.collector.AnyGameContext is cogrs.GameContext
+
+
+def test_game_context_without_a_known_name_is_refused() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        cogrs.GameContext(ContextOptions())
+    with pytest.raises(TypeError, match=r'e.g. cogrs.GameContext\("cartpole", co\)'):
+        cogrs.GameContext()
     with pytest.raises(
         ValueError, match=r"name: expected one of.*GameContext\('gymnasium', co, id or function\)"
     ):
-        cogrs.GameContext(None)  # type: ignore[arg-type]
+        cogrs.GameContext(None)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +196,7 @@ def test_what_is_no_context_and_no_options_is_named() -> None:
 def test_buffers_are_as_many_as_are_of_use_and_arrays_are_made_when_looked_at() -> None:
     games = wrapper({"actor": actor(1), "learner": ({"s": "", "_batchsize": 1}, None)}, 100_000)
     assert {len(batches) for batches in games.inputs} == {256}
-    assert not games.GC._arenas
+    assert not games.GC._buffers
     assert [len(batch) for batch in games.inputs[0][-2:]] == [1, 1]
     with pytest.raises(IndexError):
         games.inputs[0][256]

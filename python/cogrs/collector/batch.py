@@ -86,7 +86,7 @@ class Reply(Batch):
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
 
 
-class Arena:
+class BatchBuffer:
     """The arrays of one of the batches that a collector fills in turn.
 
     Each delivery gets views of its own: what is done to their form does not stay.

@@ -1,51 +1,46 @@
-"""A game context: many games of one kind, and batches of their states."""
+"""A game context: many games of one kind, and batches of their states.
+
+Any thread may call any method once it has started. What threads share lies behind the lock of the
+core (`_core.CollectorContext`), but for the views of batches, which two threads may make at once:
+one of them is kept, and both are right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
-from cogrs.collector import description, tensors
-from cogrs.collector.batch import Arena
+from cogrs.collector.batch import BatchBuffer
+from cogrs.collector.by_name import CreatesByName
+from cogrs.collector.collectors import Collectors, TensorSpec
+from cogrs.collector.delivery import Infos, delivery_of, redeliver
 from cogrs.collector.game_error import GameError
-from cogrs.collector.infos import Infos
-from cogrs.collector.options import ContextOptions, OfOneProcess
-from cogrs.collector.tensor_spec import TensorSpec
-from cogrs.validation import check_integer, check_kind
+from cogrs.collector.options import ContextOptions, NotPicklable
+from cogrs.collector.summary import collector_summary, summary
+from cogrs.collector.tensors import as_tensors
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cogrs.collector.batch import Batch, Reply
-    from cogrs.collector.description import Collector, Description, Value
+    from cogrs.collector.description import Collector, Description, GameSpec, Value
 
 
-@dataclass
-class GameOptions:
-    """Options of a built-in game; each game has a class of its own, with its own default.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
-    """
-
-    max_episode_steps: int = 500
-
-    def __init_subclass__(cls, max_episode_steps: int | None = None) -> None:
-        """Give the subclass a default of its own."""
-        if max_episode_steps is not None:
-            cls.__annotations__ = {"max_episode_steps": int}
-            cls.max_episode_steps = max_episode_steps
-            dataclass(cls)
-
-
-class GameContext(OfOneProcess):
+class GameContext(NotPicklable, metaclass=CreatesByName):
     """Games and the batches that are made of them; `GCWrapper` is the convenient way to use one.
 
-    `GameContext(options)`, `(co)` and `(co, options)` make one; GCWrapper gives it a `co` where it
-    has none. Collectors are added before Start, nothing is afterwards.
+    `GameContext("cartpole", co)` creates the game context of a built-in game, by a name of
+    `BUILT_IN`, and `GameContext("gymnasium", co, "CartPole-v1")` that of environments in Python.
+    More arguments are those of the class that the game's module has: ContextOptions and
+    GameOptions, in any order. GCWrapper gives a game context without ContextOptions its own.
+    Collectors are added before Start.
+
+    Raises:
+        ValueError: There is no such game, or an option is out of range.
+        TypeError: An argument has the wrong type, a built-in game is given options that are not in
+            an object, or GameContext itself is called without a name.
     """
 
     _game: str
@@ -53,12 +48,12 @@ class GameContext(OfOneProcess):
     # Of what a state shows, and of `a`, by key, where they are narrower than those of the dtype.
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
 
-    def __init__(self, *args: Any) -> None:
-        """Take options in any order."""
-        if type(self) is GameContext:
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take options in any order; see the class."""
+        if options:
             raise TypeError(
-                "GameContext is abstract: create a concrete one, for example "
-                "cogrs.GameContext('cartpole', co)"
+                f"{next(iter(options))}: options of a built-in game are given as an object, "
+                f"cogrs.collector.games.{self._game}.GameOptions(max_episode_steps=...)"
             )
         self.co: ContextOptions | None = None
         self.options = self._options_type()
@@ -74,12 +69,16 @@ class GameContext(OfOneProcess):
                 )
         self.check_options()
         self.spec = self.look()
-        self.collectors: list[Collector] = []
-        self._descriptions: dict[str, Description] = {}
+        self._collectors = Collectors(self.spec)
         self._core: _core.CollectorContext | None = None
         self._stopped = False
-        self._arenas: dict[tuple[int, int], Arena] = {}
+        self._buffers: dict[tuple[int, int], BatchBuffer] = {}
         self.use_numpy = True
+
+    @property
+    def collectors(self) -> list[Collector]:
+        """The collectors that were added, in the order of their numbers."""
+        return self._collectors.parsed
 
     # What differs from game to game.
 
@@ -90,18 +89,15 @@ class GameContext(OfOneProcess):
             ValueError: One is out of range.
             TypeError: One is of another type.
         """
-        check_integer("max_episode_steps", self.options.max_episode_steps, 1)
+        raise NotImplementedError
 
-    def look(self) -> description.Game:
+    def look(self) -> GameSpec:
         """Return keys, action and players of the game."""
-        return description.Game(**_core.game_spec(self._game))
+        raise NotImplementedError
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
         """Create the games and their batches, with the options that all games have."""
-        limit = self.options.max_episode_steps
-        return _core.CollectorContext(
-            self._game, self.collectors, max_episode_steps=limit, **options
-        )
+        raise NotImplementedError
 
     def started(self) -> None:
         """Start what runs beside the core."""
@@ -154,8 +150,7 @@ class GameContext(OfOneProcess):
             TypeError: It is not a mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
-        check_kind("descriptions", descriptions, Mapping, "a mapping")
-        self._describe({**self._descriptions, **descriptions})
+        self._describe(self._collectors.with_collectors(descriptions))
         return self.gids()
 
     def AddTensor(  # noqa: N802
@@ -167,13 +162,7 @@ class GameContext(OfOneProcess):
             ValueError: The key or its value is wrong, or there is no such collector.
             RuntimeError: The batches were made already.
         """
-        name = self.collectors[self.gid(collector)].name
-        given, answer = self._descriptions[name]
-        if reply:
-            answer = {**(answer or {}), key: value}
-        else:
-            given = {**given, key: value}
-        self._describe({**self._descriptions, name: (given, answer)})
+        self._describe(self._collectors.with_key(collector, key, value, reply=reply))
         return self.GetTensorSpec(collector, key, reply=reply)
 
     def GetTensorSpec(  # noqa: N802
@@ -184,16 +173,11 @@ class GameContext(OfOneProcess):
         Raises:
             ValueError: There is no such collector or key.
         """
-        found = self.collectors[self.gid(collector)]
-        for tensor in (found.replies if reply else found.inputs) or ():
-            if tensor.key == key:
-                shape = (found.batch_size, *tensor.row)
-                return TensorSpec(key, str(tensor.dtype), shape, found.steps)
-        raise ValueError(f"{found.name!r} has no key {key!r}")
+        return self._collectors.tensor_spec(collector, key, reply=reply)
 
     def gids(self) -> dict[str, int]:
-        """The number (gid) of each collector, by name."""
-        return {collector.name: gid for gid, collector in enumerate(self.collectors)}
+        """Return the number (gid) of each collector, by name."""
+        return dict(self._collectors.gids)
 
     def gid(self, collector: int | str) -> int:
         """Return the number of a collector, given its name or number.
@@ -201,18 +185,12 @@ class GameContext(OfOneProcess):
         Raises:
             ValueError: There is no such collector.
         """
-        gids = self.gids()
-        if isinstance(collector, str) and collector in gids:
-            return gids[collector]
-        if isinstance(collector, int) and 0 <= collector < len(gids):
-            return collector
-        raise ValueError(f"no collector {collector!r}, there are {list(gids)}")
+        return self._collectors.gid(collector)
 
-    def _describe(self, descriptions: dict[str, Description]) -> None:
+    def _describe(self, collectors: Collectors) -> None:
         if self._core is not None:
-            raise RuntimeError("collectors are described before the batches are made")
-        self.collectors = description.parse(descriptions, self.spec)
-        self._descriptions = descriptions
+            raise RuntimeError("collectors are added before the batches are made")
+        self._collectors = collectors
 
     def make_batches(self) -> None:
         """Reserve the memory of all batches; Start does so if this was not called.
@@ -310,23 +288,23 @@ class GameContext(OfOneProcess):
             RuntimeError: This batch was given back before.
             ValueError: These infos are those of a wait that timed out.
         """
-        delivery = self._delivery(infos)
+        delivery = delivery_of(infos)
         self._running().check_out(delivery)
         return self.buffer(delivery.gid, delivery.buffer, delivery.rows)
 
     def buffer(self, gid: int, buffer: int, rows: int) -> tuple[Batch, Reply | None]:
         """Return the first rows of one of the batches that a collector fills in turn."""
-        arena = self._arenas.get((gid, buffer))
-        if arena is None:
-            arena = self._arenas[gid, buffer] = self._arena(gid, buffer)
-        return arena.views(rows)
+        arrays = self._buffers.get((gid, buffer))
+        if arrays is None:
+            arrays = self._buffers[gid, buffer] = self._make_buffer(gid, buffer)
+        return arrays.views(rows)
 
-    def _arena(self, gid: int, buffer: int) -> Arena:
+    def _make_buffer(self, gid: int, buffer: int) -> BatchBuffer:
         inputs, replies = self._running().batch(gid, buffer)
         if not self.use_numpy:
-            inputs = tensors.as_tensors(inputs)
-            replies = None if replies is None else tensors.as_tensors(replies)
-        return Arena(inputs, replies, self.collectors[gid].batch_size)
+            inputs = as_tensors(inputs)
+            replies = None if replies is None else as_tensors(replies)
+        return BatchBuffer(inputs, replies, self.collectors[gid].batch_size)
 
     def num_buffers(self) -> list[int]:
         """Return how many batches each collector fills in turn."""
@@ -346,7 +324,7 @@ class GameContext(OfOneProcess):
             RuntimeError: This batch was given back before.
             ValueError: These infos are those of a wait that timed out.
         """
-        self.give_back(self._delivery(infos))
+        self.give_back(delivery_of(infos))
 
     def give_back(self, delivery: _core.CollectorDelivery) -> None:
         """Give a batch back; see `Steps`."""
@@ -361,7 +339,11 @@ class GameContext(OfOneProcess):
             RuntimeError: This batch was given back before.
             ValueError: These infos are those of a wait that timed out.
         """
-        self._running().put_back(self._delivery(infos))
+        self._running().put_back(delivery_of(infos))
+
+    def redeliver(self, delivery: _core.CollectorDelivery) -> None:
+        """Return a batch whose callback raised to be delivered again."""
+        redeliver(self._running(), delivery)
 
     def stay(self, game: int) -> None:
         """Show the state of a game again, once its batch is given back, instead of a step.
@@ -400,18 +382,14 @@ class GameContext(OfOneProcess):
         """Whether Stop was called."""
         return self._stopped
 
-    # Telling.
+    # Reports.
 
     def PrintSummary(self) -> None:  # noqa: N802
         """Print what the games did and what the collectors delivered so far."""
         counts, delivered = self._running().summary()
-        states, episodes, crashes, restarts, dropped = counts
-        print(f"{self._game}: {len(self)} games, {states} states, {episodes} episodes")
-        if crashes:
-            print(f"  failures of games: {crashes}, {restarts} restarted, {dropped} games dropped")
-        for collector, (batches, rows, short, lost) in zip(self.collectors, delivered, strict=True):
-            text = f"  {collector.name}: {batches} batches, {rows} rows, {short} batches short"
-            print(f"{text}, {lost} states lost to failures" if lost else text)
+        print(f"{self._game}: {summary(len(self), counts)}")
+        for name, counted in zip(self.gids(), delivered, strict=True):
+            print(f"  {name}: {collector_summary(counted)}")
 
     def Version(self) -> str:  # noqa: N802
         """The version of the package."""
@@ -425,17 +403,7 @@ class GameContext(OfOneProcess):
             `action_shape`, `action_dtype`, `state_shape`, `state_dtype`, `players`. Where a state
             has no `s`, its shape and dtype are dicts by key.
         """
-        shapes = {key: shape for key, (_, shape) in self.spec.keys.items()}
-        dtypes = {key: str(dtype) for key, (dtype, _) in self.spec.keys.items()}
-        action_dtype, action_shape = self.spec.action
-        return {
-            "num_action": self.spec.num_action,
-            "action_shape": action_shape,
-            "action_dtype": str(action_dtype),
-            "state_shape": shapes.get("s", shapes),
-            "state_dtype": dtypes.get("s", dtypes),
-            "players": list(self.spec.players),
-        }
+        return self.spec.params()
 
     def __len__(self) -> int:
         """The number of games; 0 while there are no options."""
@@ -450,17 +418,6 @@ class GameContext(OfOneProcess):
             text = "stopped" if self._stopped else "not started: call Start() first"
             raise RuntimeError(text)
         return self._core
-
-    @staticmethod
-    def _delivery(infos: Infos) -> _core.CollectorDelivery:
-        check_kind("infos", infos, Infos, "Infos")
-        if infos.gid < 0:
-            raise ValueError("infos: these are of a wait that timed out, so there is no batch")
-        if infos._delivery is None:
-            raise ValueError(
-                "infos: these only tell what a batch was, Run has given it back itself"
-            )
-        return infos._delivery
 
 
 def _seconds(usec: float) -> float | None:

@@ -9,7 +9,7 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from cogrs import _core
+from cogrs._core import builtin_columns
 from cogrs.shown import shown
 from cogrs.validation import check_kind
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Game:
+class GameSpec:
     """Keys, action and players of a game.
 
     Attributes:
@@ -35,9 +35,23 @@ class Game:
     num_action: int
     players: Sequence[str]
 
+    def params(self) -> dict[str, Any]:
+        """Return the sizes that a model needs; see `GameContext.GetParams`."""
+        shapes = {key: shape for key, (_, shape) in self.keys.items()}
+        dtypes = {key: str(dtype) for key, (dtype, _) in self.keys.items()}
+        dtype, shape = self.action
+        return {
+            "num_action": self.num_action,
+            "action_shape": shape,
+            "action_dtype": str(dtype),
+            "state_shape": shapes.get("s", shapes),
+            "state_dtype": dtypes.get("s", dtypes),
+            "players": list(self.players),
+        }
+
 
 @dataclass(frozen=True)
-class Input:
+class InputKey:
     """One key of an input; the fields are those that the core reads.
 
     Attributes:
@@ -63,7 +77,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ReplyKey:
     """One key of a reply.
 
     Attributes:
@@ -102,12 +116,12 @@ class Collector:
     steps: int
     timeout_usec: int
     player: int | None
-    inputs: tuple[Input, ...]
-    replies: tuple[Reply, ...] | None
+    inputs: tuple[InputKey, ...]
+    replies: tuple[ReplyKey, ...] | None
     block: bool
 
 
-_BUILTIN = _core.builtin_columns()
+_BUILTIN = builtin_columns()
 _SHIFTED = ("r", "terminal", "truncated")
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
 RESERVED = frozenset((*_BUILTIN, *_SHIFTED, *_REPLIES))
@@ -117,7 +131,7 @@ _DIGITS = 100
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
 
 
-def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector]:
+def parse(descriptions: Mapping[str, Description], game: GameSpec) -> list[Collector]:
     """Parse and check descriptions.
 
     Raises:
@@ -174,8 +188,8 @@ def _pair(name: str, pair: Any) -> Description:
 
 
 def _replies(
-    name: str, pair: Description, game: Game, shapes: dict[str, tuple[Shape, str]]
-) -> tuple[Reply, ...] | None:
+    name: str, pair: Description, game: GameSpec, shapes: dict[str, tuple[Shape, str]]
+) -> tuple[ReplyKey, ...] | None:
     given, reply = pair
     if reply is None:
         return None
@@ -196,13 +210,15 @@ def _replies(
 class _Parser:
     """Parses one description."""
 
-    def __init__(self, name: str, game: Game, shapes: dict[str, tuple[Shape, str]]) -> None:
+    def __init__(self, name: str, game: GameSpec, shapes: dict[str, tuple[Shape, str]]) -> None:
         self.name = name
         self.game = game
         # The shape of each reply key, and the collector that asked for it first.
         self.shapes = shapes
 
-    def collector(self, given: Mapping[str, Value], replies: tuple[Reply, ...] | None) -> Collector:
+    def collector(
+        self, given: Mapping[str, Value], replies: tuple[ReplyKey, ...] | None
+    ) -> Collector:
         for setting in (key for key in given if key.startswith("_")):
             if setting not in _SETTINGS:
                 self.unknown(setting, _SETTINGS)
@@ -232,16 +248,16 @@ class _Parser:
             raise ValueError(f"{self.name!r}: _name: expected one of {players}, got {name!r}")
         return players.index(str(name))
 
-    def input(self, key: str, value: Value) -> Input:
+    def input(self, key: str, value: Value) -> InputKey:
         if key in self.game.keys:
             dtype, shape = self.game.keys[key]
-            return Input(key, key, False, self.length(key, value) or 0, dtype, shape)
+            return InputKey(key, key, False, self.length(key, value) or 0, dtype, shape)
         if key in _BUILTIN:
             self.scalar(key, value)
-            return Input(key, key, False, 0, _BUILTIN[key], ())
+            return InputKey(key, key, False, 0, _BUILTIN[key], ())
         if key in _REPLIES:
             reply = self.reply(key, value, inherit=True)
-            return Input(key, key, False, 0, reply.dtype, reply.shape)
+            return InputKey(key, key, False, 0, reply.dtype, reply.shape)
         last = f"last_{key}"
         if last in self.game.keys or last in _BUILTIN:
             self.scalar(key, value)
@@ -249,7 +265,7 @@ class _Parser:
         self.unknown(key, [*self.game.keys, *_BUILTIN, *_SHIFTED, *_REPLIES])
         raise AssertionError
 
-    def reply(self, key: str, value: Value, *, inherit: bool = False) -> Reply:
+    def reply(self, key: str, value: Value, *, inherit: bool = False) -> ReplyKey:
         if key not in _REPLIES:
             self.unknown(key, _REPLIES)
         length = self.length(key, value)
@@ -264,7 +280,7 @@ class _Parser:
                 f"but {owner!r} has {first}"
             )
         dtypes = {"a": self.game.action[0], "rv": "int32"}
-        return Reply(key, dtypes.get(key, "float32"), shape)
+        return ReplyKey(key, dtypes.get(key, "float32"), shape)
 
     def shape(self, key: str, length: int | None) -> Shape:
         """Return the shape of a reply's row."""

@@ -101,7 +101,7 @@ class ContextOptions:
         return secrets.randbits(64) if self.seed is None else operator.index(self.seed)
 
 
-class OfOneProcess:
+class NotPicklable:
     """What copies and pickles would share with another cannot be shared: memory, threads, locks."""
 
     def __reduce__(self) -> NoReturn:

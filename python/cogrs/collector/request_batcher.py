@@ -1,4 +1,8 @@
-"""Batches the requests of many callers for one policy."""
+"""Batches the requests of many callers for one policy.
+
+Any thread may call any method. The core has the lock of the rows. Each caller waits for its own
+reply: a thread at a lock that opens with it, a task for a future of its loop.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
 from cogrs.collector.batch import Fields
-from cogrs.collector.options import OfOneProcess
+from cogrs.collector.delivery import redeliver
+from cogrs.collector.options import NotPicklable
 from cogrs.validation import check_integer, check_kind, check_timeout
 
 if TYPE_CHECKING:
@@ -30,13 +35,13 @@ if TYPE_CHECKING:
 _CLOSED = "this request batcher is closed"
 
 
-class RequestBatcher(OfOneProcess):
+class RequestBatcher(NotPicklable):
     """Batches the rows of many callers, so that one policy answers them together.
 
     ::
 
         inputs, replies = {"s": ("float32", (4,))}, {"a": ("int64", ())}
-        batcher = RequestBatcher(inputs, replies, 64, timeout_usec=2_000)
+        batcher = RequestBatcher(inputs, replies, 64, timeout=0.002)
 
         answer = batcher.ask({"s": observation})           # in many threads
         answer = await batcher.ask_async({"s": observation})   # or in many tasks
@@ -48,10 +53,11 @@ class RequestBatcher(OfOneProcess):
         inputs: dtype and shape of one row of each input, by name.
         replies: dtype and shape of one row of each reply, likewise.
         batch_size: Rows of a full batch.
-        timeout_usec: A batch goes out short when its first row has waited so many microseconds.
-            With the default 0 it never does, and fewer than `batch_size` callers wait for ever: an
-            agent, whose trials come and go, needs a timeout.
-        num_buffers: Batches that are filled in turn. Further callers wait their turn.
+        timeout: Seconds that the first row of a batch waits before the batch goes out short. With
+            None it waits for a full batch, so that fewer than `batch_size` callers wait for ever:
+            an agent, whose trials come and go, needs a timeout.
+        num_buffers: Batches that are filled in turn. Further callers wait.
+        timeout_usec: Deprecated: `timeout` in microseconds, 0 for None.
 
     Raises:
         ValueError: A number or a shape is out of range.
@@ -66,15 +72,22 @@ class RequestBatcher(OfOneProcess):
         replies: Tensors,
         batch_size: int,
         *,
-        timeout_usec: int = 0,
+        timeout: float | None = None,
         num_buffers: int = 2,
+        timeout_usec: int | None = None,
     ) -> None:
         """Reserve the memory; see the class."""
+        seconds = check_timeout("timeout", timeout, above=True)
+        usec = 0 if seconds is None else max(1, round(seconds * 1e6))
+        if timeout_usec is not None:
+            text = "timeout_usec=2_000 is now timeout=0.002, in seconds"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            usec = check_integer("timeout_usec", timeout_usec, 0)
         self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
             check_integer("batch_size", batch_size, 1),
-            timeout_usec=check_integer("timeout_usec", timeout_usec, 0),
+            timeout_usec=usec,
             num_buffers=check_integer("num_buffers", num_buffers, 1),
         )
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
@@ -134,9 +147,7 @@ class RequestBatcher(OfOneProcess):
             answers = [_row(replies, row) for row in range(delivery.rows)]
             self._core.release(delivery, lambda owners: _send(owners, answers))
         except BaseException:
-            # The exception holds on to the batch. It is over when Ctrl-C came after the release.
-            with contextlib.suppress(RuntimeError):
-                self._core.put_back(delivery)
+            redeliver(self._core, delivery)
             raise
         return delivery.rows
 

@@ -90,7 +90,7 @@ def has_cuda() -> bool:
         return False
 
 
-class Copy:
+class DeviceCopy:
     """A batch on a GPU, to which it is copied while the program goes on."""
 
     def __init__(self, batch: Batch, device: Any) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cogrs.collector.batch import Arrays
     from cogrs.collector.context import GameContext
-    from cogrs.collector.infos import Infos
+    from cogrs.collector.delivery import Infos
 
     Outcomes = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import warnings
@@ -10,11 +9,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from cogrs.collector import description, tensors
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext
-from cogrs.collector.infos import Infos
-from cogrs.collector.options import OfOneProcess
+from cogrs.collector.delivery import Infos
+from cogrs.collector.description import overlaps, repliers
+from cogrs.collector.options import NotPicklable
+from cogrs.collector.tensors import DeviceCopy, device_of, has_cuda, pin, torch_module
 from cogrs.validation import check_flag, check_kind
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class _Here(threading.local):
         self.doing = _Doing()
 
 
-class GCWrapper(OfOneProcess):
+class GCWrapper(NotPicklable):
     """Runs many games and gives their states to callbacks, batch by batch.
 
     ::
@@ -123,10 +123,10 @@ class GCWrapper(OfOneProcess):
     ) -> None:
         """Check the descriptions and reserve the memory; see the class."""
         if not check_flag("use_numpy", use_numpy, numbers=True):
-            tensors.torch_module()
+            torch_module()
         check_kind("GC", GC, GameContext, "a GameContext")
         check_kind("params", params, Mapping | None, "a mapping")
-        self._device = tensors.device_of(gpu)
+        self._device = device_of(gpu)
         self._pinned = False
         self.gpu = gpu
         self.GC = GC
@@ -134,9 +134,9 @@ class GCWrapper(OfOneProcess):
         with GC.all_or_nothing():
             GC.bind(co)
             self.name2idx = GC.AddCollectors(descriptions)
-            overlap = sorted(description.overlaps(GC.collectors))
+            overlap = sorted(overlaps(GC.collectors))
             if overlap:
-                names = {key: description.repliers(GC.collectors, key) for key in overlap}
+                names = {key: repliers(GC.collectors, key) for key in overlap}
                 told = "; ".join(f"{key!r}: {', '.join(names[key])}" for key in overlap)
                 text = f"several collectors reply {overlap}: the last described one counts ({told})"
                 warnings.warn(text, stacklevel=2)
@@ -144,7 +144,7 @@ class GCWrapper(OfOneProcess):
             GC.make_batches()
         self.idx2name = {gid: name for name, gid in self.name2idx.items()}
         self.inputs, self.replies = self._buffers()
-        if self._device is not None or (not use_numpy and tensors.has_cuda()):
+        if self._device is not None or (not use_numpy and has_cuda()):
             self._pin()
         self.params = {**GC.GetParams(), **(params or {})}
         self._callbacks: dict[int, Callback] = {}
@@ -181,7 +181,7 @@ class GCWrapper(OfOneProcess):
             ValueError: There is no such device.
             TypeError: It is no integer.
         """
-        self._device = tensors.device_of(gpu)
+        self._device = device_of(gpu)
         self.gpu = gpu
         if self._device is not None:
             self._pin()
@@ -189,7 +189,7 @@ class GCWrapper(OfOneProcess):
     def _pin(self) -> None:
         if not self._pinned:
             self._pinned = True
-            tensors.pin(self.GC, self.GC.memories())
+            pin(self.GC, self.GC.memories())
 
     def reg_callback(self, key: str, cb: Callback) -> bool:
         """Call `cb(input_batch, input_batch_gpu, reply_batch)` with the batches of a collector.
@@ -280,10 +280,7 @@ class GCWrapper(OfOneProcess):
             self.GC.give_back(delivery)
         except BaseException:
             if delivery is not None:
-                # The exception holds on to the batch. It is over when Ctrl-C came after it was
-                # given back.
-                with contextlib.suppress(RuntimeError):
-                    self.GC.put_back(self.GC.infos_of(delivery, delivery))
+                self.GC.redeliver(delivery)
             raise
         finally:
             here.depth -= 1
@@ -305,7 +302,7 @@ class GCWrapper(OfOneProcess):
             batch, reply = self.GC.buffer(gid, delivery.buffer, delivery.rows)
             if self._device is None:
                 return callback(batch, batch, reply)
-            copy = tensors.Copy(batch, self._device)
+            copy = DeviceCopy(batch, self._device)
             value = callback(batch, copy.batch, reply)
             # Games write to this memory once the batch is given back.
             copy.wait()

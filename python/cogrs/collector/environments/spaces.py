@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, MaskLayout
-from cogrs.collector import description
+from cogrs.collector.description import RESERVED, GameSpec
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
 from cogrs.spaces import array_of, parts_of
@@ -58,13 +58,13 @@ class Spaces:
     count: int = 0
     mask: MaskLayout | None = None
 
-    def game(self) -> description.Game:
+    def game(self) -> GameSpec:
         """The same as a game's description."""
         keys = {leaf.key: (dtype_of(leaf.dtype), leaf.shape) for leaf in self.leaves}
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
         action = (dtype_of(self.dtype), self.shape)
-        return description.Game(keys, action, self.num_action, ("player",))
+        return GameSpec(keys, action, self.num_action, ("player",))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
         """Rows whose action is no number of the space, and what to say of each."""
@@ -106,7 +106,7 @@ def spaces_of(env: Any) -> Spaces:
     leaves = _leaves(env.observation_space, ())
     _refuse_collisions(leaves)
     for leaf in leaves:
-        if leaf.key in description.RESERVED or leaf.key.startswith("_"):
+        if leaf.key in RESERVED or leaf.key.startswith("_"):
             raise ValueError(
                 f"observation_space: {leaf.key!r} means something else in a batch, rename it"
             )

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs import _core
-from cogrs.collector import context
+from cogrs.collector.context import GameContext as _GameContext
 from cogrs.collector.environments.env_worker import EnvWorker, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.first import FirstEnv
@@ -49,12 +49,12 @@ from cogrs.validation import check_integer, check_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cogrs.collector import description
+    from cogrs.collector.description import GameSpec
     from cogrs.collector.environments.stepper import Stepper
 
 _OWN_OPTIONS = ("processes", "stop_timeout", "start_timeout")
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ContextOptions", "GameContext", "GameOptions", "GymnasiumContext"]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class GameOptions:
     start_timeout: float = 120.0
 
 
-class GameContext(context.GameContext):
+class GymnasiumContext(_GameContext):
     """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
 
     The first environment is made at once, since it says what games are like; the others after
@@ -139,7 +139,7 @@ class GameContext(context.GameContext):
         check_seconds("stop_timeout", self.options.stop_timeout)
         check_seconds("start_timeout", self.options.start_timeout)
 
-    def look(self) -> description.Game:
+    def look(self) -> GameSpec:
         """See `cogrs.collector.context.GameContext`."""
         if self.options.processes:
             first = RemoteStepper(self._factory, 0, self.options.start_timeout)
@@ -291,11 +291,14 @@ class GameContext(context.GameContext):
         self._held.end()
 
 
+GameContext = GymnasiumContext
+
+
 @dataclass
 class _Moved:
     """The description of games that are stepped here, for the core."""
 
-    spec: description.Game
+    spec: GameSpec
     used: Sequence[str]
     files: Sequence[int | None]
 
