@@ -229,7 +229,7 @@ def test_an_environment_that_hangs_is_abandoned_at_the_end() -> None:
 def test_a_process_that_hangs_is_ended() -> None:
     env = "tests.collector.environments:Sleeping"
     games = played(env, described(2, 2, 1), 2, processes=2, stop_timeout=0.2)
-    workers = [each._process for each in games.GC._held.steppers]  # type: ignore[attr-defined]
+    workers = [each._process for each in games.GC._resources.steppers]  # type: ignore[attr-defined]
     games.reg_callback("actor", count_up)
     games.reg_callback("optimizer", lambda *_: None)
     while games.Run(0.3) is not None or games.infos.gid >= 0:
@@ -249,7 +249,7 @@ def test_a_process_that_dies_says_so(idle: bool) -> None:
         for _ in range(10):
             run(games)
         held = [games.GC.WaitGroup("actor"), games.GC.WaitGroup("actor")] if idle else []
-        games.GC._held.steppers[1]._process.kill()  # type: ignore[attr-defined]
+        games.GC._resources.steppers[1]._process.kill()  # type: ignore[attr-defined]
         with pytest.raises(RuntimeError, match=r"worker process 1 of games 1 to 1.*exit code -9"):
             forever(lambda: games.Run(LIMIT))
         del held

@@ -187,7 +187,7 @@ def test_a_part_that_is_missing_or_wrong_is_named(shown: Any, words: str) -> Non
     [
         ({"x": np.zeros(2)}, "actions: expected values of Dict.*KeyError"),
         (3, "actions: expected values of Dict"),
-        ({"x": np.zeros(3, int), "y": np.zeros(3, int)}, "actions: expected 2 of them, got 3"),
+        ({"x": np.zeros(3, int), "y": np.zeros(3, int)}, "actions: expected 2 actions, got 3"),
     ],
 )
 def test_actions_that_are_not_of_a_dict_space_are_refused(actions: Any, words: str) -> None:

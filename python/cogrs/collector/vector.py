@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.collector.built_in_vector import BuiltInVector
 from cogrs.collector.environments.factory import Factory, gymnasium_module
-from cogrs.collector.environments.vectorized import VectorizedEnvs
+from cogrs.collector.environments.python_vector import PythonVector
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
 from cogrs.collector.suggest import suggestion
-from cogrs.collector.vector_games import VectorGames
 from cogrs.validation import check_integer, check_kind
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         **options: Any,
     ) -> None:
         """Create the games; see the class."""
-        self._games: VectorGames | VectorizedEnvs | None = None
-        self._envs: VectorizedEnvs | None = None
+        self._games: BuiltInVector | PythonVector | None = None
+        self._envs: PythonVector | None = None
         self.num_envs = check_integer("num_envs", num_envs, 1)
         self._seed = None if seed is None else check_integer("seed", seed, 0)
         threads = check_integer("num_threads", num_threads, 0)
@@ -109,7 +109,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             if option in _INSTEAD:
                 raise TypeError(f"{option}: VectorEnv has no such option: {_INSTEAD[option]}")
         if isinstance(env, str) and env in BUILT_IN:
-            self._games = VectorGames(env, self.num_envs, threads, options)
+            self._games = BuiltInVector(env, self.num_envs, threads, options)
         else:
             self._envs = _environments(env, options, self.num_envs, threads)
             self._games = self._envs
@@ -244,7 +244,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if self._games is not None:
             self._games.close()
 
-    def _open(self) -> VectorGames | VectorizedEnvs:
+    def _open(self) -> BuiltInVector | PythonVector:
         if self.closed or self._games is None:
             raise error.ClosedEnvironmentError("these environments are closed")
         return self._games
@@ -286,9 +286,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
 def _environments(
     env: str | Callable[..., Any], options: Mapping[str, Any], count: int, threads: int
-) -> VectorizedEnvs:
+) -> PythonVector:
     try:
-        return VectorizedEnvs(Factory(env, options, known=_OWN_OPTIONS), count, threads)
+        return PythonVector(Factory(env, options, known=_OWN_OPTIONS), count, threads)
     except error.UnregisteredEnv as refusal:
         found = suggestion(env, BUILT_IN)
         if not found:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.environments.spaces import Spaces, dumped
+from cogrs.collector.environments.spaces import EnvSpaces, json_line
 from cogrs.collector.environments.stepper import Failure
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class RemoteStepper:
         self._owner = os.getpid()
         self._tell(self._setup)
 
-    def describe(self) -> Spaces:
+    def describe(self) -> EnvSpaces:
         """Make the worker's first environment, and return its spaces.
 
         Raises:
@@ -136,7 +136,7 @@ class RemoteStepper:
             raise kinds.get(answer["kind"], RuntimeError)(answer["error"]) from RemoteError(
                 answer["trace"]
             )
-        return Spaces.from_json(answer["spaces"])
+        return EnvSpaces.from_json(answer["spaces"])
 
     def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
         """Tell the worker where its step buffer lies, and whether to replace one that ends."""
@@ -191,7 +191,7 @@ class RemoteStepper:
     def _tell(self, message: Any) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(dumped(message))
+            self._process.stdin.write(json_line(message))
             self._process.stdin.flush()
         except (OSError, ValueError):
             raise self._death() from None

@@ -125,8 +125,8 @@ class GymnasiumContext(_GameContext):
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
         self._inline: InlineEnvWorker | None = None
-        self._held = _Held()
-        self._finalizer = weakref.finalize(self, self._held.end)
+        self._resources = _Resources()
+        self._finalizer = weakref.finalize(self, self._resources.end)
         super().__init__(*(arg for arg in args if isinstance(arg, known)))
 
     # What a game context does for its games.
@@ -143,16 +143,16 @@ class GymnasiumContext(_GameContext):
         """See `cogrs.collector.context.GameContext`."""
         if self.options.processes:
             first = RemoteStepper(self._factory, 0, self.options.start_timeout)
-            self._held.steppers.append(first)
+            self._resources.steppers.append(first)
             self._spaces = first.describe()
         else:
-            self._held.first = self._make_first()
+            self._resources.first = self._make_first()
             try:
-                self._spaces = self._held.first.look(spaces_of)
+                self._spaces = self._resources.first.look(spaces_of)
             except BaseException:
-                self._held.first.close()
+                self._resources.first.close()
                 raise
-        return self._spaces.game()
+        return self._spaces.game_spec()
 
     def _make_first(self) -> FirstEnv:
         """Make the first environment in the thread that will move it, as far as that is known."""
@@ -175,13 +175,13 @@ class GymnasiumContext(_GameContext):
         self._count = min(number, co.num_games)
         with contextlib.ExitStack() as undo:
             if self.options.processes:
-                for worker in range(len(self._held.steppers), self._count):
+                for worker in range(len(self._resources.steppers), self._count):
                     stepper = RemoteStepper(self._factory, worker, self.options.start_timeout)
-                    undo.callback(self._held.forget, stepper)
-                    self._held.steppers.append(stepper)
-                for remote in self._held.steppers:
+                    undo.callback(self._resources.forget, stepper)
+                    self._resources.steppers.append(stepper)
+                for remote in self._resources.steppers:
                     remote.memory.grow(self._step_buffer_size())
-            moved = _Moved(self.spec, self._used, self._files())
+            moved = _CoreGame(self.spec, self._used, self._files())
             # Environments have limits of their own.
             core = _core.CollectorContext(moved, self.collectors, max_episode_steps=1, **options)
             undo.pop_all()
@@ -192,7 +192,7 @@ class GymnasiumContext(_GameContext):
         return [key for key in self.spec.keys if key in columns]
 
     def _files(self) -> list[int | None]:
-        memories = [stepper.memory for stepper in self._held.steppers]
+        memories = [stepper.memory for stepper in self._resources.steppers]
         if self.options.processes:
             return [memory.descriptor for memory in memories]
         return [None] * self._count
@@ -210,7 +210,7 @@ class GymnasiumContext(_GameContext):
         assert self._core is not None
         assert self.co is not None
         games, count = self.co.num_games, self._count
-        self._held.timeout = self.options.stop_timeout
+        self._resources.timeout = self.options.stop_timeout
         for number in range(count):
             arrays, offsets = self._core.step_buffer(number)
             # The games of a env_worker: those that the core gives to it.
@@ -219,9 +219,9 @@ class GymnasiumContext(_GameContext):
             self._env_workers.append(self._env_worker(number, stepper))
         for env_worker, following in pairwise(self._env_workers):
             env_worker.next = following
-        self._held.env_workers, self._held.core = self._env_workers, self._core
+        self._resources.env_workers, self._resources.core = self._env_workers, self._core
         for env_worker in self._env_workers:
-            env_worker.start(self._held.first if env_worker is self._env_workers[0] else None)
+            env_worker.start(self._resources.first if env_worker is self._env_workers[0] else None)
 
     def _env_worker(self, number: int, stepper: Stepper) -> EnvWorker:
         assert self._core is not None
@@ -257,7 +257,7 @@ class GymnasiumContext(_GameContext):
                 self._factory, self._spaces, step_buffer, games, self._query_factory()
             )
         assert self.co is not None
-        remote = self._held.steppers[number]
+        remote = self._resources.steppers[number]
         tables = {
             "arrays": [
                 (dtype_text(array.dtype), array.shape, offset)
@@ -288,14 +288,14 @@ class GymnasiumContext(_GameContext):
         See `cogrs.collector.context.GameContext`.
         """
         super().Stop()
-        self._held.end()
+        self._resources.end()
 
 
 GameContext = GymnasiumContext
 
 
 @dataclass
-class _Moved:
+class _CoreGame:
     """The description of games that are stepped here, for the core."""
 
     spec: GameSpec
@@ -309,7 +309,7 @@ class _Moved:
         self.players = list(self.spec.players)
 
 
-class _Held:
+class _Resources:
     """Everything that ends with the game context."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ _TOLD = ("last_r", "ended", "cut")
 """What every state says beside what the game shows."""
 
 
-class VectorGames:
+class BuiltInVector:
     """Games of one vector: a batch of all of them, whose replies are the actions.
 
     Attributes:
