@@ -229,7 +229,7 @@ def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_na
         "CartPoleContext": games.GC,
         "RequestBatcher": RequestBatcher({"s": ("f4", ())}, {}, 1),
     }
-    with pytest.raises(TypeError, match=f"{class_name}.*make another"):
+    with pytest.raises(TypeError, match=f"{class_name}.*create another"):
         cross(made[class_name])
 
 

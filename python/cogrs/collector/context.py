@@ -83,12 +83,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     # What differs from game to game.
 
     def check_options(self) -> None:
-        """Check the game's own options.
-
-        Raises:
-            ValueError: One is out of range.
-            TypeError: One is of another type.
-        """
+        """Check the game's own options; ValueError or TypeError for a wrong one."""
         raise NotImplementedError
 
     def look(self) -> GameSpec:
@@ -114,12 +109,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         return None
 
     def bind(self, co: ContextOptions) -> None:
-        """Take the options; those given before must be the same.
-
-        Raises:
-            TypeError: They are not ContextOptions.
-            ValueError: Others were given before.
-        """
+        """Take the options; ValueError if others were given before."""
         check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
             raise ValueError("co: this game context was made with other ContextOptions")
@@ -135,19 +125,16 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             self.__dict__.update(before)
             raise
 
-    # Describing what is collected.
+    # Descriptions of the batches.
 
     def AddCollectors(  # noqa: N802
         self, descriptions: Mapping[str, Description]
     ) -> dict[str, int]:
-        """Add descriptions of batches.
-
-        Returns:
-            The number (gid) of each collector.
+        """Add descriptions of batches, and return the number (gid) of each collector.
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
-            TypeError: It is not a mapping of pairs of mappings.
+            TypeError: The descriptions are not a mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
         self._describe(self._collectors.with_collectors(descriptions))
@@ -180,11 +167,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         return dict(self._collectors.gids)
 
     def gid(self, collector: int | str) -> int:
-        """Return the number of a collector, given its name or number.
-
-        Raises:
-            ValueError: There is no such collector.
-        """
+        """Return the number of a collector, given its name or number; ValueError if unknown."""
         return self._collectors.gid(collector)
 
     def _describe(self, collectors: Collectors) -> None:
@@ -196,9 +179,9 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Reserve the memory of all batches; Start does so if this was not called.
 
         Raises:
-            RuntimeError: There is no `co`, or no collector.
+            RuntimeError: The context has no options, or no collector.
             ValueError: An option is out of range, or a `_batchsize` larger than `num_games`.
-            MemoryError: The system refuses.
+            MemoryError: The batches take more memory than is available.
         """
         if self._core is not None:
             return
@@ -230,7 +213,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             RuntimeError: It was started or stopped before.
         """
         if self._stopped:
-            raise RuntimeError("stopped: make a new game context to start again")
+            raise RuntimeError("stopped: create a new game context to start again")
         self.make_batches()
         self._running().start()
         self.started()
@@ -242,26 +225,31 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             timeout_usec: Microseconds to wait at most; 0 is without a limit.
 
         Returns:
-            What the batch is; `Steps` gives it back, and when the infos go away without that it is
-            delivered again. With gid -1 when there is none in time.
+            The batch's infos; `Steps` gives the batch back, and when the infos go away before that
+            it is delivered again. gid is -1 when the time is over.
 
         Raises:
-            RuntimeError: Not started, or stopped.
-            GameError: A game failed, and `co.on_error` is "raise" or nothing else is possible.
+            RuntimeError: The games are not started, or stopped.
+            GameError: A game failed, and `co.on_error` is "raise" or its limit is reached.
         """
-        return self.wait(None, _seconds(timeout_usec))
+        return self._wait(None, timeout_usec)
 
     def WaitGroup(self, collector: int | str, timeout_usec: float = 0) -> Infos:  # noqa: N802
         """Wait for a batch of one collector; see `Wait`."""
-        return self.wait(self.gid(collector), _seconds(timeout_usec))
+        return self._wait(self.gid(collector), timeout_usec)
 
-    def wait(self, gid: int | None, timeout: float | None) -> Infos:
-        """Wait as `Wait` and `WaitGroup` do, in seconds; None is without a limit."""
+    def _wait(self, gid: int | None, timeout_usec: float) -> Infos:
+        try:
+            timeout = timeout_usec / 1e6 or None
+        except (TypeError, OverflowError):
+            got = type(timeout_usec).__name__
+            text = f"timeout_usec: expected a number of microseconds, got {got}"
+            raise TypeError(text) from None
         delivery = self.take(gid, timeout)
         return Infos() if delivery is None else self.infos_of(delivery, delivery)
 
     def take(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
-        """Wait as `wait` does; return the delivery instead of its infos."""
+        """Wait as `Wait` does, in seconds, and return the delivery; None after the timeout."""
         core = self._running()
         try:
             delivery = self.move_and_wait(core, gid, timeout)
@@ -277,7 +265,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     def infos_of(
         self, delivery: _core.CollectorDelivery, held: _core.CollectorDelivery | None = None
     ) -> Infos:
-        """Return the infos of a batch, which keep `held`."""
+        """Return the infos of a batch; they keep `held`."""
         gid = delivery.gid
         return Infos(self.collectors[gid].name, gid, delivery.rows, held)
 
@@ -286,7 +274,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
 
         Raises:
             RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
+            ValueError: The infos are those of a wait that timed out.
         """
         delivery = delivery_of(infos)
         self._running().check_out(delivery)
@@ -318,11 +306,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     def Steps(self, infos: Infos) -> None:  # noqa: N802
         """Give a batch back: its games take the reply that was written, and go on.
 
-        Does nothing after Stop.
-
-        Raises:
-            RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
+        Does nothing after Stop. Raises the errors of `batch`.
         """
         self.give_back(delivery_of(infos))
 
@@ -333,12 +317,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             print(f"answered {self.infos_of(delivery)}")
 
     def put_back(self, infos: Infos) -> None:
-        """Return a batch to be delivered again, before all others.
-
-        Raises:
-            RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
-        """
+        """Return a batch to be delivered again, before all others; errors as of `batch`."""
         self._running().put_back(delivery_of(infos))
 
     def redeliver(self, delivery: _core.CollectorDelivery) -> None:
@@ -346,16 +325,16 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         redeliver(self._running(), delivery)
 
     def stay(self, game: int) -> None:
-        """Show the state of a game again, once its batch is given back, instead of a step.
+        """Show a game's state again, once its batch is given back, instead of a step.
 
-        Raises as `begin` does.
+        Raises the errors of `begin`.
         """
         self._running().stay(game)
 
     def begin(self, game: int, seed: int | None = None) -> None:
         """Begin an episode of a game, once its batch is given back, instead of a step.
 
-        States of the episode before that its listeners have not got are dropped.
+        States of the last episode that listeners have not received are dropped.
 
         Args:
             game: Its number.
@@ -385,14 +364,14 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     # Reports.
 
     def PrintSummary(self) -> None:  # noqa: N802
-        """Print what the games did and what the collectors delivered so far."""
+        """Print how much the games did and the collectors delivered so far."""
         counts, delivered = self._running().summary()
         print(f"{self._game}: {summary(len(self), counts)}")
         for name, counted in zip(self.gids(), delivered, strict=True):
             print(f"  {name}: {collector_summary(counted)}")
 
     def Version(self) -> str:  # noqa: N802
-        """The version of the package."""
+        """Return the version of the package."""
         return _core.__version__
 
     def GetParams(self) -> dict[str, Any]:  # noqa: N802
@@ -415,14 +394,5 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
 
     def _running(self) -> _core.CollectorContext:
         if self._core is None:
-            text = "stopped" if self._stopped else "not started: call Start() first"
-            raise RuntimeError(text)
+            raise RuntimeError("stopped" if self._stopped else "not started: call Start() first")
         return self._core
-
-
-def _seconds(usec: float) -> float | None:
-    try:
-        return usec / 1e6 or None
-    except (TypeError, OverflowError):
-        got = type(usec).__name__
-        raise TypeError(f"timeout_usec: expected a number of microseconds, got {got}") from None

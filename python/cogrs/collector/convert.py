@@ -1,4 +1,4 @@
-"""Values of rows that are not yet arrays of the right kind."""
+"""Values of rows as arrays of the right dtype and shape; Rust calls this for requests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cogrs.shown import shown
 def convert(
     name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """A C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
+    """Return a C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
 
-    Python numbers are taken for any dtype that holds them, Python integers in sequences for any of
-    integers, and what has neither values nor a dtype, as `[]`, for any.
+    A Python number is taken for any dtype that holds it, Python integers in sequences for any dtype
+    of integers, and an empty sequence, which has no dtype, for any.
 
     Raises:
         ValueError: The shape differs, or the dtype does not hold a value.

@@ -1,4 +1,4 @@
-"""Parses and checks descriptions of batches; errors name what is wrong."""
+"""Parses and checks descriptions of batches; errors name collector, key and value."""
 
 from __future__ import annotations
 
@@ -52,23 +52,18 @@ class GameSpec:
 
 @dataclass(frozen=True)
 class InputKey:
-    """One key of an input; the fields are those that the core reads.
-
-    Attributes:
-        key: The key in the batch.
-        column: The column that it comes from: `key`, or `last_` and `key`.
-        shifted: Whether it is the column of the next state.
-        stack: Number of stacked frames; 0 is one without an axis.
-        dtype: The dtype.
-        shape: Shape of one frame of one row.
-    """
+    """One key of an input; the core reads these fields."""
 
     key: str
     column: str
+    """The column that it comes from: `key`, or `last_` and `key`."""
     shifted: bool
+    """Whether it is the column of the next state."""
     stack: int
+    """Number of stacked frames; 0 is one without an axis."""
     dtype: Any
     shape: Shape
+    """Shape of one frame of one row."""
 
     @property
     def row(self) -> Shape:
@@ -78,13 +73,7 @@ class InputKey:
 
 @dataclass(frozen=True)
 class ReplyKey:
-    """One key of a reply.
-
-    Attributes:
-        key: The key.
-        dtype: The dtype.
-        shape: Shape of one row.
-    """
+    """One key of a reply; `shape` is that of one row."""
 
     key: str
     dtype: Any
@@ -98,36 +87,27 @@ class ReplyKey:
 
 @dataclass(frozen=True)
 class Collector:
-    """One description.
-
-    Attributes:
-        name: Its key.
-        batch_size: `_batchsize`.
-        steps: `_T`.
-        timeout_usec: `_timeout_usec`.
-        player: The number of the player that `_name` names.
-        inputs: Keys of the input.
-        replies: Keys of the reply, or None.
-        block: Games wait until their batch is given back, even without a reply.
-    """
+    """One description: `_batchsize`, `_T`, `_timeout_usec`, `_name` and `_block`, and its keys."""
 
     name: str
     batch_size: int
     steps: int
     timeout_usec: int
     player: int | None
+    """The number of the player that `_name` names."""
     inputs: tuple[InputKey, ...]
     replies: tuple[ReplyKey, ...] | None
     block: bool
+    """Whether games wait until their batch is given back, even without a reply."""
 
 
 _BUILTIN = builtin_columns()
-_SHIFTED = ("r", "terminal", "truncated")
+_SHIFTED = tuple(key.removeprefix("last_") for key in _BUILTIN if key.startswith("last_"))
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
 RESERVED = frozenset((*_BUILTIN, *_SHIFTED, *_REPLIES))
 """Keys that no game can have."""
 _DIGITS = 100
-"""Most characters of a number: Python takes long for very many, and then refuses them."""
+"""Most characters of a number: Python takes long for very many, and refuses them in the end."""
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
 
 
@@ -140,7 +120,7 @@ def parse(descriptions: Mapping[str, Description], game: GameSpec) -> list[Colle
     """
     check_kind("descriptions", descriptions, Mapping, "a mapping")
     if not descriptions:
-        raise ValueError("descriptions: expected at least one collector, got none")
+        raise ValueError("descriptions: expected at least one collector, got {}")
     pairs = {name: _pair(name, pair) for name, pair in descriptions.items()}
     shapes: dict[str, tuple[Shape, str]] = {}
     replies = {name: _replies(name, pair, game, shapes) for name, pair in pairs.items()}
@@ -300,18 +280,18 @@ class _Parser:
 
     def scalar(self, key: str, value: Value) -> None:
         if self.length(key, value) not in (None, 1):
-            raise ValueError(f"{self.name!r}: {key} has one value a row, got {key}={value!r}")
+            raise ValueError(f"{self.name!r}: {key} has one value per row, got {key}={value!r}")
 
     def length(self, key: str, value: Value) -> int | None:
         """Return a value as a number, or None for the game's default."""
         return None if value == "" else self.number(key, value)
 
     def number(self, key: str, value: Value, least: int = 1) -> int:
-        text = isinstance(value, str) and len(value) < _DIGITS and value.isascii()
         number = -1
-        if (text and str(value).strip().isdigit()) or (
-            isinstance(value, Integral) and not isinstance(value, bool)
-        ):
+        if isinstance(value, str):
+            if len(value) < _DIGITS and value.isascii() and value.strip().isdigit():
+                number = int(value)
+        elif isinstance(value, Integral) and not isinstance(value, bool):
             number = int(value)
         if not least <= number < 2**40:
             raise ValueError(

@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
-from cogrs.collector.batch import Fields
+from cogrs.collector.batch import ReplyArrays
 from cogrs.collector.delivery import redeliver
 from cogrs.collector.options import NotPicklable
 from cogrs.validation import check_integer, check_kind, check_timeout
@@ -93,7 +93,7 @@ class RequestBatcher(NotPicklable):
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
 
     def ask(self, inputs: Question, timeout: float | None = None) -> Arrays:
-        """Put a row and wait for its reply.
+        """Send a row and wait for its reply.
 
         Args:
             inputs: A value for each name; other dtypes are converted by the 'same_kind' rule, and
@@ -106,8 +106,8 @@ class RequestBatcher(NotPicklable):
 
         Raises:
             ValueError: A name is missing or unknown, a shape differs, a value does not fit, or the
-                timeout is negative or NaN. Nothing is put.
-            TypeError: A dtype cannot be converted, or inputs is not a mapping. Nothing is put.
+                timeout is negative or NaN. Nothing is sent.
+            TypeError: A dtype cannot be converted, or `inputs` is not a mapping. Nothing is sent.
             TimeoutError: No reply came in time.
             RuntimeError: The request batcher is closed.
         """
@@ -123,7 +123,7 @@ class RequestBatcher(NotPicklable):
         return await answer
 
     def run(self, callback: Policy, timeout: float | None = None) -> int:
-        """Wait for a batch, have `callback` answer it, and send the replies.
+        """Wait for a batch, call `callback` to answer it, and send the replies.
 
         Args:
             callback: Called with the inputs and the replies, each a dict of arrays of k rows, k <=
@@ -133,7 +133,7 @@ class RequestBatcher(NotPicklable):
             timeout: Seconds to wait at most; None is without a limit.
 
         Returns:
-            How many rows were answered; 0 when no batch came in time.
+            The number of rows answered; 0 when no batch came in time.
 
         Raises:
             RuntimeError: The request batcher is closed.
@@ -143,7 +143,7 @@ class RequestBatcher(NotPicklable):
             return 0
         try:
             inputs, replies = self._views(delivery.buffer, delivery.rows)
-            callback(inputs, Fields(replies))
+            callback(inputs, ReplyArrays(replies))
             answers = [_row(replies, row) for row in range(delivery.rows)]
             self._core.release(delivery, lambda owners: _send(owners, answers))
         except BaseException:
@@ -152,10 +152,7 @@ class RequestBatcher(NotPicklable):
         return delivery.rows
 
     def flush(self) -> None:
-        """Send waiting rows out in a short batch as soon as `run` waits.
-
-        If another row comes before that, they wait for more again.
-        """
+        """Send waiting rows out in a short batch as soon as `run` waits, if no other row comes."""
         self._core.flush()
 
     def hurry(self) -> None:
@@ -174,7 +171,7 @@ class RequestBatcher(NotPicklable):
         )
 
     def close(self) -> None:
-        """Wake all callers with a RuntimeError; may be called again, and from any thread.
+        """Wake all callers with a RuntimeError; from any thread, repeatedly.
 
         Does nothing in a forked child.
         """
@@ -213,7 +210,7 @@ class _Call:
 
     def answer(self, answer: Arrays | None) -> None:
         self._answer = answer
-        # It is open already when the replies are sent again.
+        # The lock is open already when the replies are sent again.
         with contextlib.suppress(RuntimeError):
             self._opens.release()
 
@@ -252,7 +249,7 @@ def _send(owners: Sequence[Any], answers: Sequence[Arrays] | None) -> None:
         else:
             loops.setdefault(owner.get_loop(), []).append((owner, answer))
     for loop, futures in loops.items():
-        # Nothing waits on a loop that is closed.
+        # No task waits on a closed loop.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, futures)
 

@@ -15,7 +15,7 @@ _NO_LIMIT = 2**63 - 1
 class SingleEnv(gymnasium.Env[Any, Any]):
     """The environment of `gymnasium.make("cogrs/CartPole-v1")`; its limit is a TimeLimit around it.
 
-    `VectorEnv`, which `gymnasium.make_vec` gives, is what is fast. A step after the end of an
+    For speed use `gymnasium.make_vec`, which creates a `VectorEnv`. A step after the end of an
     episode begins the next one.
     """
 

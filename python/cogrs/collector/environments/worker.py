@@ -52,7 +52,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 class _Worker:
-    """Environments, and the requests of their parent."""
+    """The environments of a process, and the replies to its parent."""
 
     def __init__(self, factory: Factory, memory: int) -> None:
         self._factory = factory

@@ -1,22 +1,25 @@
-"""Environments of Gymnasium as games: any that has its interface, without compiling anything.
+"""Environments with the interface of Gymnasium as games.
 
 `s` is the observation, in the dtype and shape of its space; the parts of a Dict or Tuple space are
 keys of their own, by their names (nested ones joined by dots). `a` is an int64 for Discrete actions
 (one of the space's own numbers), else of the dtype and shape of the action space. `action_mask`
-(int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; everything is legal where
-the info has no mask. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which
-`co.seed`, the game and the episode determine.
+(int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; without a mask everything
+is legal. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the
+game and the episode determine.
 
 All calls of an environment come from one thread, and environments are made in the order of their
-numbers. There are `co.num_threads` threads for them; 0 is one, for Python runs one thread at a
-time. With 0, where all games wait for one batch and the first `Run` has no timeout, the thread
-that calls this `Run` makes and moves them itself, for good. With `processes` (POSIX only) they live
-in so many processes, which run side by side.
+numbers. `co.num_threads` env workers, each a thread, have ranges of games; 0 is one, since Python
+runs one thread at a time. With 0, where all games wait for one batch and the first `Run` has no
+timeout, the thread that calls this `Run` is the env worker from then on, and nothing is handed over
+between threads. With `processes` (POSIX only) the environments live in so many processes, each
+stepped by the env worker that waits for it. Moves and their outcomes are rows of a step buffer; one
+call of the core reports about a millisecond's moves and brings the next, so that the interpreter is
+taken once per call. An environment that hangs does so in a daemon thread that holds nothing.
 
-With `co.max_num_threads` an environment that has a method `bind_query` is given a function to ask
-actors about states that it thinks of, `query(tid, observation)`, as a search does while `step` or
-`reset` is under way; see `cogrs.collector.environments.query`. `id` is the game then, and `tid`
-says which query. Have as many `num_threads` as games that are to search at once.
+With `co.max_num_threads` the method `bind_query` of an environment is given a function
+`query(tid, observation)`, which asks actors about other states while `step` or `reset` is under
+way, as a search does; see `cogrs.collector.environments.query`. Rows then have the game's `id` and
+the query's `tid`. `num_threads` should be the number of games that search at once.
 """
 
 from __future__ import annotations
@@ -62,11 +65,10 @@ class GameOptions:
     """Options of the games.
 
     Attributes:
-        processes: Processes that environments live in, on systems of POSIX; 0 is threads of this
-            one. Each is a new Python, which imports what makes environments and shares memory with
-            this one.
-        stop_timeout: Seconds that Stop waits for environments before it leaves those that hang to a
-            thread of their own, or ends their processes.
+        processes: Number of processes for the environments, on POSIX systems; 0 is threads of this
+            one. Each is a new Python, which imports the callable and shares memory with this one.
+        stop_timeout: Seconds that Stop waits for environments before it abandons those that hang,
+            or ends their processes.
         start_timeout: Seconds that the first environment of a process may take to be made.
     """
 
@@ -78,10 +80,10 @@ class GameOptions:
 class GymnasiumContext(_GameContext):
     """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
 
-    The first environment is made at once, since it says what games are like; the others after
-    Start. Each game has one of its own, and a new one after a failure. `co` with `num_threads`,
-    given here, has the first one made by the thread that will move it; when another thread turns
-    out to do so it is closed, and game 0 gets a new one.
+    The first environment is made at once, since it defines the game's keys; the others after Start.
+    Each game has one of its own, and a new one after a failure. With `num_threads` in a `co` given
+    here the first one is made by its env worker; if another thread moves it in the end it is
+    closed, and game 0 gets a new one.
 
     Args:
         *args: In any order `env`, ContextOptions and GameOptions. `env` is an id of
@@ -89,10 +91,10 @@ class GymnasiumContext(_GameContext):
         processes: As in GameOptions.
         stop_timeout: As in GameOptions.
         start_timeout: As in GameOptions.
-        **kwargs: Given to each call of what makes environments, for example `max_episode_steps`.
+        **kwargs: Keyword arguments of the callable, for example `max_episode_steps`.
 
     Raises:
-        TypeError: No `env`, or what it makes is no environment with spaces of arrays.
+        TypeError: `env` is missing, or makes something else than an environment of arrays.
         ValueError: An option is out of range, or other processes cannot import `env`.
         ImportError: Gymnasium is not installed.
     """
@@ -129,10 +131,8 @@ class GymnasiumContext(_GameContext):
         self._finalizer = weakref.finalize(self, self._resources.end)
         super().__init__(*(arg for arg in args if isinstance(arg, known)))
 
-    # What a game context does for its games.
-
     def check_options(self) -> None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         for name, value in self._given.items():
             setattr(self.options, name, value)
         check_integer("processes", self.options.processes, 0, 2**16 - 1)
@@ -140,7 +140,7 @@ class GymnasiumContext(_GameContext):
         check_seconds("start_timeout", self.options.start_timeout)
 
     def look(self) -> GameSpec:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         if self.options.processes:
             first = RemoteStepper(self._factory, 0, self.options.start_timeout)
             self._resources.steppers.append(first)
@@ -165,7 +165,7 @@ class GymnasiumContext(_GameContext):
             return FirstEnv.of(self._factory, apart=False)
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         co = self.co
         assert co is not None
         self._used = self._used_keys()
@@ -198,7 +198,7 @@ class GymnasiumContext(_GameContext):
         return [None] * self._count
 
     def _step_buffer_size(self) -> int:
-        """Bytes that are enough for a step buffer: each array begins at a multiple of 64."""
+        """Return enough bytes for a step buffer: each array begins at a multiple of 64."""
         assert self.co is not None
         fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
         row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
@@ -206,14 +206,14 @@ class GymnasiumContext(_GameContext):
         return row * games + 64 * (len(fields) + 5)
 
     def started(self) -> None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         assert self._core is not None
         assert self.co is not None
         games, count = self.co.num_games, self._count
         self._resources.timeout = self.options.stop_timeout
         for number in range(count):
             arrays, offsets = self._core.step_buffer(number)
-            # The games of a env_worker: those that the core gives to it.
+            # The games that the core gives to this env worker.
             mine = range(-(-number * games // count), -(-(number + 1) * games // count))
             stepper = self._stepper(number, mine, arrays, offsets)
             self._env_workers.append(self._env_worker(number, stepper))
@@ -243,7 +243,7 @@ class GymnasiumContext(_GameContext):
     def move_and_wait(
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
     ) -> _core.CollectorDelivery | None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         if self._inline is None:
             return core.wait(gid, timeout)
         return self._inline.wait(gid, timeout)
@@ -279,14 +279,11 @@ class GymnasiumContext(_GameContext):
         return QueryFactory(self._core, self._spaces, kinds)
 
     def cause(self, game: int) -> BaseException | None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         return self._causes.get(game)
 
     def Stop(self) -> None:  # noqa: N802
-        """End everything. What hangs is abandoned after `stop_timeout`, with a warning.
-
-        See `cogrs.collector.context.GameContext`.
-        """
+        """Stop as `GameContext` does; abandon what hangs after `stop_timeout`, with a warning."""
         super().Stop()
         self._resources.end()
 
@@ -296,7 +293,7 @@ GameContext = GymnasiumContext
 
 @dataclass
 class _CoreGame:
-    """The description of games that are stepped here, for the core."""
+    """The description of games in Python, for the core."""
 
     spec: GameSpec
     used: Sequence[str]
@@ -310,7 +307,7 @@ class _CoreGame:
 
 
 class _Resources:
-    """Everything that ends with the game context."""
+    """Objects that end with the game context."""
 
     def __init__(self) -> None:
         self.core: _core.CollectorContext | None = None
