@@ -50,6 +50,13 @@ class Counting(gymnasium.Env[Any, Any]):
         self.closed = True
 
 
+class Free(Counting):
+    """Takes a reset without a seed, too."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=7 if seed is None else seed, options=options)
+
+
 class Failing(Counting):
     """Raises when it takes its so many-th action, if `every` divides the episode's seed."""
 

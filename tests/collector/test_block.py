@@ -7,7 +7,7 @@ import pytest
 from tests.collector.build import LIMIT, actor, balance, run, running, wrapper
 
 
-def test_a_listener_that_blocks_holds_its_games() -> None:
+def test_listener_that_blocks_holds_its_games() -> None:
     listener = ({"seq": "", "_batchsize": 2, "_block": "1"}, None)
     descriptions = {"actor": actor(2), "optimizer": listener}
     with running(descriptions, 2) as games:
@@ -40,7 +40,7 @@ def test_listeners_that_block_never_stop_a_run(batchsize: int) -> None:
             counts[games.infos.name] += 1
 
 
-def test_a_block_that_is_none_is_named() -> None:
+def test_block_other_than_0_and_1_is_named() -> None:
     for value in ("2", "yes", -1):
         with pytest.raises(ValueError, match="'optimizer': _block"):
             wrapper({"optimizer": ({"seq": "", "_batchsize": 1, "_block": value}, None)})

@@ -13,7 +13,7 @@ from tests.collector.build import actor, balance, rows, run, running, wrapper
 FOLLOWED = 20
 
 
-def test_a_run_follows_gymnasium_from_each_first_state() -> None:
+def test_run_follows_gymnasium_from_each_first_state() -> None:
     """Two games against environments that take the same actions."""
     envs: list[Any] = [gymnasium.make("CartPole-v1").unwrapped for _ in range(2)]
     lengths = [0, 0]
@@ -72,7 +72,7 @@ def test_deterministic_runs_repeat_batch_for_batch() -> None:
     assert batches(1) == batches(3)
 
 
-def test_params_say_what_a_model_has_to_know() -> None:
+def test_params_of_a_discrete_game_describe_state_and_action() -> None:
     games = wrapper({"actor": actor(4)})
     assert games.params == {
         "num_action": 2,

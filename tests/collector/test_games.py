@@ -123,7 +123,7 @@ def test_bounds_are_those_of_gymnasium(game: str) -> None:
         ("catch", [0] * 2, 1, ValueError, "game: expected one with equations"),
     ],
 )
-def test_steps_that_are_none_are_refused(
+def test_wrong_physics_step_is_refused(
     game: str, state: Any, action: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
@@ -167,7 +167,7 @@ def params_of(game: str) -> Any:
 
 
 @by_body
-def test_a_run_follows_gymnasium_from_each_first_state(game: str) -> None:
+def test_run_follows_gymnasium_from_each_first_state(game: str) -> None:
     """The first state is known in float32 only, and small differences grow: so not far."""
     envs, params, checked = [make_env(game) for _ in range(2)], params_of(game), 0
     expected: list[Any] = [None, None]
@@ -195,7 +195,7 @@ def test_a_run_follows_gymnasium_from_each_first_state(game: str) -> None:
 
 
 @by_game
-def test_the_step_limit_truncates_exactly_there(game: str) -> None:
+def test_step_limit_truncates_exactly_there(game: str) -> None:
     params, ends = params_of(game), []
 
     def act(batch: Any, reply: Any) -> None:
@@ -222,7 +222,7 @@ def test_without_options_the_limit_is_the_published_one(game: str) -> None:
 
 
 @by_game
-def test_same_seed_same_trajectories_whatever_the_threads(game: str) -> None:
+def test_same_seed_gives_same_trajectories_for_any_threads(game: str) -> None:
     params = params_of(game)
 
     def trajectories(seed: int, threads: int) -> dict[int, list[Any]]:
@@ -288,7 +288,7 @@ def test_every_key_of_a_description_works(game: str) -> None:
 
 
 @by_game
-def test_a_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
+def test_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
     params = params_of(game)
     continuous = params["action_dtype"] == "float32"
 
@@ -303,7 +303,7 @@ def test_a_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
                 games.Run(20)
 
 
-def test_params_of_a_continuous_game_say_what_an_action_is() -> None:
+def test_params_of_a_continuous_game_describe_its_action() -> None:
     assert params_of("pendulum") == {
         "num_action": 1,
         "action_shape": (),
@@ -314,7 +314,7 @@ def test_params_of_a_continuous_game_say_what_an_action_is() -> None:
     }
 
 
-def test_games_are_named_once() -> None:
+def test_names_of_games_agree_in_rust_and_python() -> None:
     found = {path.stem for path in (ROOT / "python/cogrs/collector/games").glob("[a-z]*.py")}
     assert found == set(GAMES)
     with pytest.raises(ValueError, match=r"game: expected one of \[\"acrobot\".*got \"chess\""):
@@ -323,7 +323,7 @@ def test_games_are_named_once() -> None:
         assert cogrs.GameContext(game).spec.keys["s"] == _core.game_spec(game)["keys"]["s"]
 
 
-def test_the_game_that_the_documentation_shows_is_the_one_that_is_tested() -> None:
+def test_game_of_the_documentation_is_the_one_tested_in_rust() -> None:
     page = (ROOT / "docs/collector.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```rust\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert shown == [(ROOT / "rust/tests/games/corridor.rs").read_text(encoding="utf-8")]

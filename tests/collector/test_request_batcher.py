@@ -39,7 +39,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def test_every_thread_gets_its_own_answers() -> None:
+def test_every_thread_gets_its_own_replies() -> None:
     asked = batcher(8, timeout=0.001)
 
     def ask(asker: int) -> None:
@@ -53,7 +53,7 @@ def test_every_thread_gets_its_own_answers() -> None:
     assert max(sizes) <= 8
 
 
-def test_every_task_gets_its_own_answers() -> None:
+def test_every_task_gets_its_own_replies() -> None:
     asked = batcher(32, timeout=0.002)
 
     async def ask(asker: int) -> None:
@@ -90,7 +90,7 @@ def test_tasks_of_several_loops_and_threads_share_batches() -> None:
         in_threads(6, ask)
 
 
-def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
+def test_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
     asked = batcher(3, timeout=0.02)
 
     async def main() -> None:
@@ -142,7 +142,7 @@ def test_timeout_of_a_caller_leaves_the_batch_to_others() -> None:
         check(3, answers[3])
 
 
-def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
+def test_exception_of_the_callback_is_raised_and_its_batch_delivered_again() -> None:
     with batcher(2) as asked:
         seen = []
         fails = [True, True, False]
@@ -261,7 +261,7 @@ def test_rows_that_find_no_room_wait_their_turn() -> None:
         assert asyncio.run(main()) == list(range(10))
 
 
-def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
+def test_arrays_outlive_their_forgotten_batcher() -> None:
     asked = batcher(1)
     held: list[Any] = []
     asker = threading.Thread(target=asked.ask, args=(question(5), LIMIT))

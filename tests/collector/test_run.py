@@ -32,12 +32,12 @@ def test_run_times_out() -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
+def test_negative_or_nan_timeout_of_run_is_refused(timeout: float) -> None:
     with running({"actor": actor(1)}) as games, pytest.raises(ValueError, match="timeout"):
         games.Run(timeout)
 
 
-def test_a_stop_from_another_thread_wakes_a_run() -> None:
+def test_stop_from_another_thread_wakes_a_run() -> None:
     with running({"actor": actor(1)}, 1) as games:
         held = games.GC.Wait()  # The only game waits for its answer.
         errors: list[Exception] = []
@@ -98,7 +98,7 @@ def test_several_threads_run_side_by_side() -> None:
             assert after in (0, now + 1)
 
 
-def test_one_thread_a_collector() -> None:
+def test_one_thread_per_collector_gets_its_batches() -> None:
     """An actor and a learner, each waiting for its own batches."""
     with running(BOTH, 4) as games:
         counts = dict.fromkeys(BOTH, 0)
@@ -123,7 +123,7 @@ def test_one_thread_a_collector() -> None:
             assert not thread.is_alive()
 
 
-def test_a_timeout_sends_a_batch_out_short_and_loses_nothing() -> None:
+def test_timeout_sends_a_batch_out_short_and_loses_nothing() -> None:
     with running({"actor": actor(64, _timeout_usec=1_000)}, 4) as games:
         rows = []
 
@@ -189,7 +189,7 @@ def test_infos_come_back_after_a_nested_run() -> None:
         assert {inner.name for inner in inners} == {"optimizer"}
 
 
-def test_a_second_interrupt_loses_no_batch() -> None:
+def test_second_interrupt_loses_no_batch() -> None:
     with running({"actor": actor(4)}) as games:
         redeliver = games.GC.redeliver
 
@@ -205,7 +205,7 @@ def test_a_second_interrupt_loses_no_batch() -> None:
         assert games.Run(LIMIT) == "again"
 
 
-def test_a_batch_that_was_given_back_has_no_arrays() -> None:
+def test_batch_that_was_given_back_has_no_arrays() -> None:
     with running({"actor": actor(2)}) as games:
         infos = games.GC.Wait()
         assert games.GC.batch(infos)[0][0]["id"].shape == (2,)
@@ -221,7 +221,7 @@ def test_a_batch_that_was_given_back_has_no_arrays() -> None:
                 call(None)  # type: ignore[operator]
 
 
-def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
+def test_exception_of_the_callback_is_raised_and_its_batch_delivered_again() -> None:
     with running({"actor": actor(2)}) as games:
         seen = []
 
@@ -241,7 +241,7 @@ def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
     assert seen[2] == seen[3] == seen[4]
 
 
-def test_a_batch_that_is_forgotten_comes_again() -> None:
+def test_batch_that_is_forgotten_comes_again() -> None:
     with running({"actor": actor(2)}) as games:
         first = games.GC.Wait()
         ids = games.GC.batch(first)[0][0]["id"].tolist()
@@ -252,7 +252,7 @@ def test_a_batch_that_is_forgotten_comes_again() -> None:
             other.GC.Steps(games.GC.Wait())
 
 
-def test_a_stop_from_a_callback() -> None:
+def test_stop_from_a_callback_ends_the_run() -> None:
     with running({"actor": actor(2)}) as games:
 
         def act(*_: Any) -> int:
@@ -268,7 +268,7 @@ def test_a_stop_from_a_callback() -> None:
             games.Start()
 
 
-def test_a_callback_that_stops_and_raises() -> None:
+def test_callback_that_stops_and_raises() -> None:
     with running({"actor": actor(2)}) as games:
 
         def act(*_: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_callback_that_stops_and_raises() -> None:
             games.Run(LIMIT)
 
 
-def test_lifecycle_errors() -> None:
+def test_call_before_start_or_after_stop_raises() -> None:
     games = wrapper({"actor": actor(2)})
     with pytest.raises(RuntimeError, match="Start"):
         games.Run()

@@ -104,6 +104,6 @@ class NotPicklable:
     def __reduce__(self) -> NoReturn:
         """Refuse copies and pickles."""
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: its memory and threads belong to "
-            "this process; create another with the same arguments"
+            f"a {type(self).__name__} cannot be copied or pickled: its memory and threads are this "
+            "process's; create another with the same arguments"
         )
