@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.arrays import array_of, refuse_loss
+from cogrs.arrays import array_of, cast, refuse_loss
 from cogrs.dtypes import converts, kind_of
 from cogrs.shown import shown
 
@@ -24,7 +24,11 @@ def convert(
         ValueError: The shape differs, or the dtype does not hold a value.
         TypeError: The dtype cannot be converted, or values are masked.
     """
-    array = _as_array(name, value, dtype, shape)
+    try:
+        array = array_of(name, value)
+    except (OverflowError, ValueError) as error:
+        got = f"{type(value).__name__}: {error}"
+        raise ValueError(f"{name}: expected {dtype} {shape}, got {got}") from None
     if array.shape != shape:
         raise ValueError(f"{name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     if isinstance(value, (bool, int, float)):
@@ -42,20 +46,7 @@ def convert(
     listed = plain and array.dtype.kind in "iu" and kind_of(dtype) in "iu"
     if not listed and not converts(array.dtype, dtype):
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        made = array.astype(dtype, order="C", casting="unsafe")
-    refuse_loss(name, array, made)
-    return made
-
-
-def _as_array(
-    name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> npt.NDArray[Any]:
-    try:
-        return array_of(name, value)
-    except (OverflowError, ValueError) as error:
-        got = type(value).__name__
-        raise ValueError(f"{name}: expected {dtype} {shape}, got {got}: {error}") from None
+    return cast(name, array, dtype)
 
 
 def _number(name: str, value: float, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
