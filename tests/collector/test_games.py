@@ -15,7 +15,7 @@ import pytest
 import cogrs
 from cogrs import _core
 from cogrs.collector.games import BUILT_IN, GAMES
-from tests.collector.build import rows, run
+from tests.collector.build import actor, balance, rows, run, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,6 +194,69 @@ def test_run_follows_gymnasium_from_each_first_state(game: str) -> None:
     assert checked > 50
 
 
+# The first state is known in float32 only, and small differences grow.
+FOLLOWED = 20
+
+
+def test_long_episodes_of_cartpole_follow_gymnasium() -> None:
+    """Two games against environments that take the same actions."""
+    envs: list[Any] = [gymnasium.make("CartPole-v1").unwrapped for _ in range(2)]
+    lengths = [0, 0]
+    checked = 0
+
+    def act(batch: Any, _gpu: Any, reply: Any) -> None:
+        nonlocal checked
+        balance(batch, None, reply)
+        for row, game in enumerate(batch[0]["id"]):
+            state, seq = batch[0]["s"][row], int(batch[0]["seq"][row])
+            if seq == 0:
+                envs[game].reset()
+                envs[game].state = state.astype(np.float64)
+                assert (abs(state) <= 0.05).all()
+                assert batch[0]["last_r"][row] == 0
+                if lengths[game]:
+                    ended = batch[0]["last_terminal"][row], batch[0]["last_truncated"][row]
+                    assert ended == ((0, 1) if lengths[game] == 500 else (1, 0))
+            else:
+                assert batch[0]["last_r"][row] == 1
+                if seq <= FOLLOWED:
+                    np.testing.assert_allclose(state, envs[game].state, atol=1e-4)
+                    checked += 1
+            lengths[game] = seq
+            if seq < FOLLOWED:
+                envs[game].step(int(reply[0]["a"][row]))
+
+    with running({"actor": actor(2)}, 2) as games:
+        games.reg_callback("actor", act)
+        for _ in range(1_500):
+            run(games)
+    assert checked > 50
+
+
+def test_deterministic_runs_repeat_batch_for_batch() -> None:
+    def batches(threads: int) -> list[Any]:
+        seen: list[Any] = []
+        listener = {"id": "", "s": "", "r": "", "_batchsize": 8, "_T": 3}
+        both = {"actor": actor(8), "optimizer": (listener, None)}
+        with running(both, 8, deterministic=True, num_threads=threads) as games:
+
+            def act(batch: Any, _gpu: Any, reply: Any) -> None:
+                balance(batch, None, reply)
+                seen.append(("actor", batch[0]["s"].tolist()))
+                assert batch[0]["id"].tolist() == list(range(8))
+
+            def learn(batch: Any, _gpu: Any, _reply: Any) -> None:
+                seen.append(("optimizer", rows(batch)["s"].tolist()))
+
+            games.reg_callback("actor", act)
+            games.reg_callback("optimizer", learn)
+            for _ in range(150):
+                run(games)
+        return seen
+
+    assert batches(1) == batches(3)
+
+
 @by_game
 def test_step_limit_truncates_exactly_there(game: str) -> None:
     params, ends = params_of(game), []
@@ -303,12 +366,18 @@ def test_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
                 games.Run(20)
 
 
-def test_params_of_a_continuous_game_describe_its_action() -> None:
-    assert params_of("pendulum") == {
-        "num_action": 1,
+@pytest.mark.parametrize(
+    ("game", "num_action", "action_dtype", "state_shape"),
+    [("cartpole", 2, "int64", (4,)), ("pendulum", 1, "float32", (3,))],
+)
+def test_params_describe_state_and_action(
+    game: str, num_action: int, action_dtype: str, state_shape: tuple[int, ...]
+) -> None:
+    assert params_of(game) == {
+        "num_action": num_action,
         "action_shape": (),
-        "action_dtype": "float32",
-        "state_shape": (3,),
+        "action_dtype": action_dtype,
+        "state_shape": state_shape,
         "state_dtype": "float32",
         "players": ["player"],
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-import sqlite3
 import threading
 import time
 import warnings
@@ -21,49 +20,8 @@ from cogrs.collector import ContextOptions, GameError
 from cogrs.collector.games.gymnasium import GameContext
 from tests.collector import environments
 from tests.collector.build import LIMIT, forever, until
+from tests.collector.environments import stored
 from tests.collector.python_games import count_up, described
-
-
-class Stored(environments.Counting):
-    """Keeps its steps in a database that one thread alone may use; notes who calls it."""
-
-    made: list[Stored]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.threads = {threading.get_ident()}
-        self.calls = 0
-        self.order = len(self.made)
-        self.made.append(self)
-        self.rows = sqlite3.connect(":memory:")
-        self.rows.execute("create table steps (step)")
-
-    def note(self) -> None:
-        self.calls += 1
-        self.threads.add(threading.get_ident())
-        self.rows.execute("insert into steps values (?)", (self.steps,))
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.note()
-        return super().reset(seed=seed)
-
-    def step(self, action: Any) -> Any:
-        self.note()
-        return super().step(action)
-
-    def close(self) -> None:
-        self.note()
-        self.rows.close()
-        super().close()
-
-
-def stored() -> type[Stored]:
-    """The class with a list of its own."""
-
-    class Fresh(Stored):
-        made: list[Stored] = []  # noqa: RUF012
-
-    return Fresh
 
 
 def started(

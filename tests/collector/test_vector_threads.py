@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import threading
 from typing import Any
 
@@ -16,53 +15,7 @@ from gymnasium.vector import SyncVectorEnv
 from cogrs.collector import GameError, VectorEnv
 from tests.collector import environments
 from tests.collector.build import LIMIT, same, until
-
-
-class Stored(environments.Counting):
-    """Keeps its steps in a database that one thread alone may use, and a thread-local number."""
-
-    made: list[Stored]
-
-    def __init__(self) -> None:
-        super().__init__(length=4)
-        self.threads = {threading.get_ident()}
-        self.order = len(self.made)
-        self.made.append(self)
-        self.rows = sqlite3.connect(":memory:")
-        self.rows.execute("create table steps (step)")
-        self.local = threading.local()
-        self.local.seen = 0
-
-    def note(self) -> None:
-        self.threads.add(threading.get_ident())
-        self.local.seen += 1
-        self.rows.execute("insert into steps values (?)", (self.steps,))
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.note()
-        return super().reset(seed=7 if seed is None else seed)
-
-    def step(self, action: Any) -> Any:
-        self.note()
-        return super().step(action)
-
-    def render(self) -> Any:
-        self.note()
-        return self.rows.execute("select count(*) from steps").fetchone()[0]
-
-    def close(self) -> None:
-        self.note()
-        self.rows.close()
-        super().close()
-
-
-def stored() -> type[Stored]:
-    """The class with a list of its own."""
-
-    class Fresh(Stored):
-        made: list[Stored] = []  # noqa: RUF012
-
-    return Fresh
+from tests.collector.environments import stored
 
 
 @pytest.mark.parametrize("num_threads", [0, 1, 2, 3, 9])

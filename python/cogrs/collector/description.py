@@ -211,14 +211,8 @@ class _Parser:
             player=self.player(given.get("_name")),
             inputs=tuple(self.input(key, value) for key, value in tensors.items()),
             replies=replies,
-            block=self.block(given.get("_block", "")),
+            block=bool(self.number("_block", given.get("_block", 0) or 0, 0, 2)),
         )
-
-    def block(self, value: Value) -> bool:
-        number = self.number("_block", value or 0, 0)
-        if number > 1:
-            raise ValueError(f"{self.name!r}: _block: expected 0 or 1, got {value!r}")
-        return number == 1
 
     def player(self, name: Value | None) -> int | None:
         if name is None:
@@ -286,17 +280,16 @@ class _Parser:
         """Return a value as a number, or None for the game's default."""
         return None if value == "" else self.number(key, value)
 
-    def number(self, key: str, value: Value, least: int = 1) -> int:
+    def number(self, key: str, value: Value, least: int = 1, end: int = 2**40) -> int:
         number = -1
         if isinstance(value, str):
             if len(value) < _DIGITS and value.isascii() and value.strip().isdigit():
                 number = int(value)
         elif isinstance(value, Integral) and not isinstance(value, bool):
             number = int(value)
-        if not least <= number < 2**40:
-            raise ValueError(
-                f"{self.name!r}: {key}: expected an integer in [{least}, 2**40), got {shown(value)}"
-            )
+        if not least <= number < end:
+            expected = "0 or 1" if end == 2 else f"an integer in [{least}, 2**40)"
+            raise ValueError(f"{self.name!r}: {key}: expected {expected}, got {shown(value)}")
         return number
 
     def unknown(self, key: str, known: Sequence[str]) -> None:

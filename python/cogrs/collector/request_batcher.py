@@ -22,7 +22,6 @@ from cogrs.validation import check_integer, check_kind, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -181,12 +180,7 @@ class RequestBatcher(NotPicklable):
         """`self`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 

@@ -23,7 +23,7 @@ from cogrs.validation import check_flag, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, TracebackType
+    from types import FrameType
 
     from cogrs import _core
     from cogrs.collector.batch import Batch
@@ -316,11 +316,6 @@ class GCWrapper(NotPicklable):
         """`self`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.Stop()

@@ -28,8 +28,9 @@ import contextlib
 import math
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from cogrs.collector.description import GameSpec
     from cogrs.collector.environments.stepper import Stepper
 
-_OWN_OPTIONS = ("processes", "stop_timeout", "start_timeout")
-
 __all__ = ["ContextOptions", "GameContext", "GameOptions", "GymnasiumContext"]
 
 
@@ -77,6 +76,9 @@ class GameOptions:
     start_timeout: float = 120.0
 
 
+_OWN_OPTIONS = tuple(field.name for field in fields(GameOptions))
+
+
 class GymnasiumContext(_GameContext):
     """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
 
@@ -88,10 +90,8 @@ class GymnasiumContext(_GameContext):
     Args:
         *args: In any order `env`, ContextOptions and GameOptions. `env` is an id of
             `gymnasium.make`, a callable that makes an environment, or `"package.module:callable"`.
-        processes: As in GameOptions.
-        stop_timeout: As in GameOptions.
-        start_timeout: As in GameOptions.
-        **kwargs: Keyword arguments of the callable, for example `max_episode_steps`.
+        **kwargs: The fields of GameOptions by keyword, unless None. All others are arguments of the
+            callable, for example `max_episode_steps`.
 
     Raises:
         TypeError: `env` is missing, or makes something else than an environment of arrays.
@@ -102,28 +102,16 @@ class GymnasiumContext(_GameContext):
     _options_type = GameOptions
     options: GameOptions
 
-    def __init__(
-        self,
-        *args: Any,
-        processes: int | None = None,
-        stop_timeout: float | None = None,
-        start_timeout: float | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make the first environment; see the class."""
         known = (ContextOptions, GameOptions, type(None))
         makers = [arg for arg in args if not isinstance(arg, known)]
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
-        maker = makers[0]
-        self._factory = Factory(maker, kwargs, known=_OWN_OPTIONS)
-        self._game = self._factory.name
-        given = {
-            "processes": processes,
-            "stop_timeout": stop_timeout,
-            "start_timeout": start_timeout,
-        }
+        given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
+        self._factory = Factory(makers[0], kwargs, known=_OWN_OPTIONS)
+        self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
         self._inline: InlineEnvWorker | None = None
@@ -181,11 +169,16 @@ class GymnasiumContext(_GameContext):
                     self._resources.steppers.append(stepper)
                 for remote in self._resources.steppers:
                     remote.memory.grow(self._step_buffer_size())
-            moved = _CoreGame(self.spec, self._used, self._files())
+            game = self._core_game()
             # Environments have limits of their own.
-            core = _core.CollectorContext(moved, self.collectors, max_episode_steps=1, **options)
+            core = _core.CollectorContext(game, self.collectors, max_episode_steps=1, **options)
             undo.pop_all()
         return core
+
+    def _core_game(self) -> SimpleNamespace:
+        """Return the description of the game that the core reads: only keys that are used."""
+        keys = {key: self.spec.keys[key] for key in self._used}
+        return SimpleNamespace(**{**vars(self.spec), "keys": keys}, files=self._files())
 
     def _used_keys(self) -> list[str]:
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
@@ -289,21 +282,6 @@ class GymnasiumContext(_GameContext):
 
 
 GameContext = GymnasiumContext
-
-
-@dataclass
-class _CoreGame:
-    """The description of games in Python, for the core."""
-
-    spec: GameSpec
-    used: Sequence[str]
-    files: Sequence[int | None]
-
-    def __post_init__(self) -> None:
-        self.keys = {key: self.spec.keys[key] for key in self.used}
-        self.action = self.spec.action
-        self.num_action = self.spec.num_action
-        self.players = list(self.spec.players)
 
 
 class _Resources:
