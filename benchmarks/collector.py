@@ -114,7 +114,7 @@ def beside(make: Callable[[], Any], env: str, count: int, rounds: int) -> None:
     """One environment so many times: batches, `VectorEnv`, and Gymnasium's own vector."""
     import gymnasium
 
-    from cogrs.collector import VectorEnv
+    from cogrs import VectorEnv
 
     sync = gymnasium.vector.SyncVectorEnv([make] * count)
     vector = VectorEnv(env, count)
@@ -153,7 +153,7 @@ def askers() -> None:
     """Rows of four floats, one policy for all who ask."""
     for count in (16, 256):
         batcher = RequestBatcher(
-            {"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout_usec=1_000
+            {"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout=0.001
         )
         served = threading.Thread(target=serve, args=(batcher,))
         served.start()

@@ -14,7 +14,7 @@ try:
     import torch
     from clipped_policy import advantages, make_net, update
 
-    from cogrs.collector import VectorEnv
+    from cogrs import VectorEnv
 except ImportError as missing:
     refuse_without(missing, "torch gymnasium, and cogrs")
 

@@ -19,7 +19,7 @@ OBJECTS = {
     "client": cogrs.ReplayMemoryClient,
     "sampler": cogrs.ReplaySampler,
     "games": cogrs.GCWrapper,
-    "GC": cogrs.collector.AnyGameContext,
+    "GC": cogrs.GameContext,
     "controller": cogrs.sdk.TrialController,
     "cogrs": cogrs,
 }

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from cogrs.game_ids import register_games_with_gymnasium
+
 # As a type checker knows it: `typing` takes longer to import than all the rest here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from cogrs._core import __version__
     from cogrs.collector import ContextOptions, GameContext, GCWrapper
+    from cogrs.collector.vector import VectorEnv as VectorEnv
     from cogrs.orchestrator import serve_orchestrator
     from cogrs.replay import (
         Batch,
@@ -58,6 +61,7 @@ _HOMES = {
     "ReplaySampler": "cogrs.replay.sampler",
     "ReplayWriter": "cogrs.replay",
     "Sample": "cogrs.replay",
+    "VectorEnv": "cogrs.collector.vector",
     "WeightedSample": "cogrs.replay",
     "__version__": "cogrs._core",
     "importance_weights": "cogrs.replay",
@@ -93,8 +97,11 @@ __all__ = [
 
 
 _PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
-# Not in `dir`: who goes through all names need not have the frameworks that these are for.
+# Not in `dir`: a program that goes through all names may lack the libraries that these need.
 _FRAMEWORKS = ("jax", "torch")
+_NEEDS_GYMNASIUM = ("VectorEnv",)
+
+register_games_with_gymnasium()
 
 
 def __getattr__(name: str) -> Any:
@@ -110,4 +117,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_PARTS})
+    return sorted({*globals(), *_HOMES, *_PARTS} - {*_NEEDS_GYMNASIUM})

@@ -1052,7 +1052,7 @@ class CollectorContext:
 
     Args:
         game: Name of a built-in game; or, for games that Python steps, an object with `keys`,
-            `action`, `num_action` and `players` like `cogrs.collector.description.Game`, and
+            `action`, `num_action` and `players` like `cogrs.collector.description.GameSpec`, and
             `files`: for each env worker None, or the descriptor of the file that holds its step
             buffer.
         collectors: Descriptions that `parse` has checked.

@@ -89,6 +89,18 @@ def tensor_over(array: npt.NDArray[Any]) -> Any:
     return carried.view(own)
 
 
+def cast(name: str, given: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return a C-contiguous array of another dtype, which has to hold the values.
+
+    Raises:
+        ValueError: It does not; the text names `name`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = given.astype(dtype, order="C", casting="unsafe")
+    refuse_loss(name, given, made)
+    return made
+
+
 def refuse_loss(name: str, given: npt.NDArray[Any], made: npt.NDArray[Any]) -> None:
     """Refuse a 'same_kind' conversion that changed values beyond rounding, with a ValueError."""
     kind = kind_of(made.dtype)

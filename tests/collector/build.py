@@ -71,3 +71,19 @@ def forever(call: Callable[[], object]) -> None:
     """Call it until it raises."""
     while True:
         call()
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Assert that two values of any form are equal, dtypes included."""
+    assert type(ours) is type(theirs)
+    if isinstance(ours, dict):
+        assert list(ours) == list(theirs)
+        for key, value in ours.items():
+            same(value, theirs[key])
+    elif isinstance(ours, tuple):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            same(one, other)
+    else:
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import threading
 import time
 from itertools import count
@@ -48,6 +49,58 @@ class Counting(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         self.closed = True
+
+
+class Free(Counting):
+    """Takes a reset without a seed, too."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=7 if seed is None else seed, options=options)
+
+
+class Stored(Free):
+    """Keeps its steps in a database that one thread alone may use, and notes who calls it."""
+
+    made: list[Stored]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = {threading.get_ident()}
+        self.calls = 0
+        self.order = len(self.made)
+        self.made.append(self)
+        self.rows = sqlite3.connect(":memory:")
+        self.rows.execute("create table steps (step)")
+        self.local = threading.local()
+        self.local.seen = 0
+
+    def note(self) -> None:
+        self.calls += 1
+        self.threads.add(threading.get_ident())
+        self.local.seen += 1
+        self.rows.execute("insert into steps values (?)", (self.steps,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.note()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self.note()
+        return super().step(action)
+
+    def render(self) -> Any:
+        self.note()
+        return self.rows.execute("select count(*) from steps").fetchone()[0]
+
+    def close(self) -> None:
+        self.note()
+        self.rows.close()
+        super().close()
+
+
+def stored() -> type[Stored]:
+    """Return the class with a list of its own."""
+    return type("Fresh", (Stored,), {"made": []})
 
 
 class Failing(Counting):

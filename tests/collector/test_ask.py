@@ -90,14 +90,14 @@ def test_values_that_a_dtype_holds_are_taken() -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", [1]])
-def test_a_wrong_timeout_is_named_and_nothing_is_put(timeout: Any) -> None:
+def test_wrong_timeout_is_named_and_nothing_is_put(timeout: Any) -> None:
     with batcher(1) as asked:
         with pytest.raises((TypeError, ValueError), match="timeout: expected"):
             asked.ask(question(1), timeout)
         assert asked.run(policy, timeout=0) == 0, "nothing was put"
 
 
-def test_an_answer_holds_on_to_nothing_else() -> None:
+def test_reply_keeps_no_batch_alive() -> None:
     asked = batcher(2)
     answers = []
     asker = threading.Thread(target=lambda: answers.append(asked.ask(question(1), LIMIT)))
@@ -121,7 +121,9 @@ def test_an_answer_holds_on_to_nothing_else() -> None:
         ({"batch_size": 0}, ValueError),
         ({"batch_size": 1.5}, TypeError),
         ({"num_buffers": 0}, ValueError),
-        ({"timeout_usec": -1}, ValueError),
+        ({"timeout": -1}, ValueError),
+        ({"timeout": 0}, ValueError),
+        ({"timeout": True}, TypeError),
         ({"inputs": {"s": (object, ())}}, TypeError),
         ({"inputs": {"s": ("float32", (2**40, 2**40))}}, ValueError),
         ({"inputs": {"s": ("float32", (2**40,))}, "batch_size": 2**30}, MemoryError),
@@ -139,7 +141,7 @@ def test_an_answer_holds_on_to_nothing_else() -> None:
         ({"num_buffers": 2**70}, ValueError),
     ],
 )
-def test_wrong_groups_are_refused(change: dict[str, Any], error: Any) -> None:
+def test_wrong_argument_of_request_batcher_is_refused(change: dict[str, Any], error: Any) -> None:
     options = {"inputs": INPUTS, "replies": REPLIES, "batch_size": 2, **change}
     name = next(iter(change))
     if isinstance(change[name], dict) and isinstance(next(iter(change[name])), str):
@@ -149,7 +151,7 @@ def test_wrong_groups_are_refused(change: dict[str, Any], error: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_timeouts_that_are_none_are_refused(timeout: float) -> None:
+def test_negative_or_nan_timeout_is_refused(timeout: float) -> None:
     with batcher(1) as asked:
         with pytest.raises(ValueError, match="timeout"):
             asked.run(policy, timeout)
@@ -173,7 +175,7 @@ def test_every_way_to_write_a_reply_writes_into_its_array(write: Callable[[Any],
         assert asked.ask(question(1), LIMIT)["a"] == 7
 
 
-def test_changes_of_an_array_s_form_do_not_stay() -> None:
+def test_changes_of_an_array_s_shape_do_not_stay() -> None:
     asked = batcher(1)
 
     def reshape(inputs: Any, replies: Any) -> None:
@@ -199,7 +201,7 @@ def test_setting_a_key_of_the_replies_writes_into_its_array() -> None:
         assert asked.ask(question(1), LIMIT)["a"] == 7
 
 
-def test_group_made_outside_a_loop_answers_in_one_after_another() -> None:
+def test_batcher_made_outside_a_loop_serves_one_loop_after_another() -> None:
     asked = batcher(1)
     answers: list[int] = []
 

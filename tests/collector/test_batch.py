@@ -94,7 +94,7 @@ def test_every_way_to_write_a_reply_counts(write: str) -> None:
         lambda reply: reply.clear(),
     ],
 )
-def test_what_would_not_be_a_reply_is_refused(change: Any) -> None:
+def test_replacing_or_removing_reply_arrays_is_refused(change: Any) -> None:
     with running({"actor": actor(4)}) as games:
 
         def act(_batch: Any, _gpu: Any, reply: Any) -> str:
@@ -109,7 +109,7 @@ def test_what_would_not_be_a_reply_is_refused(change: Any) -> None:
         assert run(games) == "refused"
 
 
-def test_changes_of_an_array_s_form_do_not_stay() -> None:
+def test_changes_of_an_array_s_shape_do_not_stay() -> None:
     with running({"actor": actor(4)}) as games:
 
         def act(batch: Any, _gpu: Any, reply: Any) -> None:
@@ -126,7 +126,7 @@ def test_changes_of_an_array_s_form_do_not_stay() -> None:
         assert games.inputs[0][0][0]["s"].shape == (4, 4)
 
 
-def test_a_batch_is_the_caller_s_after_copy() -> None:
+def test_batch_is_the_caller_s_after_copy() -> None:
     kept = []
     with running({"actor": actor(4)}) as games:
 

@@ -75,7 +75,7 @@ def test_each_side_is_asked_in_its_turn_alone(match: Match) -> None:
         assert (own, other) == (row["seq"] // 2, (row["seq"] + 1) // 2)
 
 
-def test_all_states_are_shown_and_what_was_paid_to_who_moved(match: Match) -> None:
+def test_collector_without_a_name_sees_all_states_and_the_mover_s_reward(match: Match) -> None:
     for history in match.heard["all"]:
         first, second = history["seq"]
         if history["terminal"][0]:
@@ -94,7 +94,7 @@ def test_all_states_are_shown_and_what_was_paid_to_who_moved(match: Match) -> No
         assert history["r"][0] in ((0, 1) if not history["action_mask"][1].any() else (0,))
 
 
-def test_what_one_side_wins_the_other_loses(match: Match) -> None:
+def test_win_of_one_side_is_the_loss_of_the_other(match: Match) -> None:
     paid: dict[tuple[str, int], list[float]] = {}
     for name in ("white", "black"):
         for history in match.heard[f"learn {name}"]:
@@ -127,7 +127,7 @@ def test_games_of_which_some_wait_for_one_side_go_on(threads: int) -> None:
     assert {int(row["id"]) for row in match.asked} == set(range(5))
 
 
-def test_a_full_column_ends_the_run() -> None:
+def test_full_column_ends_the_run() -> None:
     co = cogrs.ContextOptions(num_games=1, seed=0)
     context = cogrs.GameContext("connect_four", co)
     descriptions: Any = {"both": ({"action_mask": "", "_batchsize": 1}, {"a": ""})}
@@ -140,7 +140,7 @@ def test_a_full_column_ends_the_run() -> None:
             games.Run(20)
 
 
-def test_sides_are_named() -> None:
+def test_unknown_side_is_refused_with_the_known_ones() -> None:
     co = cogrs.ContextOptions()
     descriptions: Any = {"red": ({"s": "", "_name": "red", "_batchsize": 1}, {"a": ""})}
     with pytest.raises(ValueError, match=r"'red': _name: expected one of \['white', 'black'\]"):

@@ -21,13 +21,13 @@ from tests.program import program
 
 pytest.importorskip("gymnasium")
 from tests.collector import environments
-from tests.collector.test_gymnasium import collected, count_up, described, played
+from tests.collector.python_games import collected, count_up, described, played
 
 FAILING = "tests.collector.environments:Failing"
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_an_exception_comes_out_with_its_game_and_its_traceback(processes: int) -> None:
+def test_exception_of_an_environment_is_raised_with_game_and_traceback(processes: int) -> None:
     with played(FAILING, described(4, 4, 2), processes=processes) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
@@ -43,7 +43,7 @@ def test_an_exception_comes_out_with_its_game_and_its_traceback(processes: int) 
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("exits", [False, True])
-def test_a_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exits: bool) -> None:
+def test_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exits: bool) -> None:
     if exits and not processes:
         pytest.skip("it would end this process")
     make = {"at": 4, "every": 3, "length": 6, "exits": exits}
@@ -76,7 +76,7 @@ def test_a_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exi
     assert begun > 4
 
 
-def test_restarts_have_a_limit_and_a_rest() -> None:
+def test_restarts_are_limited_and_delayed() -> None:
     options = {"on_error": "restart", "max_restarts": 3, "restart_backoff": 0.02}
     start = time.monotonic()
     with played(environments.Failing, described(1, 1, 2), 1, **options) as games:
@@ -90,9 +90,7 @@ def test_restarts_have_a_limit_and_a_rest() -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 2, 5])
 @pytest.mark.parametrize("processes", [0, 1])
-def test_a_game_that_failed_too_often_says_after_how_many_restarts(
-    processes: int, most: int
-) -> None:
+def test_game_that_failed_too_often_names_the_number_of_restarts(processes: int, most: int) -> None:
     options: dict[str, Any] = {"on_error": "restart", "max_restarts": most, "restart_backoff": 0.0}
     told = f"after {most} restart{'s' if most != 1 else ''} .max_restarts={most}"
     with played(FAILING, described(1, 1, 2), 1, processes=processes, **options) as games:
@@ -106,7 +104,7 @@ def test_a_game_that_failed_too_often_says_after_how_many_restarts(
             forever(lambda: games.Run(LIMIT))
 
 
-def test_a_game_that_may_not_restart_says_nothing_of_restarts() -> None:
+def test_game_that_may_not_restart_does_not_mention_restarts() -> None:
     for on_error in ("raise", "drop"):
         with played(environments.Failing, described(1, 1, 2), 1, on_error=on_error) as games:
             games.reg_callback("actor", count_up)
@@ -181,7 +179,7 @@ def test_built_in_games_have_the_same_policies(capsys: pytest.CaptureFixture[str
         ("dtype", "TypeError: s: cannot convert complex128"),
     ],
 )
-def test_what_a_space_does_not_have_is_named(shown: str, words: str) -> None:
+def test_observation_outside_its_space_is_named(shown: str, words: str) -> None:
     with played(environments.Odd, described(1, 1, 1), 1, make={"shown": shown}) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
@@ -189,7 +187,7 @@ def test_what_a_space_does_not_have_is_named(shown: str, words: str) -> None:
             forever(lambda: games.Run(LIMIT))
 
 
-def test_an_action_that_is_none_is_named() -> None:
+def test_action_outside_its_space_is_named() -> None:
     with played(environments.Counting, described(1, 1, 1), 1) as games:
         games.reg_callback("actor", lambda _b, _g, reply: reply[0].update(a=5))
         games.reg_callback("optimizer", lambda *_: None)
@@ -197,7 +195,7 @@ def test_an_action_that_is_none_is_named() -> None:
             forever(lambda: games.Run(LIMIT))
 
 
-def test_an_environment_that_exits_is_a_failure() -> None:
+def test_environment_that_exits_is_a_failure() -> None:
     def make() -> Any:
         env = environments.Counting()
         env.step = lambda _action: sys.exit(3)  # type: ignore[method-assign,assignment]
@@ -210,7 +208,7 @@ def test_an_environment_that_exits_is_a_failure() -> None:
             forever(lambda: games.Run(LIMIT))
 
 
-def test_an_environment_that_hangs_is_abandoned_at_the_end() -> None:
+def test_environment_that_hangs_is_abandoned_at_the_end() -> None:
     environments.Hanging.released.clear()
     games = played(environments.Hanging, described(2, 2, 1), 2, stop_timeout=0.2)
     games.reg_callback("actor", count_up)
@@ -226,10 +224,10 @@ def test_an_environment_that_hangs_is_abandoned_at_the_end() -> None:
     games.Stop()
 
 
-def test_a_process_that_hangs_is_ended() -> None:
+def test_process_that_hangs_is_ended() -> None:
     env = "tests.collector.environments:Sleeping"
     games = played(env, described(2, 2, 1), 2, processes=2, stop_timeout=0.2)
-    workers = [each._process for each in games.GC._held.steppers]  # type: ignore[attr-defined]
+    workers = [each._process for each in games.GC._resources.steppers]  # type: ignore[attr-defined]
     games.reg_callback("actor", count_up)
     games.reg_callback("optimizer", lambda *_: None)
     while games.Run(0.3) is not None or games.infos.gid >= 0:
@@ -241,7 +239,7 @@ def test_a_process_that_hangs_is_ended() -> None:
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_a_process_that_dies_says_so(idle: bool) -> None:
+def test_process_that_dies_is_reported(idle: bool) -> None:
     descriptions = described(1, 1, 1)
     with played("tests.collector.environments:Counting", descriptions, 2, processes=2) as games:
         games.reg_callback("actor", count_up)
@@ -249,7 +247,7 @@ def test_a_process_that_dies_says_so(idle: bool) -> None:
         for _ in range(10):
             run(games)
         held = [games.GC.WaitGroup("actor"), games.GC.WaitGroup("actor")] if idle else []
-        games.GC._held.steppers[1]._process.kill()  # type: ignore[attr-defined]
+        games.GC._resources.steppers[1]._process.kill()  # type: ignore[attr-defined]
         with pytest.raises(RuntimeError, match=r"worker process 1 of games 1 to 1.*exit code -9"):
             forever(lambda: games.Run(LIMIT))
         del held
@@ -273,7 +271,9 @@ print("runs", flush=True)
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("which", ["Counting", "Sleeping"])
 @pytest.mark.parametrize(("last", "code"), [("", 0), ("1 / 0", 1), ("while True: games.Run()", 1)])
-def test_programs_end(processes: int, which: str, last: str, code: int) -> None:
+def test_program_with_hanging_environments_ends(
+    processes: int, which: str, last: str, code: int
+) -> None:
     script = PROGRAM.replace("WHICH", which).replace("PROCESSES", str(processes)) + last
     with program(script) as process:
         assert process.stdout is not None
@@ -311,7 +311,7 @@ os.write(1, b"parent goes on\\n")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("processes", [0, 1])
-def test_a_fork_leaves_the_parent_s_games_alone(processes: int) -> None:
+def test_fork_leaves_the_parent_s_games_alone(processes: int) -> None:
     script = PROGRAM.replace("WHICH", "Counting").replace("PROCESSES", str(processes)) + FORK
     with program(script) as process:
         out, _ = process.communicate(timeout=60)
@@ -335,7 +335,7 @@ def test_policies_out_of_range_are_named() -> None:
             cogrs.GCWrapper(cogrs.GameContext("cartpole"), co, {"actor": actor(1)})
 
 
-def test_a_close_that_fails_is_logged_and_ends_nothing_else(
+def test_close_that_fails_is_logged_and_ends_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     closed: list[int] = []

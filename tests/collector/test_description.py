@@ -18,7 +18,7 @@ def spec(game: Any, collector: str, key: str, **more: Any) -> tuple[str, tuple[i
     return found.dtype, found.shape, found.T
 
 
-def test_the_spec_s_own_example_is_understood() -> None:
+def test_description_of_elf_s_documentation_is_parsed() -> None:
     games = wrapper(
         {
             "actor": (
@@ -58,7 +58,7 @@ def test_the_spec_s_own_example_is_understood() -> None:
     assert games.co.T == 6
 
 
-def test_keys_and_times_share_no_memory() -> None:
+def test_arrays_of_keys_and_times_share_no_memory() -> None:
     listener = {"s": "2", "a": "", "r": "", "terminal": "", "_batchsize": 4, "_T": 3}
     games = wrapper({"actor": actor(4), "optimizer": (listener, None)})
     arrays = []
@@ -90,12 +90,12 @@ def test_keys_and_times_share_no_memory() -> None:
         ("last_truncated", "1", ("uint8", (4,))),
     ],
 )
-def test_values_make_shapes(key: str, value: Any, expected: Any) -> None:
+def test_values_of_keys_determine_the_shapes(key: str, value: Any, expected: Any) -> None:
     games = wrapper({"one": ({key: value, "_batchsize": 4}, {"A": ""})})
     assert spec(games, "one", key) == (*expected, 1)
 
 
-def test_an_empty_value_takes_the_length_that_is_replied() -> None:
+def test_empty_value_of_an_input_takes_the_length_of_the_reply() -> None:
     given = {"pi": "", "_batchsize": 4}
     games = wrapper({"optimizer": (given, None), "actor": ({"_batchsize": 4}, {"pi": "5"})})
     assert spec(games, "optimizer", "pi") == ("float32", (4, 5), 1)
@@ -133,7 +133,9 @@ GOOD = {"s": "", "_batchsize": "4"}
         ({**GOOD, "pi": "3"}, {"pi": "2"}, ["pi", "(3,)", "(2,)"]),
     ],
 )
-def test_what_is_wrong_is_named(given: Any, reply: Any, words: list[str]) -> None:
+def test_wrong_description_names_collector_key_and_value(
+    given: Any, reply: Any, words: list[str]
+) -> None:
     with pytest.raises(ValueError, match="'one'") as error:
         wrapper({"one": (given, reply)})
     for word in words:
@@ -153,17 +155,17 @@ def test_what_is_wrong_is_named(given: Any, reply: Any, words: list[str]) -> Non
         {"one": (GOOD, {b"a": ""})},
     ],
 )
-def test_what_is_no_description_is_a_type_error(wrong: Any) -> None:
+def test_description_of_the_wrong_type_is_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"descriptions|'one'"):
         wrapper(wrong)
 
 
-def test_nothing_to_collect_is_refused() -> None:
+def test_empty_descriptions_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         wrapper({})
 
 
-def test_a_batch_that_cannot_fill_is_refused_unless_it_may_go_out_short() -> None:
+def test_batch_larger_than_the_games_is_refused_without_a_timeout() -> None:
     with pytest.raises(ValueError, match=r"_batchsize.*actor.*num_games = 4.*got 5"):
         wrapper({"actor": actor(5)})
     wrapper({"actor": actor(5, _timeout_usec=1_000)})
@@ -176,7 +178,7 @@ def test_overlapping_replies_give_one_warning() -> None:
     assert len(warned) == 1
 
 
-def test_a_warning_of_overlapping_replies_names_the_collectors() -> None:
+def test_warning_of_overlapping_replies_names_the_collectors() -> None:
     replies = {"one": "a pi", "two": "V", "three": "pi a", "four": "V rv", "five": "rv", "six": "Q"}
     pairs = {
         name: ({"s": "", "_batchsize": 2}, dict.fromkeys(keys.split(), ""))
@@ -187,8 +189,8 @@ def test_a_warning_of_overlapping_replies_names_the_collectors() -> None:
         wrapper(pairs)
 
 
-def test_players_are_told_apart() -> None:
-    game = description.Game(
+def test_replies_to_different_players_do_not_overlap() -> None:
+    game = description.GameSpec(
         keys={"s": ("float32", (3, 3))},
         action=("float32", (2,)),
         num_action=2,
@@ -197,7 +199,7 @@ def test_players_are_told_apart() -> None:
     pairs = {name: ({"s": "", "_batchsize": 2, "_name": name}, {"a": ""}) for name in game.players}
     parsed = description.parse(pairs, game)
     assert [collector.player for collector in parsed] == [0, 1]
-    assert parsed[0].replies == (description.Reply("a", "float32", (2,)),)
+    assert parsed[0].replies == (description.ReplyKey("a", "float32", (2,)),)
     assert not description.overlaps(parsed)
     three = {"any": pairs["white"], "white": pairs["white"], "black": pairs["black"]}
     assert description.overlaps(description.parse({**pairs, "any": pairs["white"]}, game)) == {"a"}
@@ -206,15 +208,15 @@ def test_players_are_told_apart() -> None:
     assert description.repliers(parsed, "V") == []
 
 
-def test_a_context_is_described_step_by_step() -> None:
+def test_add_collectors_and_add_tensor_extend_the_descriptions() -> None:
     co = cogrs.ContextOptions(num_games=2)
     context = cogrs.GameContext("cartpole", co)
     assert context.AddCollectors({"actor": ({"_batchsize": 2}, {"a": ""})}) == {"actor": 0}
     assert context.AddTensor("actor", "s", "4").shape == (2, 4, 4)
     assert context.AddTensor(0, "V", reply=True).shape == (2,)
-    with pytest.raises(ValueError, match="'actor' has no key 'x'"):
+    with pytest.raises(ValueError, match=r"'actor': expected one of \['s'.*, got 'x'"):
         context.GetTensorSpec("actor", "x")
-    with pytest.raises(ValueError, match="no collector 'learner'"):
+    with pytest.raises(ValueError, match=r"collector: expected one of \['actor'\], got 'learner'"):
         context.AddTensor("learner", "s")
     context.Start()
     infos = context.Wait()

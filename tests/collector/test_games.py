@@ -15,7 +15,7 @@ import pytest
 import cogrs
 from cogrs import _core
 from cogrs.collector.games import BUILT_IN, GAMES
-from tests.collector.build import rows, run
+from tests.collector.build import actor, balance, rows, run, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_bounds_are_those_of_gymnasium(game: str) -> None:
         ("catch", [0] * 2, 1, ValueError, "game: expected one with equations"),
     ],
 )
-def test_steps_that_are_none_are_refused(
+def test_wrong_physics_step_is_refused(
     game: str, state: Any, action: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
@@ -167,7 +167,7 @@ def params_of(game: str) -> Any:
 
 
 @by_body
-def test_a_run_follows_gymnasium_from_each_first_state(game: str) -> None:
+def test_run_follows_gymnasium_from_each_first_state(game: str) -> None:
     """The first state is known in float32 only, and small differences grow: so not far."""
     envs, params, checked = [make_env(game) for _ in range(2)], params_of(game), 0
     expected: list[Any] = [None, None]
@@ -194,8 +194,71 @@ def test_a_run_follows_gymnasium_from_each_first_state(game: str) -> None:
     assert checked > 50
 
 
+# The first state is known in float32 only, and small differences grow.
+FOLLOWED = 20
+
+
+def test_long_episodes_of_cartpole_follow_gymnasium() -> None:
+    """Two games against environments that take the same actions."""
+    envs: list[Any] = [gymnasium.make("CartPole-v1").unwrapped for _ in range(2)]
+    lengths = [0, 0]
+    checked = 0
+
+    def act(batch: Any, _gpu: Any, reply: Any) -> None:
+        nonlocal checked
+        balance(batch, None, reply)
+        for row, game in enumerate(batch[0]["id"]):
+            state, seq = batch[0]["s"][row], int(batch[0]["seq"][row])
+            if seq == 0:
+                envs[game].reset()
+                envs[game].state = state.astype(np.float64)
+                assert (abs(state) <= 0.05).all()
+                assert batch[0]["last_r"][row] == 0
+                if lengths[game]:
+                    ended = batch[0]["last_terminal"][row], batch[0]["last_truncated"][row]
+                    assert ended == ((0, 1) if lengths[game] == 500 else (1, 0))
+            else:
+                assert batch[0]["last_r"][row] == 1
+                if seq <= FOLLOWED:
+                    np.testing.assert_allclose(state, envs[game].state, atol=1e-4)
+                    checked += 1
+            lengths[game] = seq
+            if seq < FOLLOWED:
+                envs[game].step(int(reply[0]["a"][row]))
+
+    with running({"actor": actor(2)}, 2) as games:
+        games.reg_callback("actor", act)
+        for _ in range(1_500):
+            run(games)
+    assert checked > 50
+
+
+def test_deterministic_runs_repeat_batch_for_batch() -> None:
+    def batches(threads: int) -> list[Any]:
+        seen: list[Any] = []
+        listener = {"id": "", "s": "", "r": "", "_batchsize": 8, "_T": 3}
+        both = {"actor": actor(8), "optimizer": (listener, None)}
+        with running(both, 8, deterministic=True, num_threads=threads) as games:
+
+            def act(batch: Any, _gpu: Any, reply: Any) -> None:
+                balance(batch, None, reply)
+                seen.append(("actor", batch[0]["s"].tolist()))
+                assert batch[0]["id"].tolist() == list(range(8))
+
+            def learn(batch: Any, _gpu: Any, _reply: Any) -> None:
+                seen.append(("optimizer", rows(batch)["s"].tolist()))
+
+            games.reg_callback("actor", act)
+            games.reg_callback("optimizer", learn)
+            for _ in range(150):
+                run(games)
+        return seen
+
+    assert batches(1) == batches(3)
+
+
 @by_game
-def test_the_step_limit_truncates_exactly_there(game: str) -> None:
+def test_step_limit_truncates_exactly_there(game: str) -> None:
     params, ends = params_of(game), []
 
     def act(batch: Any, reply: Any) -> None:
@@ -222,7 +285,7 @@ def test_without_options_the_limit_is_the_published_one(game: str) -> None:
 
 
 @by_game
-def test_same_seed_same_trajectories_whatever_the_threads(game: str) -> None:
+def test_same_seed_gives_same_trajectories_for_any_threads(game: str) -> None:
     params = params_of(game)
 
     def trajectories(seed: int, threads: int) -> dict[int, list[Any]]:
@@ -288,7 +351,7 @@ def test_every_key_of_a_description_works(game: str) -> None:
 
 
 @by_game
-def test_a_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
+def test_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
     params = params_of(game)
     continuous = params["action_dtype"] == "float32"
 
@@ -303,18 +366,24 @@ def test_a_wrong_action_ends_the_run_and_names_the_game(game: str) -> None:
                 games.Run(20)
 
 
-def test_params_of_a_continuous_game_say_what_an_action_is() -> None:
-    assert params_of("pendulum") == {
-        "num_action": 1,
+@pytest.mark.parametrize(
+    ("game", "num_action", "action_dtype", "state_shape"),
+    [("cartpole", 2, "int64", (4,)), ("pendulum", 1, "float32", (3,))],
+)
+def test_params_describe_state_and_action(
+    game: str, num_action: int, action_dtype: str, state_shape: tuple[int, ...]
+) -> None:
+    assert params_of(game) == {
+        "num_action": num_action,
         "action_shape": (),
-        "action_dtype": "float32",
-        "state_shape": (3,),
+        "action_dtype": action_dtype,
+        "state_shape": state_shape,
         "state_dtype": "float32",
         "players": ["player"],
     }
 
 
-def test_games_are_named_once() -> None:
+def test_names_of_games_agree_in_rust_and_python() -> None:
     found = {path.stem for path in (ROOT / "python/cogrs/collector/games").glob("[a-z]*.py")}
     assert found == set(GAMES)
     with pytest.raises(ValueError, match=r"game: expected one of \[\"acrobot\".*got \"chess\""):
@@ -323,7 +392,7 @@ def test_games_are_named_once() -> None:
         assert cogrs.GameContext(game).spec.keys["s"] == _core.game_spec(game)["keys"]["s"]
 
 
-def test_the_game_that_the_documentation_shows_is_the_one_that_is_tested() -> None:
+def test_game_of_the_documentation_is_the_one_tested_in_rust() -> None:
     page = (ROOT / "docs/collector.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```rust\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert shown == [(ROOT / "rust/tests/games/corridor.rs").read_text(encoding="utf-8")]

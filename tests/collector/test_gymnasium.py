@@ -11,88 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cogrs
-from tests.collector.build import rows, run
+from tests.collector.build import run
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 
 from cogrs.collector.games.gymnasium import ContextOptions, GameContext, GameOptions  # noqa: E402
 from tests.collector import environments  # noqa: E402
-
-KEYS = "id seq s a r last_r terminal last_terminal truncated last_truncated"
-
-
-def played(
-    env: Any, descriptions: dict[str, Any], num_games: int = 4, **more: Any
-) -> cogrs.GCWrapper:
-    """Games that have started."""
-    names = ("processes", "stop_timeout", "start_timeout", "make")
-    kwargs = {name: more.pop(name) for name in names if name in more}
-    kwargs |= kwargs.pop("make", {})
-    co = ContextOptions(num_games=num_games, **{"seed": 1, **more})
-    games = cogrs.GCWrapper(GameContext(env, **kwargs), co, descriptions)
-    games.Start()
-    return games
-
-
-def collected(
-    games: cogrs.GCWrapper, act: Any, name: str, count: int, *, forever: bool = False
-) -> list[dict[str, Any]]:
-    """The first histories of a listener, each as a dict of arrays over time.
-
-    `forever` is for waits without a timeout, which make moves themselves.
-    """
-    found: list[dict[str, Any]] = []
-
-    def learn(batch: Any, _gpu: Any, _reply: Any) -> None:
-        arrays = rows(batch)
-        count = len(next(iter(arrays.values())))
-        found.extend({key: array[row] for key, array in arrays.items()} for row in range(count))
-
-    games.reg_callback("actor", act)
-    games.reg_callback(name, learn)
-    while len(found) < count:
-        if forever:
-            games.Run()
-        else:
-            run(games)
-    return found
-
-
-def described(batchsize: int, listener: int, steps: int, keys: str = KEYS) -> dict[str, Any]:
-    all_keys = dict.fromkeys(keys.split(), "")
-    return {
-        "actor": ({"s": "", "seq": "", "id": "", "_batchsize": batchsize}, {"a": ""}),
-        "optimizer": ({**all_keys, "_batchsize": listener, "_T": steps}, None),
-    }
-
-
-def check(histories: list[dict[str, Any]], length: int, cut: bool) -> None:
-    """Histories of `Counting`, put together, are each game's run, every transition once."""
-    last: dict[int, dict[str, Any]] = {}
-    for history in histories:
-        steps = history["s"][:, 1]
-        assert (steps == history["seq"]).all()
-        assert (history["a"] == history["seq"] % 5).all()
-        assert (history["last_r"] == history["seq"]).all()
-        ends = history["truncated" if cut else "terminal"]
-        assert not history["terminal" if cut else "truncated"].any()
-        assert (ends[:-1] == (steps[:-1] == length - 1)).all()
-        for key in ("r", "terminal", "truncated"):
-            assert (history[key][:-1] == history[f"last_{key}"][1:]).all()
-            assert history[key][-1] == 0
-        follows = np.where(steps[:-1] == length - 1, 0, steps[:-1] + 1)
-        assert (steps[1:] == follows).all()
-        game = int(history["id"][0])
-        if game in last:
-            assert (history["s"][0] == last[game]["s"][-1]).all()
-        else:
-            assert history["seq"][0] == 0
-        last[game] = history
-
-
-def count_up(batch: Any, _gpu: Any, reply: Any) -> None:
-    reply[-1]["a"][:] = batch[-1]["seq"] % 5
+from tests.collector.python_games import (  # noqa: E402
+    check,
+    collected,
+    count_up,
+    described,
+    played,
+)
 
 
 @settings(max_examples=25)
@@ -291,7 +223,7 @@ def test_masks_of_every_form_are_flat_in_batches(name: str, processes: int) -> N
         (spaces.MultiBinary(2), [1, 5], "expected entries 0, 1 or 2 for .*, got 5"),
     ],
 )
-def test_a_wrong_mask_is_the_games_failure(space: Any, mask: Any, said: str) -> None:
+def test_wrong_mask_is_the_games_failure(space: Any, mask: Any, said: str) -> None:
     class Wrong(environments.Counting):
         action_space = space
 
@@ -351,7 +283,7 @@ def states(threads: int, seed: int) -> dict[int, list[Any]]:
     return {game: shown[:23] for game, shown in found.items()}
 
 
-def test_a_seed_determines_each_game_whatever_the_threads() -> None:
+def test_seed_determines_each_game_for_any_number_of_threads() -> None:
     one = states(1, 5)
     assert one == states(8, 5)
     assert one != states(1, 6)
@@ -390,12 +322,12 @@ def test_each_environment_is_made_once() -> None:
         (("CartPole-v1", GameOptions(stop_timeout=-1)), ValueError, "stop_timeout"),
     ],
 )
-def test_what_makes_no_games_is_refused(arguments: Any, error: Any, words: str) -> None:
+def test_wrong_environment_or_option_is_refused(arguments: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         GameContext(*arguments)
 
 
-def test_spaces_that_are_no_arrays_are_refused() -> None:
+def test_spaces_of_other_values_than_arrays_are_refused() -> None:
     class Talking(environments.Counting):
         observation_space = gymnasium.spaces.Text(5)  # type: ignore[assignment]
 
@@ -413,7 +345,7 @@ def test_spaces_that_are_no_arrays_are_refused() -> None:
         GameContext(Acting)
 
 
-def test_the_factory_of_all_games_knows_it() -> None:
+def test_game_context_by_name_takes_environments_and_names_unknown_games() -> None:
     context = cogrs.GameContext("gymnasium", "CartPole-v1", max_episode_steps=3)
     assert context.GetParams()["state_shape"] == (4,)
     context.Stop()

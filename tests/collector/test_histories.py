@@ -76,7 +76,7 @@ def test_histories_put_together_are_each_game_s_run(data: st.DataObject) -> None
         last[game] = history
 
 
-def test_single_states_are_delivered_each_once() -> None:
+def test_single_states_are_delivered_once_each() -> None:
     seen: dict[int, list[int]] = {game: [] for game in range(3)}
     for history in collect(3, 3, 2, 1, 300):
         seen[int(history["id"][0])].append(int(history["seq"][0]))
@@ -108,7 +108,7 @@ def test_frames_are_stacked_within_an_episode_only(steps: int) -> None:
             run(games)
 
 
-def test_an_actor_with_a_past_sees_it_from_the_first_state_on() -> None:
+def test_actor_with_a_history_sees_seq_minus_1_before_the_first_state() -> None:
     given = {"seq": "", "a": "", "rv": "", "_batchsize": 1, "_T": 3}
     seen = []
     with running({"actor": (given, {"rv": "", "a": ""})}, 1) as games:

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("gymnasium")
 from tests.collector import environments
 from tests.collector.build import LIMIT, forever, until
-from tests.collector.test_gymnasium import collected, count_up, described, played
+from tests.collector.python_games import collected, count_up, described, played
 from tests.program import program
 
 
@@ -56,7 +56,7 @@ def watched(
         (2, None, {}, False),
     ],
 )
-def test_who_waits_moves_the_games_when_all_wait_for_one_batch(
+def test_thread_that_waits_moves_games_that_all_wait_for_one_batch(
     batchsize: int, timeout: float | None, options: Any, here: bool
 ) -> None:
     games, movers = watched(described(batchsize, 4, 2), **options)
@@ -101,7 +101,7 @@ def test_threads_that_wait_take_turns() -> None:
         assert not thread.is_alive()
 
 
-def test_an_interrupt_breaks_off_one_move_and_loses_nothing_else() -> None:
+def test_interrupt_breaks_off_one_move_and_leaves_other_games() -> None:
     randomness = np.random.default_rng(0)
     broken = []
 
@@ -136,7 +136,7 @@ def test_an_interrupt_breaks_off_one_move_and_loses_nothing_else() -> None:
     assert fresh <= 4 + len(broken)
 
 
-def test_a_stop_ends_a_run_when_the_step_comes_back() -> None:
+def test_stop_during_a_step_ends_the_run_after_it() -> None:
     inside, released = threading.Event(), threading.Event()
     here = threading.get_ident()
 
@@ -166,7 +166,7 @@ def test_a_stop_ends_a_run_when_the_step_comes_back() -> None:
     until(lambda: not any(each.is_alive() for each in names))
 
 
-def test_a_stop_from_inside_a_move() -> None:
+def test_stop_from_inside_a_move_ends_the_run() -> None:
     here = threading.get_ident()
 
     def stop(_env: Watched) -> None:
@@ -178,7 +178,7 @@ def test_a_stop_from_inside_a_move() -> None:
         forever(games.Run)
 
 
-def test_a_run_inside_a_move_is_refused() -> None:
+def test_run_inside_a_move_is_refused() -> None:
     here = threading.get_ident()
 
     def wait(_env: Watched) -> None:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("gymnasium")
 from tests.collector import environments
 from tests.collector.build import run
-from tests.collector.test_gymnasium import played
+from tests.collector.python_games import played
 
 GAMES = 3
 
@@ -21,7 +21,7 @@ GAMES = 3
     ("name", "package", "states"),
     [("ale_py:ALE/Pong-v5", "ale_py", 30), ("InvertedPendulum-v5", "mujoco", 120)],
 )
-def test_every_history_is_what_the_environment_itself_does(
+def test_every_history_equals_the_environment_s_own_run(
     name: str, package: str, states: int, processes: int
 ) -> None:
     pytest.importorskip(package)

@@ -11,7 +11,7 @@ pytest.importorskip("gymnasium")
 from cogrs.collector import GameError
 from tests.collector import environments
 from tests.collector.build import LIMIT, forever
-from tests.collector.test_gymnasium import collected, described, played
+from tests.collector.python_games import collected, described, played
 
 VALUES: dict[str, Any] = {
     "zeros": np.zeros(2),
@@ -69,7 +69,7 @@ def test_arrays_of_one_element_are_their_element(shape: str, processes: int) -> 
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("field", ["reward", "terminated", "truncated"])
 @pytest.mark.parametrize("value", VALUES)
-def test_what_is_not_one_value_is_told_by_game_and_field(
+def test_reward_or_flag_of_several_values_names_game_and_field(
     value: str, field: str, processes: int
 ) -> None:
     if processes and value not in ("zeros", "none"):
@@ -83,7 +83,7 @@ def test_what_is_not_one_value_is_told_by_game_and_field(
     assert info.value.game in (0, 1)
 
 
-def test_tensors_and_rewards_that_are_not_finite_go_through() -> None:
+def test_tensors_and_infinite_rewards_are_passed_on() -> None:
     torch = pytest.importorskip("torch")
 
     class Tensors(environments.Counting):

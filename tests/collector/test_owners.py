@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-import sqlite3
 import threading
 import time
 import warnings
@@ -21,49 +20,8 @@ from cogrs.collector import ContextOptions, GameError
 from cogrs.collector.games.gymnasium import GameContext
 from tests.collector import environments
 from tests.collector.build import LIMIT, forever, until
-from tests.collector.test_gymnasium import count_up, described
-
-
-class Stored(environments.Counting):
-    """Keeps its steps in a database that one thread alone may use; notes who calls it."""
-
-    made: list[Stored]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.threads = {threading.get_ident()}
-        self.calls = 0
-        self.order = len(self.made)
-        self.made.append(self)
-        self.rows = sqlite3.connect(":memory:")
-        self.rows.execute("create table steps (step)")
-
-    def note(self) -> None:
-        self.calls += 1
-        self.threads.add(threading.get_ident())
-        self.rows.execute("insert into steps values (?)", (self.steps,))
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.note()
-        return super().reset(seed=seed)
-
-    def step(self, action: Any) -> Any:
-        self.note()
-        return super().step(action)
-
-    def close(self) -> None:
-        self.note()
-        self.rows.close()
-        super().close()
-
-
-def stored() -> type[Stored]:
-    """The class with a list of its own."""
-
-    class Fresh(Stored):
-        made: list[Stored] = []  # noqa: RUF012
-
-    return Fresh
+from tests.collector.environments import stored
+from tests.collector.python_games import count_up, described
 
 
 def started(
@@ -138,7 +96,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, e
     assert seen == {game: game for game in range(6)}
 
 
-def test_the_thread_that_waits_makes_them_in_the_order_of_their_numbers() -> None:
+def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() -> None:
     env = stored()
     with started(env, 6, 6, early=True) as games:
         for _ in range(20):
@@ -161,7 +119,9 @@ class Logged(environments.Counting):
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_make_them_in_the_order_of_their_numbers(processes: int, tmp_path: Path) -> None:
+def test_processes_make_environments_in_the_order_of_their_numbers(
+    processes: int, tmp_path: Path
+) -> None:
     co = ContextOptions(num_games=5, seed=1)
     where = "tests.collector.test_owners:Logged"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
@@ -181,7 +141,7 @@ def test_processes_make_them_in_the_order_of_their_numbers(processes: int, tmp_p
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_environments_may_do_what_only_the_main_thread_may(early: bool) -> None:
+def test_environments_may_set_signal_handlers_in_the_main_thread(early: bool) -> None:
     class Alarmed(environments.Counting):
         def __init__(self) -> None:
             super().__init__()
@@ -244,7 +204,7 @@ class Rare(Logged):
             raise OSError("the third")
 
 
-def test_an_environment_that_hangs_while_it_is_made_is_named() -> None:
+def test_environment_that_hangs_while_it_is_made_is_named() -> None:
     hangs, released = threading.Event(), threading.Event()
     made: list[Any] = []
 
@@ -262,7 +222,7 @@ def test_an_environment_that_hangs_while_it_is_made_is_named() -> None:
     released.set()
 
 
-def test_a_stop_by_another_thread_leaves_the_close_to_theirs() -> None:
+def test_stop_by_another_thread_leaves_closing_to_the_owner() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     for _ in range(10):
@@ -277,7 +237,7 @@ def test_a_stop_by_another_thread_leaves_the_close_to_theirs() -> None:
     assert [len(each.threads) for each in env.made] == [1] * 3
 
 
-def test_a_stop_in_their_own_thread_closes_what_another_stopped() -> None:
+def test_stop_by_the_owner_closes_environments_that_another_stopped() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     for _ in range(10):
@@ -290,7 +250,7 @@ def test_a_stop_in_their_own_thread_closes_what_another_stopped() -> None:
     assert [len(each.threads) for each in env.made] == [1] * 3
 
 
-def test_a_stop_while_their_thread_waits_closes_them_there() -> None:
+def test_stop_while_the_owner_waits_closes_environments_there() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     runs: list[int] = []
@@ -311,7 +271,7 @@ def test_a_stop_while_their_thread_waits_closes_them_there() -> None:
     assert [len(each.threads) for each in env.made] == [1] * 4
 
 
-def test_games_whose_thread_has_ended_say_so() -> None:
+def test_games_whose_thread_has_ended_raise() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     runner = threading.Thread(target=games.Run, name="first")
@@ -346,7 +306,7 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
     assert "num_threads=1" in str(told[0].message)
 
 
-def test_a_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
+def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
     games = started(environments.Counting, 3, 3, early=True)
     games.Run()
     found: list[Any] = []
@@ -360,7 +320,7 @@ def test_a_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() ->
     games.Stop()
 
 
-def test_a_context_that_never_started_closes_its_environment() -> None:
+def test_context_that_never_started_closes_its_environment() -> None:
     for early in (True, False):
         env = stored()
         context = GameContext(ContextOptions(), env) if early else GameContext(env)
@@ -369,7 +329,7 @@ def test_a_context_that_never_started_closes_its_environment() -> None:
         assert len(env.made[0].threads) == 1
 
 
-def test_no_thread_is_left() -> None:
+def test_no_thread_is_left_after_stop() -> None:
     def there() -> int:
         return sum(each.name.startswith("cogrs-environments") for each in threading.enumerate())
 

@@ -68,7 +68,7 @@ import signal
 def interrupt(*_):
     raise KeyboardInterrupt
 inputs, replies = {"s": ("float32", ())}, {"a": ("int64", ())}
-asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout_usec=50)
+asked = cogrs.collector.RequestBatcher(inputs, replies, 2, timeout=5e-05)
 def ask():
     while not done:
         asked.ask({"s": 1})
@@ -101,7 +101,7 @@ print("goes on")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
-def test_interrupts_at_any_moment_leave_nobody_waiting() -> None:
+def test_interrupts_at_any_moment_leave_no_caller_waiting() -> None:
     with start(INTERRUPTED) as process:
         out, err = process.communicate(timeout=100)
     assert (out, err) == ("goes on\n", "")
@@ -148,14 +148,14 @@ def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     ("script", "code"),
     [("games.Run(0.01)", 0), ("raise SystemExit(3)", 3), ("del games", 0), ("1 / 0", 1)],
 )
-def test_a_program_that_does_not_stop_its_games_ends_all_the_same(script: str, code: int) -> None:
+def test_program_that_does_not_stop_its_games_ends_all_the_same(script: str, code: int) -> None:
     with start("games.reg_callback('actor', lambda *_: None)\n" + script) as process:
         _, err = process.communicate(timeout=20)
     assert process.returncode == code
     assert (err != "") == (code == 1)
 
 
-def test_memory_that_is_not_there_is_a_memory_error() -> None:
+def test_batches_beyond_the_available_memory_raise_memory_error() -> None:
     with pytest.raises(MemoryError, match="cannot allocate"):
         wrapper({"actor": actor(1), "optimizer": ({"s": 2**30, "_batchsize": 2**30}, None)})
 
@@ -199,7 +199,7 @@ LARGE = [
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit that Linux keeps to")
 @pytest.mark.parametrize("call", LARGE)
-def test_more_memory_than_there_is_ends_in_an_error(call: str) -> None:
+def test_allocation_beyond_the_limit_raises_and_ends_no_process(call: str) -> None:
     with start(LIMITED.replace("CALL", call)) as process:
         out, err = process.communicate(timeout=60)
     assert (err, process.returncode) == ("", 0)
@@ -208,12 +208,12 @@ def test_more_memory_than_there_is_ends_in_an_error(call: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["api", "collector", "replay"])
-def test_parts_are_imported_when_they_are_used(name: str) -> None:
+def test_part_of_the_package_is_imported_when_it_is_used(name: str) -> None:
     code = f"import cogrs; assert {name!r} in dir(cogrs); assert cogrs.{name}.__file__"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_parts_that_are_not_there_are_attribute_errors() -> None:
+def test_unknown_part_of_the_package_is_an_attribute_error() -> None:
     assert not hasattr(cogrs, "nothing")
     for name in ("orchestrator", "sdk", "workers"):
         there = (Path(cogrs.__path__[0]) / name / "__init__.py").exists()
@@ -221,15 +221,17 @@ def test_parts_that_are_not_there_are_attribute_errors() -> None:
 
 
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("class_name", ["GCWrapper", "GameContext", "RequestBatcher"])
-def test_what_belongs_to_a_process_says_so(cross: Callable[[Any], Any], class_name: str) -> None:
+@pytest.mark.parametrize("class_name", ["GCWrapper", "CartPoleContext", "RequestBatcher"])
+def test_copy_or_pickle_is_refused_by_the_class_s_name(
+    cross: Callable[[Any], Any], class_name: str
+) -> None:
     games = wrapper({"a": actor(1)})
     made = {
         "GCWrapper": games,
-        "GameContext": games.GC,
+        "CartPoleContext": games.GC,
         "RequestBatcher": RequestBatcher({"s": ("f4", ())}, {}, 1),
     }
-    with pytest.raises(TypeError, match=f"{class_name}.*make another"):
+    with pytest.raises(TypeError, match=f"{class_name}.*create another"):
         cross(made[class_name])
 
 

@@ -14,7 +14,7 @@ from tests.collector.build import LIMIT, actor, forever, run, wrapper
 
 pytest.importorskip("gymnasium")
 from tests.collector import environments
-from tests.collector.test_gymnasium import KEYS, check, collected, described, played
+from tests.collector.python_games import KEYS, check, collected, described, played
 
 
 def think(batch: Any, _gpu: Any, reply: Any) -> None:
@@ -30,7 +30,7 @@ def think(batch: Any, _gpu: Any, reply: Any) -> None:
 
 @pytest.mark.parametrize("batchsize", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_search_gets_its_own_answers_and_histories_do_not_see_it(
+def test_query_gets_its_own_replies_and_histories_do_not_show_it(
     batchsize: int, threads: int
 ) -> None:
     descriptions = described(batchsize, 2, 3, f"{KEYS} tid")
@@ -60,7 +60,7 @@ class Wrong(environments.Counting):
         return super().step(action)
 
 
-def test_wrong_questions_are_refused() -> None:
+def test_wrong_query_is_refused() -> None:
     asked = ({"s": "", "tid": "", "_batchsize": 1}, {"a": ""})
     with played(Wrong, {"actor": asked}, 1, max_num_threads=2) as games:
         games.reg_callback("actor", lambda *_: None)
@@ -99,7 +99,7 @@ class Leaving(environments.Counting):
 
 
 @pytest.mark.parametrize("batchsize", [1, 4])
-def test_a_game_that_fails_with_a_query_under_way_goes_on(batchsize: int) -> None:
+def test_game_that_fails_with_a_query_under_way_goes_on(batchsize: int) -> None:
     descriptions = described(batchsize, 1, 2, KEYS)
     descriptions["actor"][0]["tid"] = ""
     descriptions["actor"][1]["V"] = ""
@@ -111,7 +111,7 @@ def test_a_game_that_fails_with_a_query_under_way_goes_on(batchsize: int) -> Non
     assert sum(history["seq"][0] == 0 for history in histories) >= 6
 
 
-def test_an_end_wakes_who_has_asked() -> None:
+def test_stop_wakes_threads_that_wait_for_a_query() -> None:
     errors: list[Exception] = []
 
     class Asking(environments.Counting):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.collector.batchers import batcher, check, policy, question, served
+from cogrs.collector import RequestBatcher
+from tests.collector.batchers import INPUTS, REPLIES, batcher, check, policy, question, served
 from tests.collector.build import LIMIT
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-def test_every_thread_gets_its_own_answers() -> None:
-    asked = batcher(8, timeout_usec=1_000)
+def test_every_thread_gets_its_own_replies() -> None:
+    asked = batcher(8, timeout=0.001)
 
     def ask(asker: int) -> None:
         for round_ in range(100):
@@ -52,8 +53,8 @@ def test_every_thread_gets_its_own_answers() -> None:
     assert max(sizes) <= 8
 
 
-def test_every_task_gets_its_own_answers() -> None:
-    asked = batcher(32, timeout_usec=2_000)
+def test_every_task_gets_its_own_replies() -> None:
+    asked = batcher(32, timeout=0.002)
 
     async def ask(asker: int) -> None:
         for round_ in range(20):
@@ -69,7 +70,7 @@ def test_every_task_gets_its_own_answers() -> None:
 
 
 def test_tasks_of_several_loops_and_threads_share_batches() -> None:
-    asked = batcher(6, timeout_usec=2_000)
+    asked = batcher(6, timeout=0.002)
 
     def ask(asker: int) -> None:
         async def main() -> None:
@@ -89,8 +90,8 @@ def test_tasks_of_several_loops_and_threads_share_batches() -> None:
         in_threads(6, ask)
 
 
-def test_a_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
-    asked = batcher(3, timeout_usec=20_000)
+def test_full_batch_goes_out_at_once_and_a_short_one_after_its_time() -> None:
+    asked = batcher(3, timeout=0.02)
 
     async def main() -> None:
         await asyncio.gather(*(asked.ask_async(question(number)) for number in range(7)))
@@ -141,7 +142,7 @@ def test_timeout_of_a_caller_leaves_the_batch_to_others() -> None:
         check(3, answers[3])
 
 
-def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
+def test_exception_of_the_callback_is_raised_and_its_batch_delivered_again() -> None:
     with batcher(2) as asked:
         seen = []
         fails = [True, True, False]
@@ -260,7 +261,7 @@ def test_rows_that_find_no_room_wait_their_turn() -> None:
         assert asyncio.run(main()) == list(range(10))
 
 
-def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
+def test_arrays_outlive_their_forgotten_batcher() -> None:
     asked = batcher(1)
     held: list[Any] = []
     asker = threading.Thread(target=asked.ask, args=(question(5), LIMIT))
@@ -273,7 +274,7 @@ def test_a_group_that_is_forgotten_lets_its_arrays_live() -> None:
 
 
 def test_many_callers_wait_in_one_process() -> None:
-    asked = batcher(200, timeout_usec=5_000)
+    asked = batcher(200, timeout=0.005)
     with served(asked):
 
         async def main() -> None:
@@ -293,3 +294,10 @@ def test_former_names_warn_and_work() -> None:
     with pytest.warns(DeprecationWarning, match="hurry"):
         asked.hurry()
     asked.close()
+
+
+def test_timeout_in_microseconds_warns_and_is_that_in_seconds() -> None:
+    with pytest.warns(DeprecationWarning, match=r"timeout_usec=2_000 is now timeout=0\.002"):
+        asked = RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=1_000)
+    with served(asked):
+        check(3, asked.ask(question(3)))

@@ -33,7 +33,7 @@ def slow_step(number: int) -> None:
     slow=st.booleans(),
     batches=st.integers(0, 60),
 )
-def test_a_run_ends_whatever_happens_in_it(  # noqa: C901
+def test_run_with_any_mix_of_events_ends(  # noqa: C901
     num_games: int,
     share: int,
     listener: int,

@@ -32,12 +32,12 @@ def test_run_times_out() -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
+def test_negative_or_nan_timeout_of_run_is_refused(timeout: float) -> None:
     with running({"actor": actor(1)}) as games, pytest.raises(ValueError, match="timeout"):
         games.Run(timeout)
 
 
-def test_a_stop_from_another_thread_wakes_a_run() -> None:
+def test_stop_from_another_thread_wakes_a_run() -> None:
     with running({"actor": actor(1)}, 1) as games:
         held = games.GC.Wait()  # The only game waits for its answer.
         errors: list[Exception] = []
@@ -98,7 +98,7 @@ def test_several_threads_run_side_by_side() -> None:
             assert after in (0, now + 1)
 
 
-def test_one_thread_a_collector() -> None:
+def test_one_thread_per_collector_gets_its_batches() -> None:
     """An actor and a learner, each waiting for its own batches."""
     with running(BOTH, 4) as games:
         counts = dict.fromkeys(BOTH, 0)
@@ -123,7 +123,7 @@ def test_one_thread_a_collector() -> None:
             assert not thread.is_alive()
 
 
-def test_a_timeout_sends_a_batch_out_short_and_loses_nothing() -> None:
+def test_timeout_sends_a_batch_out_short_and_loses_nothing() -> None:
     with running({"actor": actor(64, _timeout_usec=1_000)}, 4) as games:
         rows = []
 
@@ -175,7 +175,7 @@ def test_infos_come_back_after_a_nested_run() -> None:
         def act(*_: Any) -> tuple[Any, Any, Any]:
             before = games.infos
             inner = games.RunGroup("optimizer", 0.01)
-            with pytest.raises(ValueError, match="no collector"):
+            with pytest.raises(ValueError, match="collector: expected one of"):
                 games.RunGroup("nobody")
             return before, inner, games.infos
 
@@ -189,23 +189,23 @@ def test_infos_come_back_after_a_nested_run() -> None:
         assert {inner.name for inner in inners} == {"optimizer"}
 
 
-def test_a_second_interrupt_loses_no_batch() -> None:
+def test_second_interrupt_loses_no_batch() -> None:
     with running({"actor": actor(4)}) as games:
-        put_back = games.GC.put_back
+        redeliver = games.GC.redeliver
 
-        def interrupt(_infos: Any) -> None:
+        def interrupt(_delivery: Any) -> None:
             raise KeyboardInterrupt
 
         games.reg_callback("actor", lambda *_: 1 / 0)
-        games.GC.put_back = interrupt  # type: ignore[method-assign]
+        games.GC.redeliver = interrupt  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             games.Run(LIMIT)
-        games.GC.put_back = put_back  # type: ignore[method-assign]
+        games.GC.redeliver = redeliver  # type: ignore[method-assign]
         games.reg_callback("actor", lambda *_: "again")
         assert games.Run(LIMIT) == "again"
 
 
-def test_a_batch_that_was_given_back_has_no_arrays() -> None:
+def test_batch_that_was_given_back_has_no_arrays() -> None:
     with running({"actor": actor(2)}) as games:
         infos = games.GC.Wait()
         assert games.GC.batch(infos)[0][0]["id"].shape == (2,)
@@ -221,7 +221,7 @@ def test_a_batch_that_was_given_back_has_no_arrays() -> None:
                 call(None)  # type: ignore[operator]
 
 
-def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
+def test_exception_of_the_callback_is_raised_and_its_batch_delivered_again() -> None:
     with running({"actor": actor(2)}) as games:
         seen = []
 
@@ -241,7 +241,7 @@ def test_an_exception_comes_out_and_its_batch_comes_again() -> None:
     assert seen[2] == seen[3] == seen[4]
 
 
-def test_a_batch_that_is_forgotten_comes_again() -> None:
+def test_batch_that_is_forgotten_comes_again() -> None:
     with running({"actor": actor(2)}) as games:
         first = games.GC.Wait()
         ids = games.GC.batch(first)[0][0]["id"].tolist()
@@ -252,7 +252,7 @@ def test_a_batch_that_is_forgotten_comes_again() -> None:
             other.GC.Steps(games.GC.Wait())
 
 
-def test_a_stop_from_a_callback() -> None:
+def test_stop_from_a_callback_ends_the_run() -> None:
     with running({"actor": actor(2)}) as games:
 
         def act(*_: Any) -> int:
@@ -268,7 +268,7 @@ def test_a_stop_from_a_callback() -> None:
             games.Start()
 
 
-def test_a_callback_that_stops_and_raises() -> None:
+def test_callback_that_stops_and_raises() -> None:
     with running({"actor": actor(2)}) as games:
 
         def act(*_: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_callback_that_stops_and_raises() -> None:
             games.Run(LIMIT)
 
 
-def test_lifecycle_errors() -> None:
+def test_call_before_start_or_after_stop_raises() -> None:
     games = wrapper({"actor": actor(2)})
     with pytest.raises(RuntimeError, match="Start"):
         games.Run()
@@ -319,3 +319,42 @@ def test_several_collectors_that_reply_can_be_repeated_exactly() -> None:
     first = trace(1)
     for threads in (2, 4, 8, 2, 4, 8):
         assert trace(threads) == first
+
+
+def test_listener_that_blocks_holds_its_games() -> None:
+    listener = ({"seq": "", "_batchsize": 2, "_block": "1"}, None)
+    descriptions = {"actor": actor(2), "optimizer": listener}
+    with running(descriptions, 2) as games:
+        games.reg_callback("actor", balance)
+        games.reg_callback("optimizer", lambda *_: None)
+        order = []
+        for _ in range(12):
+            run(games)
+            order.append(games.infos.name)
+        assert order == ["actor", "optimizer"] * 6
+        held = games.GC.WaitGroup("actor")
+        games.GC.Steps(held)
+        held = games.GC.WaitGroup("optimizer")
+        assert games.RunGroup("actor", 0.05) is None
+        assert games.infos.gid == -1
+        games.GC.Steps(held)
+        games.RunGroup("actor", LIMIT)
+        assert games.infos.gid == 0
+
+
+@pytest.mark.parametrize("batchsize", [1, 2, 3, 5])
+def test_listeners_that_block_never_stop_a_run(batchsize: int) -> None:
+    listener = ({"seq": "", "_batchsize": batchsize, "_T": 3, "_block": 1}, None)
+    with running({"actor": actor(2), "optimizer": listener}, 4) as games:
+        games.reg_callback("actor", balance)
+        counts = {"actor": 0, "optimizer": 0}
+        games.reg_callback("optimizer", lambda *_: None)
+        while min(counts.values()) < 20:
+            run(games)
+            counts[games.infos.name] += 1
+
+
+def test_block_other_than_0_and_1_is_named() -> None:
+    for value in ("2", "yes", -1):
+        with pytest.raises(ValueError, match="'optimizer': _block"):
+            wrapper({"optimizer": ({"seq": "", "_batchsize": 1, "_block": value}, None)})

@@ -70,7 +70,9 @@ class Shrinking(gymnasium.Env[np.ndarray, int]):
 
 
 @sealed
-def test_environment_that_shrinks_the_memory_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_that_shrinks_the_memory_ends_no_other_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     co = ContextOptions()
     co.num_games = 4

@@ -28,14 +28,14 @@ cogrs.GCWrapper(context, co, described)
 """
 
 
-def test_without_pytorch_the_way_out_is_named() -> None:
+def test_missing_pytorch_names_use_numpy() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("", 0)
     assert "pip install torch" in done.stdout
     assert "use_numpy=True" in done.stdout
 
 
-def test_wrong_devices_are_named() -> None:
+def test_wrong_device_is_named() -> None:
     for gpu, error in ((-1, ValueError), ("cuda:0", TypeError), (1.5, TypeError)):
         with pytest.raises(error, match="gpu: expected an integer"):
             tensor_games(gpu=gpu, use_numpy=True)
@@ -95,7 +95,7 @@ def test_batches_are_tensors_over_the_games_memory() -> None:
         assert (history[0]["V"] == 0.5).all()
 
 
-def test_a_short_batch_is_the_first_rows() -> None:
+def test_short_batch_is_the_first_rows() -> None:
     torch = pytest.importorskip("torch")
     co = cogrs.ContextOptions(num_games=2, seed=1)
     described = {"actor": actor(8, _timeout_usec=1_000)}
@@ -109,7 +109,7 @@ def test_a_short_batch_is_the_first_rows() -> None:
     assert torch.is_tensor(games.inputs[0][0][0]["id"])
 
 
-def test_a_gpu_that_is_not_there_is_told_once_and_the_input_is_used() -> None:
+def test_missing_gpu_warns_once_and_the_input_is_used() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -130,7 +130,7 @@ def test_a_gpu_that_is_not_there_is_told_once_and_the_input_is_used() -> None:
         assert games.gpu is None
 
 
-def test_a_dtype_that_pytorch_lacks_is_named() -> None:
+def test_dtype_that_pytorch_lacks_is_named() -> None:
     pytest.importorskip("torch")
     from cogrs.collector.tensors import as_tensors
 
@@ -148,7 +148,7 @@ def cuda() -> bool:
 
 @pytest.mark.skipif(not cuda(), reason="there is no CUDA here")
 @pytest.mark.parametrize("use_numpy", [True, False])
-def test_copies_on_a_gpu_are_what_games_show(use_numpy: bool) -> None:
+def test_copies_on_a_gpu_equal_the_games_states(use_numpy: bool) -> None:
     import torch
 
     with tensor_games(gpu=0, use_numpy=use_numpy) as games:

@@ -18,9 +18,10 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 from gymnasium.wrappers import vector as wrappers  # noqa: E402
 
-from cogrs.collector import BUILT_IN, GameError, VectorEnv  # noqa: E402
+from cogrs import VectorEnv  # noqa: E402
+from cogrs.collector import BUILT_IN, GameError  # noqa: E402
 from tests.collector import environments  # noqa: E402
-from tests.collector.build import LIMIT, forever  # noqa: E402
+from tests.collector.build import LIMIT, forever, same  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,32 +35,9 @@ TWINS = {
 }
 
 
-def same(ours: Any, theirs: Any) -> None:
-    """Two values of any form, dtypes included, are equal."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert list(ours) == list(theirs)
-        for key, value in ours.items():
-            same(value, theirs[key])
-    elif isinstance(ours, tuple):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            same(one, other)
-    else:
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def sync(env: str | Callable[[], Any], count: int, **options: Any) -> Any:
     make = (lambda: gymnasium.make(env, **options)) if isinstance(env, str) else env
     return SyncVectorEnv([make] * count)
-
-
-class Free(environments.Counting):
-    """Begins also without a seed."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return super().reset(seed=7 if seed is None else seed, options=options)
 
 
 class Telling(environments.Dicts):
@@ -92,7 +70,7 @@ class Telling(environments.Dicts):
     ],
 )
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_environments_are_moved_as_gymnasium_s_own_vector_does(
+def test_environments_in_python_equal_those_of_sync_vector_env(
     env: Any, options: Any, num_threads: int
 ) -> None:
     count = 5
@@ -158,7 +136,7 @@ def test_built_in_games_have_the_spaces_of_gymnasium_s(name: str) -> None:
     limit=st.integers(1, 40),
     name=st.sampled_from(["cartpole", "pendulum"]),
 )
-def test_built_in_games_go_as_gymnasium_s_from_the_same_states(
+def test_built_in_games_follow_gymnasium_from_the_same_states(
     seed: int, count: int, limit: int, name: str
 ) -> None:
     """An episode of each at a time: where it ends, what it pays, what the next step does."""
@@ -195,7 +173,7 @@ def test_built_in_games_go_as_gymnasium_s_from_the_same_states(
     envs.close()
 
 
-def test_the_same_seed_is_the_same_games_at_any_time() -> None:
+def test_same_seed_gives_the_same_episodes_at_any_time() -> None:
     envs = VectorEnv("cartpole", 4, seed=9)
     actions = np.array([0, 1, 1, 0])
 
@@ -211,7 +189,7 @@ def test_the_same_seed_is_the_same_games_at_any_time() -> None:
     assert (np.array(first) != other).any()
 
 
-def test_a_mask_resets_some_and_leaves_others_where_they_are() -> None:
+def test_mask_resets_some_and_leaves_others_where_they_are() -> None:
     envs, twin = VectorEnv("cartpole", 3, seed=1), VectorEnv("cartpole", 3, seed=1)
     envs.reset()
     twin.reset()
@@ -277,8 +255,8 @@ def test_wrappers_of_vectors_work() -> None:
         ),
         (lambda envs: envs.step(np.array([-1, 0])), ValueError, "got -1 for environment 0"),
         (lambda envs: envs.reset(seed=-1), ValueError, "seed: expected an integer >= 0, got -1"),
-        (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer, got float"),
-        (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 of them, got 1"),
+        (lambda envs: envs.reset(seed=1.5), TypeError, "seed: expected an integer >= 0, got float"),
+        (lambda envs: envs.reset(seed=[1]), ValueError, "seed: expected 2 seeds, got 1"),
         (lambda envs: envs.reset(options={"low": 0}), ValueError, "expected reset_mask alone"),
         (
             lambda envs: envs.reset(options=3),
@@ -293,11 +271,11 @@ def test_wrappers_of_vectors_work() -> None:
         (
             lambda envs: envs.reset(options={"reset_mask": np.zeros(2, bool)}),
             ValueError,
-            "reset_mask: .*one of them True at least",
+            "reset_mask: .* with at least one True",
         ),
     ],
 )
-def test_what_is_no_call_is_refused_and_changes_nothing(call: Any, kind: Any, words: str) -> None:
+def test_wrong_call_is_refused_and_changes_nothing(call: Any, kind: Any, words: str) -> None:
     envs, twin = VectorEnv("cartpole", 2, seed=1), VectorEnv("cartpole", 2, seed=1)
     envs.reset()
     twin.reset()
@@ -308,8 +286,10 @@ def test_what_is_no_call_is_refused_and_changes_nothing(call: Any, kind: Any, wo
     twin.close()
 
 
-@pytest.mark.parametrize("env", ["catch", lambda: Free(length=3)], ids=["built-in", "python"])
-def test_numbers_that_are_no_actions_are_refused_but_where_they_are_ignored(env: Any) -> None:
+@pytest.mark.parametrize(
+    "env", ["catch", lambda: environments.Free(length=3)], ids=["built-in", "python"]
+)
+def test_number_outside_the_space_is_refused_unless_it_is_ignored(env: Any) -> None:
     envs = VectorEnv(env, 2, seed=1)
     envs.reset()
     ended = np.zeros(2, bool)
@@ -325,7 +305,7 @@ def test_numbers_that_are_no_actions_are_refused_but_where_they_are_ignored(env:
     envs.close()
 
 
-def test_the_order_of_calls_is_looked_after() -> None:
+def test_call_before_reset_or_after_close_is_refused() -> None:
     envs = VectorEnv("cartpole", 2)
     with pytest.raises(ResetNeeded):
         envs.step(np.zeros(2, int))
@@ -351,12 +331,12 @@ def test_the_order_of_calls_is_looked_after() -> None:
         (lambda: VectorEnv(object, 2), TypeError, "without reset"),
     ],
 )
-def test_what_makes_no_vector_is_refused(make: Any, kind: Any, words: str) -> None:
+def test_wrong_argument_of_vector_env_is_refused(make: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words):
         make()
 
 
-def test_an_environment_that_raises_ends_the_vector() -> None:
+def test_environment_that_raises_ends_the_vector() -> None:
     envs = VectorEnv("tests.collector.environments:Failing", 3, at=3)
     envs.reset(seed=1)
     with pytest.raises(GameError, match="ZeroDivisionError: told to") as info:
@@ -365,8 +345,8 @@ def test_an_environment_that_raises_ends_the_vector() -> None:
     envs.close()
 
 
-def test_an_interrupt_leaves_a_vector_that_goes_on() -> None:
-    class Interrupted(Free):
+def test_interrupt_leaves_a_vector_that_goes_on() -> None:
+    class Interrupted(environments.Free):
         def step(self, action: Any) -> Any:
             if self.steps == 2 and not done:
                 done.append(True)
@@ -384,15 +364,51 @@ def test_an_interrupt_leaves_a_vector_that_goes_on() -> None:
             interrupts += 1
             continue
         assert (shown[:, 1] == rewards).all()
-    assert interrupts + len(envs._seats.envs) >= 3  # type: ignore[union-attr]
+    assert (interrupts, len(envs.envs)) == (1, 3)
     assert done
     envs.close()
+
+
+@pytest.mark.parametrize("seed", [7, np.int64(7)])
+def test_np_random_of_built_in_games_is_seeded_by_reset_as_in_gymnasium(seed: Any) -> None:
+    envs = VectorEnv("cartpole", 3)
+    envs.reset(seed=seed)
+    assert envs.np_random_seed == 7
+    assert envs.np_random.random() == gymnasium.utils.seeding.np_random(7)[0].random()
+    envs.reset()
+    envs.reset(seed=[1, 2, 3])
+    assert envs.np_random_seed == 7
+    envs.np_random = np.random.default_rng(1)
+    assert envs.np_random_seed == -1
+    envs.close()
+
+
+def test_np_random_without_a_seed_is_drawn_from_the_system() -> None:
+    envs = VectorEnv("cartpole", 2)
+    assert isinstance(envs.np_random, np.random.Generator)
+    assert isinstance(envs.np_random_seed, int)
+    assert VectorEnv("cartpole", 2).np_random_seed != envs.np_random_seed
+    envs.close()
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_np_random_of_environments_is_that_of_each_as_in_gymnasium(num_threads: int) -> None:
+    envs, theirs = VectorEnv("CartPole-v1", 3, num_threads=num_threads), sync("CartPole-v1", 3)
+    envs.reset(seed=7)
+    theirs.reset(seed=7)
+    assert envs.np_random_seed == theirs.np_random_seed == (7, 8, 9)
+    ours, others = envs.np_random, theirs.np_random
+    assert [each.random() for each in ours] == [each.random() for each in others]
+    with pytest.raises(AttributeError, match="np_random"):
+        envs.np_random = np.random.default_rng(1)
+    envs.close()
+    theirs.close()
 
 
 def test_gymnasium_is_imported_when_it_is_used() -> None:
     script = (
         "import sys, cogrs.collector; assert 'gymnasium' not in sys.modules; "
-        "cogrs.collector.VectorEnv; assert 'gymnasium' in sys.modules"
+        "cogrs.VectorEnv; assert 'gymnasium' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=6 * LIMIT)
     script = (

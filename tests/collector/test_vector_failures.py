@@ -14,7 +14,8 @@ from gymnasium.error import ResetNeeded  # noqa: E402
 from gymnasium.vector import SyncVectorEnv  # noqa: E402
 
 from cogrs.collector import GameError, VectorEnv  # noqa: E402
-from tests.collector.test_vector import Free, same  # noqa: E402
+from tests.collector.build import same  # noqa: E402
+from tests.collector.environments import Free  # noqa: E402
 from tests.program import program  # noqa: E402
 
 THREADS = pytest.mark.parametrize("num_threads", [0, 2])
@@ -119,7 +120,7 @@ def test_reset_begins_again_after_a_new_environment_could_not_be_made(num_thread
 
 
 @THREADS
-def test_an_episode_that_cannot_begin_between_two_others_is_told(num_threads: int) -> None:
+def test_reset_that_fails_between_two_others_names_its_environment(num_threads: int) -> None:
     raises: dict[str, BaseException] = {}
     envs = VectorEnv(told(raises), 3, num_threads=num_threads)
     envs.reset(seed=1)
@@ -226,7 +227,7 @@ def test_tensors_of_one_element_are_their_element() -> None:
     ],
     ids=repr,
 )
-def test_what_is_not_one_value_is_told_by_environment_and_field(
+def test_reward_or_flag_of_several_values_names_environment_and_field(
     field: str, value: Any, num_threads: int
 ) -> None:
     envs = VectorEnv(told({}, {field: value}), 3, num_threads=num_threads)
@@ -251,7 +252,7 @@ def test_what_is_not_one_value_is_told_by_environment_and_field(
         (np.zeros(2, complex), "observation: cannot convert complex128"),
     ],
 )
-def test_an_observation_that_is_not_of_the_space_is_told_by_environment(
+def test_observation_outside_its_space_names_the_environment(
     shown: Any, words: str, num_threads: int
 ) -> None:
     envs = VectorEnv(told({}, {"shown": shown}), 3, num_threads=num_threads)
@@ -262,7 +263,7 @@ def test_an_observation_that_is_not_of_the_space_is_told_by_environment(
     envs.close()
 
 
-def test_a_step_that_returns_something_else_is_told_by_environment() -> None:
+def test_step_that_returns_another_tuple_names_the_environment() -> None:
     class Old(Free):
         def step(self, action: Any) -> Any:
             result = super().step(action)
@@ -277,7 +278,7 @@ def test_a_step_that_returns_something_else_is_told_by_environment() -> None:
 
 
 @pytest.mark.parametrize("where", ["step", "reset", "make", "between"])
-def test_an_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
+def test_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
     raises: dict[str, BaseException] = {}
     envs = VectorEnv(told(raises), 3)
     envs.reset(seed=1)
@@ -310,7 +311,7 @@ def test_an_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
 INTERRUPTED = """
 import signal, sys
 import numpy as np
-from tests.collector.test_vector import Free
+from tests.collector.environments import Free
 from cogrs.collector import VectorEnv
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -347,7 +348,7 @@ def test_interrupts_at_any_moment_leave_a_vector_that_goes_on(num_threads: int) 
     assert (out, err) == ("goes on\n", "")
 
 
-def test_a_close_that_raises_is_logged_and_the_others_are_closed(
+def test_close_that_raises_is_logged_and_the_others_are_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Stuck(Free):
@@ -367,7 +368,7 @@ def test_threads_are_refused_after_a_fork() -> None:
     script = """
 import os
 import numpy as np
-from tests.collector.test_vector import Free
+from tests.collector.environments import Free
 from cogrs.collector import VectorEnv
 envs = VectorEnv(Free, 2, num_threads=2)
 envs.reset(seed=1)

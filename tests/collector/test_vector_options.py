@@ -24,14 +24,14 @@ from tests.collector import environments  # noqa: E402
         ("conect_four", "connect_four"),
     ],
 )
-def test_the_built_in_game_that_was_meant_is_suggested(name: str, meant: str) -> None:
+def test_misspelt_built_in_game_is_suggested(name: str, meant: str) -> None:
     with pytest.raises(gymnasium.error.UnregisteredEnv, match=f"did you mean {meant!r}"):
         VectorEnv(name, 2)
     with pytest.raises(ValueError, match=f"did you mean {meant!r}"):
         cogrs.GameContext(name)
 
 
-def test_names_that_are_like_none_get_no_suggestion() -> None:
+def test_name_unlike_all_games_gets_no_suggestion() -> None:
     with pytest.raises(gymnasium.error.UnregisteredEnv) as info:
         VectorEnv("Xylophone-v3")
     assert "built-in" not in str(info.value)
@@ -54,7 +54,7 @@ def test_names_that_are_like_none_get_no_suggestion() -> None:
         ("env_kwargs", {"length": 3}, "more keyword arguments"),
     ],
 )
-def test_what_there_is_instead_of_an_option_is_said(
+def test_option_of_other_vectors_names_what_to_use_instead(
     env: Any, option: str, value: Any, words: str
 ) -> None:
     with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*{words}"):
@@ -73,7 +73,7 @@ def test_what_there_is_instead_of_an_option_is_said(
         ("tests.collector.environments:Counting", "sed", "seed"),
     ],
 )
-def test_the_option_that_was_meant_is_suggested(env: Any, option: str, meant: str) -> None:
+def test_misspelt_option_is_suggested(env: Any, option: str, meant: str) -> None:
     with pytest.raises(TypeError, match=f"{option}.*did you mean {meant!r}"):
         VectorEnv(env, 2, **{option: 3})
 
@@ -82,13 +82,13 @@ def test_the_option_that_was_meant_is_suggested(env: Any, option: str, meant: st
     ("option", "meant"),
     [("proceses", "processes"), ("stop_timout", "stop_timeout"), ("starttimeout", "start_timeout")],
 )
-def test_the_option_of_a_game_context_that_was_meant_is_suggested(option: str, meant: str) -> None:
+def test_misspelt_option_of_a_game_context_is_suggested(option: str, meant: str) -> None:
     for env in ("CartPole-v1", environments.Counting):
         with pytest.raises(TypeError, match=f"{option}.*did you mean {meant!r}"):
             cogrs.GameContext("gymnasium", ContextOptions(), env, **{option: 3})
 
 
-def test_a_built_in_game_says_where_its_options_go() -> None:
+def test_option_of_a_built_in_game_context_names_game_options() -> None:
     for option in ("max_episode_steps", "max_steps"):
         with pytest.raises(
             TypeError, match=rf"{option}: .*cartpole.GameOptions\(max_episode_steps"
@@ -96,7 +96,7 @@ def test_a_built_in_game_says_where_its_options_go() -> None:
             cogrs.GameContext("cartpole", ContextOptions(), **{option: 3})
 
 
-def test_an_error_of_the_environment_itself_is_passed_on() -> None:
+def test_error_of_the_environment_itself_is_passed_on() -> None:
     class Choosy(environments.Counting):
         def __init__(self, seeds: int = 3) -> None:
             raise TypeError("'seeds' are not to be had")

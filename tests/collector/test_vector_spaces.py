@@ -86,7 +86,7 @@ SPACES = st.recursive(
     count=st.integers(1, 3),
     num_threads=st.sampled_from([0, 2]),
 )
-def test_a_vector_shows_and_takes_what_sync_vector_env_does(
+def test_vector_shows_and_takes_what_sync_vector_env_does(
     observation: Any, action: Any, count: int, num_threads: int
 ) -> None:
     def make() -> Sampled:
@@ -118,7 +118,7 @@ def test_a_vector_shows_and_takes_what_sync_vector_env_does(
     ],
     ids=str,
 )
-def test_spaces_without_a_fixed_shape_are_what_gymnasium_makes_of_them(space: Any) -> None:
+def test_spaces_without_a_fixed_shape_are_batched_by_gymnasium(space: Any) -> None:
     def make() -> Sampled:
         return Sampled(deepcopy(space), spaces.Discrete(2))
 
@@ -130,7 +130,7 @@ def test_spaces_without_a_fixed_shape_are_what_gymnasium_makes_of_them(space: An
         equal(ours.step(actions), theirs.step(actions))
 
 
-def test_names_that_meet_when_they_are_joined_are_told_apart() -> None:
+def test_keys_with_dots_do_not_collide() -> None:
     parts = {
         "a": spaces.Dict({"b": spaces.Discrete(4, start=10)}),
         "a.b": spaces.Discrete(4, start=20),
@@ -168,7 +168,7 @@ def test_action_masks_and_other_infos_are_passed_through_untouched() -> None:
         ),
     ],
 )
-def test_a_part_that_is_missing_or_wrong_is_named(shown: Any, words: str) -> None:
+def test_part_that_is_missing_or_wrong_is_named(shown: Any, words: str) -> None:
     pair = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(3)])
 
     class Lacking(Sampled):
@@ -187,7 +187,7 @@ def test_a_part_that_is_missing_or_wrong_is_named(shown: Any, words: str) -> Non
     [
         ({"x": np.zeros(2)}, "actions: expected values of Dict.*KeyError"),
         (3, "actions: expected values of Dict"),
-        ({"x": np.zeros(3, int), "y": np.zeros(3, int)}, "actions: expected 2 of them, got 3"),
+        ({"x": np.zeros(3, int), "y": np.zeros(3, int)}, "actions: expected 2 actions, got 3"),
     ],
 )
 def test_actions_that_are_not_of_a_dict_space_are_refused(actions: Any, words: str) -> None:

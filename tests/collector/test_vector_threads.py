@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import threading
 from typing import Any
 
@@ -15,55 +14,8 @@ from gymnasium.vector import SyncVectorEnv
 
 from cogrs.collector import GameError, VectorEnv
 from tests.collector import environments
-from tests.collector.build import LIMIT, until
-from tests.collector.test_vector import same
-
-
-class Stored(environments.Counting):
-    """Keeps its steps in a database that one thread alone may use, and a thread-local number."""
-
-    made: list[Stored]
-
-    def __init__(self) -> None:
-        super().__init__(length=4)
-        self.threads = {threading.get_ident()}
-        self.order = len(self.made)
-        self.made.append(self)
-        self.rows = sqlite3.connect(":memory:")
-        self.rows.execute("create table steps (step)")
-        self.local = threading.local()
-        self.local.seen = 0
-
-    def note(self) -> None:
-        self.threads.add(threading.get_ident())
-        self.local.seen += 1
-        self.rows.execute("insert into steps values (?)", (self.steps,))
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.note()
-        return super().reset(seed=7 if seed is None else seed)
-
-    def step(self, action: Any) -> Any:
-        self.note()
-        return super().step(action)
-
-    def render(self) -> Any:
-        self.note()
-        return self.rows.execute("select count(*) from steps").fetchone()[0]
-
-    def close(self) -> None:
-        self.note()
-        self.rows.close()
-        super().close()
-
-
-def stored() -> type[Stored]:
-    """The class with a list of its own."""
-
-    class Fresh(Stored):
-        made: list[Stored] = []  # noqa: RUF012
-
-    return Fresh
+from tests.collector.build import LIMIT, same, until
+from tests.collector.environments import stored
 
 
 @pytest.mark.parametrize("num_threads", [0, 1, 2, 3, 9])
@@ -95,7 +47,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(count: int, num_thread
         assert len(owners) == min(num_threads, count)
 
 
-def test_environments_may_do_what_only_the_main_thread_may() -> None:
+def test_environments_may_set_signal_handlers_in_the_main_thread() -> None:
     class Alarmed(environments.Counting):
         def __init__(self) -> None:
             super().__init__()
@@ -117,7 +69,7 @@ def test_environments_may_do_what_only_the_main_thread_may() -> None:
         VectorEnv(Alarmed, 2, num_threads=2)
 
 
-def test_a_vector_made_and_used_in_another_thread_belongs_to_that() -> None:
+def test_vector_made_and_used_in_another_thread_belongs_to_that() -> None:
     env = stored()
 
     def use() -> None:
@@ -142,7 +94,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_a_new_environment_is_made_where_the_old_one_was(num_threads: int) -> None:
+def test_new_environment_is_made_in_the_thread_of_the_old_one(num_threads: int) -> None:
     class Fragile(stored()):  # type: ignore[misc]
         def step(self, action: Any) -> Any:
             if action == 4:
@@ -198,7 +150,7 @@ def test_threads_end_with_the_vector() -> None:
     assert all(each.closed for each in made)
 
 
-def test_an_environment_that_hangs_is_abandoned_by_close() -> None:
+def test_environment_that_hangs_is_abandoned_by_close() -> None:
     released = threading.Event()
 
     class Hanging(environments.Counting):
@@ -214,7 +166,7 @@ def test_an_environment_that_hangs_is_abandoned_by_close() -> None:
     released.set()
 
 
-def test_an_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
+def test_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
     """The threads finish what they were given; the next step comes after that."""
     inside = threading.Barrier(3)
     slow = threading.Event()

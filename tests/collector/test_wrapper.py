@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
 import pytest
 
 import cogrs
+from cogrs.collector import GAMES
 from cogrs.collector.games.cartpole import ContextOptions, GameContext, GameOptions
 from tests.collector.build import LIMIT, actor, balance, run, running, until, wrapper
 
@@ -29,7 +31,7 @@ def test_run_calls_the_callback_and_returns_its_value() -> None:
         assert games.RunGroup("actor", LIMIT) == "value"
 
 
-def test_registering() -> None:
+def test_reg_callback_reports_whether_the_collector_exists() -> None:
     games = wrapper(BOTH)
     assert games.reg_callback("learner", print) is False
     assert games.reg_callback_if_exists("learner", print) is False
@@ -41,14 +43,14 @@ def test_registering() -> None:
         games.reg_callback("actor", 5)  # type: ignore[arg-type]
 
 
-def test_a_callback_can_be_changed_while_games_run() -> None:
+def test_callback_can_be_changed_while_games_run() -> None:
     with running({"actor": actor(4)}) as games:
         for number in range(5):
             games.reg_callback("actor", lambda *_, number=number: number)
             assert run(games) == number
 
 
-def test_a_key_without_callback_is_consumed_with_one_warning() -> None:
+def test_key_without_callback_is_consumed_with_one_warning() -> None:
     with running(BOTH) as games:
         games.reg_callback("actor", balance)
         seen = []
@@ -61,13 +63,43 @@ def test_a_key_without_callback_is_consumed_with_one_warning() -> None:
         assert ["'optimizer'" in str(warning.message) for warning in caught] == [True]
 
 
-def test_the_context_of_no_game_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"cogrs.GameContext\('cartpole', co\)"):
-        cogrs.collector.AnyGameContext()
+@pytest.mark.parametrize("name", GAMES)
+def test_game_context_by_name_is_an_instance_of_game_context(name: str) -> None:
+    more = ["CartPole-v1"] if name == "gymnasium" else []
+    context = cogrs.GameContext(name, ContextOptions(num_games=2), *more)
+    module = importlib.import_module(f"cogrs.collector.games.{name}")
+    assert isinstance(context, cogrs.GameContext)
+    assert type(context) is module.GameContext
+    class_name = type(context).__name__
+    assert class_name != "GameContext"
+    assert getattr(module, class_name) is module.GameContext
+    assert type(context).__module__ == module.__name__
+    assert len(context) == 2
+    context.Stop()
+
+
+def test_subclass_of_a_game_s_context_creates_its_own_objects() -> None:
+    class Mine(GameContext):
+        """A context of somebody else's."""
+
+    assert type(Mine(ContextOptions(num_games=3))) is Mine
+    assert isinstance(Mine(), cogrs.GameContext)
+
+
+def test_former_name_of_the_class_warns_and_is_game_context() -> None:
+    with pytest.warns(DeprecationWarning, match="is now cogrs.collector.GameContext"):
+        assert cogrs.collector.AnyGameContext is cogrs.GameContext
+
+
+def test_game_context_without_a_known_name_is_refused() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        cogrs.GameContext(ContextOptions())
+    with pytest.raises(TypeError, match=r'e.g. cogrs.GameContext\("cartpole", co\)'):
+        cogrs.GameContext()
     with pytest.raises(
         ValueError, match=r"name: expected one of.*GameContext\('gymnasium', co, id or function\)"
     ):
-        cogrs.GameContext(None)  # type: ignore[arg-type]
+        cogrs.GameContext(None)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +129,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], error: type[Exc
         cogrs.GCWrapper(cogrs.GameContext("cartpole"), co, {"actor": actor(1)})
 
 
-def test_a_context_takes_its_options_in_any_order() -> None:
+def test_context_takes_its_options_in_any_order() -> None:
     co, options = ContextOptions(num_games=3), GameOptions(max_episode_steps=9)
     for args in ((co, options), (options, co), (options,), (co,), ()):
         assert GameContext(*args).options.max_episode_steps == (9 if options in args else 500)
@@ -118,7 +150,7 @@ def test_a_context_takes_its_options_in_any_order() -> None:
     assert len(cogrs.GCWrapper(GameContext(), co, {"actor": actor(1)}).GC) == 3
 
 
-def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_batches_and_summary_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with running({"actor": actor(2)}, 2, verbose_comm=True, verbose_collector=True) as games:
         games.reg_callback("actor", balance)
         run(games)
@@ -134,7 +166,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert games.GC.Version() == cogrs.__version__
 
 
-def test_a_wrapper_that_fails_leaves_the_context_as_it_was() -> None:
+def test_wrapper_that_fails_leaves_the_context_as_it_was() -> None:
     context, co = GameContext(), ContextOptions(num_games=4)
     wrong = [
         {"act": actor(8)},
@@ -152,7 +184,7 @@ def test_a_wrapper_that_fails_leaves_the_context_as_it_was() -> None:
     assert (games.name2idx, other.T, len(context)) == ({"actor": 0}, 3, 2)
 
 
-def test_what_is_no_context_and_no_options_is_named() -> None:
+def test_wrong_game_context_or_options_are_named() -> None:
     co = ContextOptions(num_games=4)
     with pytest.raises(TypeError, match="GC: expected a GameContext, got str"):
         cogrs.GCWrapper("cartpole", co, {"a": actor(1)})  # type: ignore[arg-type]
@@ -161,10 +193,10 @@ def test_what_is_no_context_and_no_options_is_named() -> None:
             cogrs.GCWrapper(GameContext(), wrong, {"a": actor(1)})  # type: ignore[arg-type]
 
 
-def test_buffers_are_as_many_as_are_of_use_and_arrays_are_made_when_looked_at() -> None:
+def test_buffers_are_limited_and_their_arrays_made_when_indexed() -> None:
     games = wrapper({"actor": actor(1), "learner": ({"s": "", "_batchsize": 1}, None)}, 100_000)
     assert {len(batches) for batches in games.inputs} == {256}
-    assert not games.GC._arenas
+    assert not games.GC._buffers
     assert [len(batch) for batch in games.inputs[0][-2:]] == [1, 1]
     with pytest.raises(IndexError):
         games.inputs[0][256]

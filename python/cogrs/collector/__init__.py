@@ -10,13 +10,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.batch import Batch
-from cogrs.collector.context import GameContext as AnyGameContext
+from cogrs.collector.by_name import BUILT_IN, GAMES
+from cogrs.collector.collectors import TensorSpec
+from cogrs.collector.context import GameContext
+from cogrs.collector.delivery import Infos
 from cogrs.collector.game_error import GameError
-from cogrs.collector.games import BUILT_IN, GAMES, GameContext
-from cogrs.collector.infos import Infos
 from cogrs.collector.options import ContextOptions
 from cogrs.collector.request_batcher import RequestBatcher
-from cogrs.collector.tensor_spec import TensorSpec
 from cogrs.collector.wrapper import GCWrapper
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "GAMES",
-    "AnyGameContext",
     "Batch",
     "ContextOptions",
     "GCWrapper",
@@ -37,14 +36,14 @@ __all__ = [
 ]
 
 
+_FORMER = {"AnyGameContext": "GameContext", "Group": "RequestBatcher"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Group":
-        warnings.warn(
-            "cogrs.collector.Group is now cogrs.collector.RequestBatcher",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return RequestBatcher
-    if name != "VectorEnv":
+    if name == "VectorEnv":
+        return importlib.import_module("cogrs.collector.vector").VectorEnv
+    if name not in _FORMER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("cogrs.collector.vector").VectorEnv
+    text = f"cogrs.collector.{name} is now cogrs.collector.{_FORMER[name]}"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    return globals()[_FORMER[name]]

@@ -1,4 +1,4 @@
-"""What a callback is given: arrays over the memory that games write to and read from."""
+"""The arrays of a callback, over the memory that games write to and read from."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def _refuse(*_: object, **__: object) -> NoReturn:
     )
 
 
-class Fields(dict[str, "npt.NDArray[Any]"]):
-    """Arrays of a reply by key. Setting a key writes into its array, which is what games read."""
+class ReplyArrays(dict[str, "npt.NDArray[Any]"]):
+    """Arrays of a reply by key. Setting a key writes into its array, which games read."""
 
     def __setitem__(self, key: str, value: npt.ArrayLike) -> None:
-        """`self[key][:] = value`; a key that is not in the description is a KeyError.
+        """Do `self[key][:] = value`.
 
         Raises:
+            KeyError: The description has no such key.
             ValueError: An array of integers is given fractions, or the shape differs.
         """
         target: Any = self[key]
@@ -50,7 +51,7 @@ class Fields(dict[str, "npt.NDArray[Any]"]):
         return self
 
     def setdefault(self, key: str, default: Any = None) -> npt.NDArray[Any]:
-        """Set a key, which is zero before, and return its array."""
+        """Set a key, and return its array."""
         if default is not None:
             self[key] = default
         return self[key]
@@ -62,11 +63,11 @@ class Batch(list["Arrays"]):
     """One dict of arrays for each state of a history, oldest first; one row for each game.
 
     The arrays, or tensors, are views of memory that is used again: they are valid until the
-    callback returns. `copy()` gives a batch to keep.
+    callback returns. `copy()` returns a batch to keep.
     """
 
     def copy(self) -> Batch:
-        """The same values in memory of their own."""
+        """Return the same values in memory of their own."""
         return Batch({key: _copied(array) for key, array in each.items()} for each in self)
 
 
@@ -78,7 +79,7 @@ class Reply(Batch):
     """A batch of arrays that are written in place, and cannot be replaced by others."""
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        """Only what `reply[0] |= {...}` does: put back what is there, which was written to."""
+        """Allow `reply[0] |= {...}`, which puts the same object back, and nothing else."""
         if self[at] is not value:
             _refuse()
 
@@ -86,32 +87,32 @@ class Reply(Batch):
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
 
 
-class Arena:
+class BatchBuffer:
     """The arrays of one of the batches that a collector fills in turn.
 
-    Each delivery gets views of its own: what is done to their form does not stay.
+    Each delivery gets views of its own: changes of their shapes do not stay.
     """
 
     def __init__(
         self, inputs: Sequence[Arrays], replies: Sequence[Arrays] | None, rows: int
     ) -> None:
-        """Arrays, or tensors, of so many rows."""
+        """Take arrays, or tensors, of so many rows."""
         self._rows = rows
         self._inputs = [_whole(each) for each in inputs]
         self._replies = None if replies is None else [_whole(each) for each in replies]
 
     def views(self, rows: int) -> tuple[Batch, Reply | None]:
-        """The first rows of the inputs, and of the replies if there are any."""
+        """Return the first rows of the inputs, and of the replies if there are any."""
         whole = rows == self._rows
         inputs = [_views(each, None if whole else rows) for each in self._inputs]
         if self._replies is None:
             return Batch(inputs), None
-        replies = [Fields(_views(each, None if whole else rows)) for each in self._replies]
+        replies = [ReplyArrays(_views(each, None if whole else rows)) for each in self._replies]
         return Batch(inputs), Reply(replies)
 
 
 def _whole(arrays: Arrays) -> list[tuple[str, Callable[[], Any]]]:
-    # A method of the array that makes a view costs half of what indexing does.
+    # A method of the array that makes a view costs half as much as indexing.
     return [
         (key, array.view if isinstance(array, np.ndarray) else array.detach)
         for key, array in arrays.items()
@@ -126,15 +127,15 @@ def _views(arrays: list[tuple[str, Callable[[], Any]]], rows: int | None) -> Arr
 
 
 class Buffers(Sequence[Batch]):
-    """The batches that a collector fills in turn, each made when it is looked at."""
+    """The batches that a collector fills in turn, each created when it is indexed."""
 
     def __init__(self, count: int, make: Callable[[int], Batch]) -> None:
-        """`make(number)` makes one."""
+        """Create the sequence; `make(number)` creates a batch."""
         self._range = range(count)
         self._make = make
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of batches."""
         return len(self._range)
 
     @overload
@@ -144,7 +145,7 @@ class Buffers(Sequence[Batch]):
     def __getitem__(self, at: slice) -> list[Batch]: ...
 
     def __getitem__(self, at: int | slice) -> Batch | list[Batch]:
-        """One of them, or several."""
+        """Return one batch, or several."""
         if isinstance(at, slice):
             return [self._make(number) for number in self._range[at]]
         return self._make(self._range[at])

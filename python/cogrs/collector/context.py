@@ -1,50 +1,46 @@
-"""A game context: many games of one kind, and batches of their states."""
+"""A game context: many games of one kind, and batches of their states.
+
+Any thread may call any method once it has started. What threads share lies behind the lock of the
+core (`_core.CollectorContext`), but for the views of batches, which two threads may make at once:
+one of them is kept, and both are right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cogrs import _core
-from cogrs.collector import description, tensors
-from cogrs.collector.batch import Arena
+from cogrs.collector.batch import BatchBuffer
+from cogrs.collector.by_name import CreatesByName
+from cogrs.collector.collectors import Collectors, TensorSpec
+from cogrs.collector.delivery import Infos, delivery_of, redeliver
 from cogrs.collector.game_error import GameError
-from cogrs.collector.infos import Infos
-from cogrs.collector.options import ContextOptions, OfOneProcess, integer
-from cogrs.collector.tensor_spec import TensorSpec
+from cogrs.collector.options import ContextOptions, NotPicklable
+from cogrs.collector.summary import collector_summary, summary
+from cogrs.collector.tensors import as_tensors
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cogrs.collector.batch import Batch, Reply
-    from cogrs.collector.description import Collector, Description, Value
+    from cogrs.collector.description import Collector, Description, GameSpec, Value
 
 
-@dataclass
-class GameOptions:
-    """Options of a built-in game; each game has a class of its own, with its own default.
-
-    Attributes:
-        max_episode_steps: Actions after which an episode is truncated, >= 1.
-    """
-
-    max_episode_steps: int = 500
-
-    def __init_subclass__(cls, max_episode_steps: int | None = None) -> None:
-        """Give the subclass a default of its own."""
-        if max_episode_steps is not None:
-            cls.__annotations__ = {"max_episode_steps": int}
-            cls.max_episode_steps = max_episode_steps
-            dataclass(cls)
-
-
-class GameContext(OfOneProcess):
+class GameContext(NotPicklable, metaclass=CreatesByName):
     """Games and the batches that are made of them; `GCWrapper` is the convenient way to use one.
 
-    `GameContext(options)`, `(co)` and `(co, options)` make one; GCWrapper gives it a `co` where it
-    has none. Collectors are added before Start, nothing is afterwards.
+    `GameContext("cartpole", co)` creates the game context of a built-in game, by a name of
+    `BUILT_IN`, and `GameContext("gymnasium", co, "CartPole-v1")` that of environments in Python.
+    More arguments are those of the class that the game's module has: ContextOptions and
+    GameOptions, in any order. GCWrapper gives a game context without ContextOptions its own.
+    Collectors are added before Start.
+
+    Raises:
+        ValueError: There is no such game, or an option is out of range.
+        TypeError: An argument has the wrong type, a built-in game is given options that are not in
+            an object, or GameContext itself is called without a name.
     """
 
     _game: str
@@ -52,12 +48,12 @@ class GameContext(OfOneProcess):
     # Of what a state shows, and of `a`, by key, where they are narrower than those of the dtype.
     bounds: ClassVar[Mapping[str, tuple[Any, Any]]] = {}
 
-    def __init__(self, *args: Any) -> None:
-        """Take options in any order."""
-        if type(self) is GameContext:
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take options in any order; see the class."""
+        if options:
             raise TypeError(
-                "GameContext is abstract: create a concrete one, for example "
-                "cogrs.GameContext('cartpole', co)"
+                f"{next(iter(options))}: options of a built-in game are given as an object, "
+                f"cogrs.collector.games.{self._game}.GameOptions(max_episode_steps=...)"
             )
         self.co: ContextOptions | None = None
         self.options = self._options_type()
@@ -73,34 +69,30 @@ class GameContext(OfOneProcess):
                 )
         self.check_options()
         self.spec = self.look()
-        self.collectors: list[Collector] = []
-        self._descriptions: dict[str, Description] = {}
+        self._collectors = Collectors(self.spec)
         self._core: _core.CollectorContext | None = None
         self._stopped = False
-        self._arenas: dict[tuple[int, int], Arena] = {}
+        self._buffers: dict[tuple[int, int], BatchBuffer] = {}
         self.use_numpy = True
+
+    @property
+    def collectors(self) -> list[Collector]:
+        """The collectors that were added, in the order of their numbers."""
+        return self._collectors.parsed
 
     # What differs from game to game.
 
     def check_options(self) -> None:
-        """Check the game's own options.
+        """Check the game's own options; ValueError or TypeError for a wrong one."""
+        raise NotImplementedError
 
-        Raises:
-            ValueError: One is out of range.
-            TypeError: One is of another type.
-        """
-        integer("max_episode_steps", self.options.max_episode_steps, 1)
-
-    def look(self) -> description.Game:
+    def look(self) -> GameSpec:
         """Return keys, action and players of the game."""
-        return description.Game(**_core.game_spec(self._game))
+        raise NotImplementedError
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
         """Create the games and their batches, with the options that all games have."""
-        limit = self.options.max_episode_steps
-        return _core.CollectorContext(
-            self._game, self.collectors, max_episode_steps=limit, **options
-        )
+        raise NotImplementedError
 
     def started(self) -> None:
         """Start what runs beside the core."""
@@ -117,14 +109,8 @@ class GameContext(OfOneProcess):
         return None
 
     def bind(self, co: ContextOptions) -> None:
-        """Take the options; those given before must be the same.
-
-        Raises:
-            TypeError: They are not ContextOptions.
-            ValueError: Others were given before.
-        """
-        if not isinstance(co, ContextOptions):
-            raise TypeError(f"co: expected ContextOptions, got {type(co).__name__}")
+        """Take the options; ValueError if others were given before."""
+        check_kind("co", co, ContextOptions, "ContextOptions")
         if self.co is not None and self.co != co:
             raise ValueError("co: this game context was made with other ContextOptions")
         self.co = co
@@ -139,25 +125,19 @@ class GameContext(OfOneProcess):
             self.__dict__.update(before)
             raise
 
-    # Describing what is collected.
+    # Descriptions of the batches.
 
     def AddCollectors(  # noqa: N802
         self, descriptions: Mapping[str, Description]
     ) -> dict[str, int]:
-        """Add descriptions of batches.
-
-        Returns:
-            The number (gid) of each collector.
+        """Add descriptions of batches, and return the number (gid) of each collector.
 
         Raises:
             ValueError: A description is wrong; see `GCWrapper`.
-            TypeError: It is not a mapping of pairs of mappings.
+            TypeError: The descriptions are not a mapping of pairs of mappings.
             RuntimeError: The batches were made already.
         """
-        if not isinstance(descriptions, Mapping):
-            got = type(descriptions).__name__
-            raise TypeError(f"descriptions: expected a mapping, got {got}")
-        self._describe({**self._descriptions, **descriptions})
+        self._describe(self._collectors.with_collectors(descriptions))
         return self.gids()
 
     def AddTensor(  # noqa: N802
@@ -169,13 +149,7 @@ class GameContext(OfOneProcess):
             ValueError: The key or its value is wrong, or there is no such collector.
             RuntimeError: The batches were made already.
         """
-        name = self.collectors[self.gid(collector)].name
-        given, answer = self._descriptions[name]
-        if reply:
-            answer = {**(answer or {}), key: value}
-        else:
-            given = {**given, key: value}
-        self._describe({**self._descriptions, name: (given, answer)})
+        self._describe(self._collectors.with_key(collector, key, value, reply=reply))
         return self.GetTensorSpec(collector, key, reply=reply)
 
     def GetTensorSpec(  # noqa: N802
@@ -186,43 +160,28 @@ class GameContext(OfOneProcess):
         Raises:
             ValueError: There is no such collector or key.
         """
-        found = self.collectors[self.gid(collector)]
-        for tensor in (found.replies if reply else found.inputs) or ():
-            if tensor.key == key:
-                shape = (found.batch_size, *tensor.row)
-                return TensorSpec(key, str(tensor.dtype), shape, found.steps)
-        raise ValueError(f"{found.name!r} has no key {key!r}")
+        return self._collectors.tensor_spec(collector, key, reply=reply)
 
     def gids(self) -> dict[str, int]:
-        """The number (gid) of each collector, by name."""
-        return {collector.name: gid for gid, collector in enumerate(self.collectors)}
+        """Return the number (gid) of each collector, by name."""
+        return dict(self._collectors.gids)
 
     def gid(self, collector: int | str) -> int:
-        """Return the number of a collector, given its name or number.
+        """Return the number of a collector, given its name or number; ValueError if unknown."""
+        return self._collectors.gid(collector)
 
-        Raises:
-            ValueError: There is no such collector.
-        """
-        gids = self.gids()
-        if isinstance(collector, str) and collector in gids:
-            return gids[collector]
-        if isinstance(collector, int) and 0 <= collector < len(gids):
-            return collector
-        raise ValueError(f"no collector {collector!r}, there are {list(gids)}")
-
-    def _describe(self, descriptions: dict[str, Description]) -> None:
+    def _describe(self, collectors: Collectors) -> None:
         if self._core is not None:
-            raise RuntimeError("collectors are described before the batches are made")
-        self.collectors = description.parse(descriptions, self.spec)
-        self._descriptions = descriptions
+            raise RuntimeError("collectors are added before the batches are made")
+        self._collectors = collectors
 
     def make_batches(self) -> None:
         """Reserve the memory of all batches; Start does so if this was not called.
 
         Raises:
-            RuntimeError: There is no `co`, or no collector.
+            RuntimeError: The context has no options, or no collector.
             ValueError: An option is out of range, or a `_batchsize` larger than `num_games`.
-            MemoryError: The system refuses.
+            MemoryError: The batches take more memory than is available.
         """
         if self._core is not None:
             return
@@ -254,7 +213,7 @@ class GameContext(OfOneProcess):
             RuntimeError: It was started or stopped before.
         """
         if self._stopped:
-            raise RuntimeError("stopped: make a new game context to start again")
+            raise RuntimeError("stopped: create a new game context to start again")
         self.make_batches()
         self._running().start()
         self.started()
@@ -266,26 +225,31 @@ class GameContext(OfOneProcess):
             timeout_usec: Microseconds to wait at most; 0 is without a limit.
 
         Returns:
-            What the batch is; `Steps` gives it back, and when the infos go away without that it is
-            delivered again. With gid -1 when there is none in time.
+            The batch's infos; `Steps` gives the batch back, and when the infos go away before that
+            it is delivered again. gid is -1 when the time is over.
 
         Raises:
-            RuntimeError: Not started, or stopped.
-            GameError: A game failed, and `co.on_error` is "raise" or nothing else is possible.
+            RuntimeError: The games are not started, or stopped.
+            GameError: A game failed, and `co.on_error` is "raise" or its limit is reached.
         """
-        return self.wait(None, _seconds(timeout_usec))
+        return self._wait(None, timeout_usec)
 
     def WaitGroup(self, collector: int | str, timeout_usec: float = 0) -> Infos:  # noqa: N802
         """Wait for a batch of one collector; see `Wait`."""
-        return self.wait(self.gid(collector), _seconds(timeout_usec))
+        return self._wait(self.gid(collector), timeout_usec)
 
-    def wait(self, gid: int | None, timeout: float | None) -> Infos:
-        """Wait as `Wait` and `WaitGroup` do, in seconds; None is without a limit."""
+    def _wait(self, gid: int | None, timeout_usec: float) -> Infos:
+        try:
+            timeout = timeout_usec / 1e6 or None
+        except (TypeError, OverflowError):
+            got = type(timeout_usec).__name__
+            text = f"timeout_usec: expected a number of microseconds, got {got}"
+            raise TypeError(text) from None
         delivery = self.take(gid, timeout)
         return Infos() if delivery is None else self.infos_of(delivery, delivery)
 
     def take(self, gid: int | None, timeout: float | None) -> _core.CollectorDelivery | None:
-        """Wait as `wait` does; return the delivery instead of its infos."""
+        """Wait as `Wait` does, in seconds, and return the delivery; None after the timeout."""
         core = self._running()
         try:
             delivery = self.move_and_wait(core, gid, timeout)
@@ -301,7 +265,7 @@ class GameContext(OfOneProcess):
     def infos_of(
         self, delivery: _core.CollectorDelivery, held: _core.CollectorDelivery | None = None
     ) -> Infos:
-        """Return the infos of a batch, which keep `held`."""
+        """Return the infos of a batch; they keep `held`."""
         gid = delivery.gid
         return Infos(self.collectors[gid].name, gid, delivery.rows, held)
 
@@ -310,25 +274,25 @@ class GameContext(OfOneProcess):
 
         Raises:
             RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
+            ValueError: The infos are those of a wait that timed out.
         """
-        delivery = self._delivery(infos)
+        delivery = delivery_of(infos)
         self._running().check_out(delivery)
         return self.buffer(delivery.gid, delivery.buffer, delivery.rows)
 
     def buffer(self, gid: int, buffer: int, rows: int) -> tuple[Batch, Reply | None]:
         """Return the first rows of one of the batches that a collector fills in turn."""
-        arena = self._arenas.get((gid, buffer))
-        if arena is None:
-            arena = self._arenas[gid, buffer] = self._arena(gid, buffer)
-        return arena.views(rows)
+        arrays = self._buffers.get((gid, buffer))
+        if arrays is None:
+            arrays = self._buffers[gid, buffer] = self._make_buffer(gid, buffer)
+        return arrays.views(rows)
 
-    def _arena(self, gid: int, buffer: int) -> Arena:
+    def _make_buffer(self, gid: int, buffer: int) -> BatchBuffer:
         inputs, replies = self._running().batch(gid, buffer)
         if not self.use_numpy:
-            inputs = tensors.as_tensors(inputs)
-            replies = None if replies is None else tensors.as_tensors(replies)
-        return Arena(inputs, replies, self.collectors[gid].batch_size)
+            inputs = as_tensors(inputs)
+            replies = None if replies is None else as_tensors(replies)
+        return BatchBuffer(inputs, replies, self.collectors[gid].batch_size)
 
     def num_buffers(self) -> list[int]:
         """Return how many batches each collector fills in turn."""
@@ -342,13 +306,9 @@ class GameContext(OfOneProcess):
     def Steps(self, infos: Infos) -> None:  # noqa: N802
         """Give a batch back: its games take the reply that was written, and go on.
 
-        Does nothing after Stop.
-
-        Raises:
-            RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
+        Does nothing after Stop. Raises the errors of `batch`.
         """
-        self.give_back(self._delivery(infos))
+        self.give_back(delivery_of(infos))
 
     def give_back(self, delivery: _core.CollectorDelivery) -> None:
         """Give a batch back; see `Steps`."""
@@ -357,25 +317,24 @@ class GameContext(OfOneProcess):
             print(f"answered {self.infos_of(delivery)}")
 
     def put_back(self, infos: Infos) -> None:
-        """Return a batch to be delivered again, before all others.
+        """Return a batch to be delivered again, before all others; errors as of `batch`."""
+        self._running().put_back(delivery_of(infos))
 
-        Raises:
-            RuntimeError: This batch was given back before.
-            ValueError: These infos are those of a wait that timed out.
-        """
-        self._running().put_back(self._delivery(infos))
+    def redeliver(self, delivery: _core.CollectorDelivery) -> None:
+        """Return a batch whose callback raised to be delivered again."""
+        redeliver(self._running(), delivery)
 
     def stay(self, game: int) -> None:
-        """Show the state of a game again, once its batch is given back, instead of a step.
+        """Show a game's state again, once its batch is given back, instead of a step.
 
-        Raises as `begin` does.
+        Raises the errors of `begin`.
         """
         self._running().stay(game)
 
     def begin(self, game: int, seed: int | None = None) -> None:
         """Begin an episode of a game, once its batch is given back, instead of a step.
 
-        States of the episode before that its listeners have not got are dropped.
+        States of the last episode that listeners have not received are dropped.
 
         Args:
             game: Its number.
@@ -402,21 +361,17 @@ class GameContext(OfOneProcess):
         """Whether Stop was called."""
         return self._stopped
 
-    # Telling.
+    # Reports.
 
     def PrintSummary(self) -> None:  # noqa: N802
-        """Print what the games did and what the collectors delivered so far."""
+        """Print how much the games did and the collectors delivered so far."""
         counts, delivered = self._running().summary()
-        states, episodes, crashes, restarts, dropped = counts
-        print(f"{self._game}: {len(self)} games, {states} states, {episodes} episodes")
-        if crashes:
-            print(f"  failures of games: {crashes}, {restarts} restarted, {dropped} games dropped")
-        for collector, (batches, rows, short, lost) in zip(self.collectors, delivered, strict=True):
-            text = f"  {collector.name}: {batches} batches, {rows} rows, {short} batches short"
-            print(f"{text}, {lost} states lost to failures" if lost else text)
+        print(f"{self._game}: {summary(len(self), counts)}")
+        for name, counted in zip(self.gids(), delivered, strict=True):
+            print(f"  {name}: {collector_summary(counted)}")
 
     def Version(self) -> str:  # noqa: N802
-        """The version of the package."""
+        """Return the version of the package."""
         return _core.__version__
 
     def GetParams(self) -> dict[str, Any]:  # noqa: N802
@@ -427,17 +382,7 @@ class GameContext(OfOneProcess):
             `action_shape`, `action_dtype`, `state_shape`, `state_dtype`, `players`. Where a state
             has no `s`, its shape and dtype are dicts by key.
         """
-        shapes = {key: shape for key, (_, shape) in self.spec.keys.items()}
-        dtypes = {key: str(dtype) for key, (dtype, _) in self.spec.keys.items()}
-        action_dtype, action_shape = self.spec.action
-        return {
-            "num_action": self.spec.num_action,
-            "action_shape": action_shape,
-            "action_dtype": str(action_dtype),
-            "state_shape": shapes.get("s", shapes),
-            "state_dtype": dtypes.get("s", dtypes),
-            "players": list(self.spec.players),
-        }
+        return self.spec.params()
 
     def __len__(self) -> int:
         """The number of games; 0 while there are no options."""
@@ -449,26 +394,5 @@ class GameContext(OfOneProcess):
 
     def _running(self) -> _core.CollectorContext:
         if self._core is None:
-            text = "stopped" if self._stopped else "not started: call Start() first"
-            raise RuntimeError(text)
+            raise RuntimeError("stopped" if self._stopped else "not started: call Start() first")
         return self._core
-
-    @staticmethod
-    def _delivery(infos: Infos) -> _core.CollectorDelivery:
-        if not isinstance(infos, Infos):
-            raise TypeError(f"infos: expected Infos, got {type(infos).__name__}")
-        if infos.gid < 0:
-            raise ValueError("infos: these are of a wait that timed out, so there is no batch")
-        if infos._delivery is None:
-            raise ValueError(
-                "infos: these only tell what a batch was, Run has given it back itself"
-            )
-        return infos._delivery
-
-
-def _seconds(usec: float) -> float | None:
-    try:
-        return usec / 1e6 or None
-    except (TypeError, OverflowError):
-        got = type(usec).__name__
-        raise TypeError(f"timeout_usec: expected a number of microseconds, got {got}") from None

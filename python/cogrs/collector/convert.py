@@ -1,4 +1,4 @@
-"""Values of rows that are not yet arrays of the right kind."""
+"""Values of rows as arrays of the right dtype and shape; Rust calls this for requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.arrays import array_of, refuse_loss
+from cogrs.arrays import array_of, cast, refuse_loss
 from cogrs.dtypes import converts, kind_of
 from cogrs.shown import shown
 
@@ -15,16 +15,20 @@ from cogrs.shown import shown
 def convert(
     name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """A C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
+    """Return a C-contiguous array of this dtype and shape, converted by the 'same_kind' rule.
 
-    Python numbers are taken for any dtype that holds them, Python integers in sequences for any of
-    integers, and what has neither values nor a dtype, as `[]`, for any.
+    A Python number is taken for any dtype that holds it, Python integers in sequences for any dtype
+    of integers, and an empty sequence, which has no dtype, for any.
 
     Raises:
         ValueError: The shape differs, or the dtype does not hold a value.
         TypeError: The dtype cannot be converted, or values are masked.
     """
-    array = _as_array(name, value, dtype, shape)
+    try:
+        array = array_of(name, value)
+    except (OverflowError, ValueError) as error:
+        got = f"{type(value).__name__}: {error}"
+        raise ValueError(f"{name}: expected {dtype} {shape}, got {got}") from None
     if array.shape != shape:
         raise ValueError(f"{name}: expected {dtype} {shape}, got {array.dtype} {array.shape}")
     if isinstance(value, (bool, int, float)):
@@ -42,20 +46,7 @@ def convert(
     listed = plain and array.dtype.kind in "iu" and kind_of(dtype) in "iu"
     if not listed and not converts(array.dtype, dtype):
         raise TypeError(f"{name}: cannot convert {array.dtype} to {dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        made = array.astype(dtype, order="C", casting="unsafe")
-    refuse_loss(name, array, made)
-    return made
-
-
-def _as_array(
-    name: str, value: npt.ArrayLike, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> npt.NDArray[Any]:
-    try:
-        return array_of(name, value)
-    except (OverflowError, ValueError) as error:
-        got = type(value).__name__
-        raise ValueError(f"{name}: expected {dtype} {shape}, got {got}: {error}") from None
+    return cast(name, array, dtype)
 
 
 def _number(name: str, value: float, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Parses and checks descriptions of batches; errors name what is wrong."""
+"""Parses and checks descriptions of batches; errors name collector, key and value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import combinations
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from cogrs import _core
+from cogrs._core import builtin_columns
 from cogrs.shown import shown
+from cogrs.validation import check_kind
 
 if TYPE_CHECKING:
     Value = str | int
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Game:
+class GameSpec:
     """Keys, action and players of a game.
 
     Attributes:
@@ -34,26 +35,35 @@ class Game:
     num_action: int
     players: Sequence[str]
 
+    def params(self) -> dict[str, Any]:
+        """Return the sizes that a model needs; see `GameContext.GetParams`."""
+        shapes = {key: shape for key, (_, shape) in self.keys.items()}
+        dtypes = {key: str(dtype) for key, (dtype, _) in self.keys.items()}
+        dtype, shape = self.action
+        return {
+            "num_action": self.num_action,
+            "action_shape": shape,
+            "action_dtype": str(dtype),
+            "state_shape": shapes.get("s", shapes),
+            "state_dtype": dtypes.get("s", dtypes),
+            "players": list(self.players),
+        }
+
 
 @dataclass(frozen=True)
-class Input:
-    """One key of an input; the fields are those that the core reads.
-
-    Attributes:
-        key: The key in the batch.
-        column: The column that it comes from: `key`, or `last_` and `key`.
-        shifted: Whether it is the column of the next state.
-        stack: Number of stacked frames; 0 is one without an axis.
-        dtype: The dtype.
-        shape: Shape of one frame of one row.
-    """
+class InputKey:
+    """One key of an input; the core reads these fields."""
 
     key: str
     column: str
+    """The column that it comes from: `key`, or `last_` and `key`."""
     shifted: bool
+    """Whether it is the column of the next state."""
     stack: int
+    """Number of stacked frames; 0 is one without an axis."""
     dtype: Any
     shape: Shape
+    """Shape of one frame of one row."""
 
     @property
     def row(self) -> Shape:
@@ -62,14 +72,8 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """One key of a reply.
-
-    Attributes:
-        key: The key.
-        dtype: The dtype.
-        shape: Shape of one row.
-    """
+class ReplyKey:
+    """One key of a reply; `shape` is that of one row."""
 
     key: str
     dtype: Any
@@ -83,50 +87,40 @@ class Reply:
 
 @dataclass(frozen=True)
 class Collector:
-    """One description.
-
-    Attributes:
-        name: Its key.
-        batch_size: `_batchsize`.
-        steps: `_T`.
-        timeout_usec: `_timeout_usec`.
-        player: The number of the player that `_name` names.
-        inputs: Keys of the input.
-        replies: Keys of the reply, or None.
-        block: Games wait until their batch is given back, even without a reply.
-    """
+    """One description: `_batchsize`, `_T`, `_timeout_usec`, `_name` and `_block`, and its keys."""
 
     name: str
     batch_size: int
     steps: int
     timeout_usec: int
     player: int | None
-    inputs: tuple[Input, ...]
-    replies: tuple[Reply, ...] | None
+    """The number of the player that `_name` names."""
+    inputs: tuple[InputKey, ...]
+    replies: tuple[ReplyKey, ...] | None
     block: bool
+    """Whether games wait until their batch is given back, even without a reply."""
 
 
-_BUILTIN = _core.builtin_columns()
-_SHIFTED = ("r", "terminal", "truncated")
+_BUILTIN = builtin_columns()
+_SHIFTED = tuple(key.removeprefix("last_") for key in _BUILTIN if key.startswith("last_"))
 _REPLIES = ("a", "pi", "V", "Q", "A", "rv")
 RESERVED = frozenset((*_BUILTIN, *_SHIFTED, *_REPLIES))
 """Keys that no game can have."""
 _DIGITS = 100
-"""Most characters of a number: Python takes long for very many, and then refuses them."""
+"""Most characters of a number: Python takes long for very many, and refuses them in the end."""
 _SETTINGS = ("_batchsize", "_T", "_timeout_usec", "_name", "_block")
 
 
-def parse(descriptions: Mapping[str, Description], game: Game) -> list[Collector]:
+def parse(descriptions: Mapping[str, Description], game: GameSpec) -> list[Collector]:
     """Parse and check descriptions.
 
     Raises:
         ValueError: A key, a value or a setting is wrong; the text names collector, key and value.
         TypeError: Descriptions are not a mapping of pairs of mappings.
     """
-    if not isinstance(descriptions, Mapping):
-        raise TypeError(f"descriptions: expected a dict, got {type(descriptions).__name__}")
+    check_kind("descriptions", descriptions, Mapping, "a mapping")
     if not descriptions:
-        raise ValueError("descriptions: expected at least one collector, got none")
+        raise ValueError("descriptions: expected at least one collector, got {}")
     pairs = {name: _pair(name, pair) for name, pair in descriptions.items()}
     shapes: dict[str, tuple[Shape, str]] = {}
     replies = {name: _replies(name, pair, game, shapes) for name, pair in pairs.items()}
@@ -174,8 +168,8 @@ def _pair(name: str, pair: Any) -> Description:
 
 
 def _replies(
-    name: str, pair: Description, game: Game, shapes: dict[str, tuple[Shape, str]]
-) -> tuple[Reply, ...] | None:
+    name: str, pair: Description, game: GameSpec, shapes: dict[str, tuple[Shape, str]]
+) -> tuple[ReplyKey, ...] | None:
     given, reply = pair
     if reply is None:
         return None
@@ -196,13 +190,15 @@ def _replies(
 class _Parser:
     """Parses one description."""
 
-    def __init__(self, name: str, game: Game, shapes: dict[str, tuple[Shape, str]]) -> None:
+    def __init__(self, name: str, game: GameSpec, shapes: dict[str, tuple[Shape, str]]) -> None:
         self.name = name
         self.game = game
         # The shape of each reply key, and the collector that asked for it first.
         self.shapes = shapes
 
-    def collector(self, given: Mapping[str, Value], replies: tuple[Reply, ...] | None) -> Collector:
+    def collector(
+        self, given: Mapping[str, Value], replies: tuple[ReplyKey, ...] | None
+    ) -> Collector:
         for setting in (key for key in given if key.startswith("_")):
             if setting not in _SETTINGS:
                 self.unknown(setting, _SETTINGS)
@@ -215,14 +211,8 @@ class _Parser:
             player=self.player(given.get("_name")),
             inputs=tuple(self.input(key, value) for key, value in tensors.items()),
             replies=replies,
-            block=self.block(given.get("_block", "")),
+            block=bool(self.number("_block", given.get("_block", 0) or 0, 0, 2)),
         )
-
-    def block(self, value: Value) -> bool:
-        number = self.number("_block", value or 0, 0)
-        if number > 1:
-            raise ValueError(f"{self.name!r}: _block: expected 0 or 1, got {value!r}")
-        return number == 1
 
     def player(self, name: Value | None) -> int | None:
         if name is None:
@@ -232,16 +222,16 @@ class _Parser:
             raise ValueError(f"{self.name!r}: _name: expected one of {players}, got {name!r}")
         return players.index(str(name))
 
-    def input(self, key: str, value: Value) -> Input:
+    def input(self, key: str, value: Value) -> InputKey:
         if key in self.game.keys:
             dtype, shape = self.game.keys[key]
-            return Input(key, key, False, self.length(key, value) or 0, dtype, shape)
+            return InputKey(key, key, False, self.length(key, value) or 0, dtype, shape)
         if key in _BUILTIN:
             self.scalar(key, value)
-            return Input(key, key, False, 0, _BUILTIN[key], ())
+            return InputKey(key, key, False, 0, _BUILTIN[key], ())
         if key in _REPLIES:
             reply = self.reply(key, value, inherit=True)
-            return Input(key, key, False, 0, reply.dtype, reply.shape)
+            return InputKey(key, key, False, 0, reply.dtype, reply.shape)
         last = f"last_{key}"
         if last in self.game.keys or last in _BUILTIN:
             self.scalar(key, value)
@@ -249,7 +239,7 @@ class _Parser:
         self.unknown(key, [*self.game.keys, *_BUILTIN, *_SHIFTED, *_REPLIES])
         raise AssertionError
 
-    def reply(self, key: str, value: Value, *, inherit: bool = False) -> Reply:
+    def reply(self, key: str, value: Value, *, inherit: bool = False) -> ReplyKey:
         if key not in _REPLIES:
             self.unknown(key, _REPLIES)
         length = self.length(key, value)
@@ -264,7 +254,7 @@ class _Parser:
                 f"but {owner!r} has {first}"
             )
         dtypes = {"a": self.game.action[0], "rv": "int32"}
-        return Reply(key, dtypes.get(key, "float32"), shape)
+        return ReplyKey(key, dtypes.get(key, "float32"), shape)
 
     def shape(self, key: str, length: int | None) -> Shape:
         """Return the shape of a reply's row."""
@@ -284,23 +274,22 @@ class _Parser:
 
     def scalar(self, key: str, value: Value) -> None:
         if self.length(key, value) not in (None, 1):
-            raise ValueError(f"{self.name!r}: {key} has one value a row, got {key}={value!r}")
+            raise ValueError(f"{self.name!r}: {key} has one value per row, got {key}={value!r}")
 
     def length(self, key: str, value: Value) -> int | None:
         """Return a value as a number, or None for the game's default."""
         return None if value == "" else self.number(key, value)
 
-    def number(self, key: str, value: Value, least: int = 1) -> int:
-        text = isinstance(value, str) and len(value) < _DIGITS and value.isascii()
+    def number(self, key: str, value: Value, least: int = 1, end: int = 2**40) -> int:
         number = -1
-        if (text and str(value).strip().isdigit()) or (
-            isinstance(value, Integral) and not isinstance(value, bool)
-        ):
+        if isinstance(value, str):
+            if len(value) < _DIGITS and value.isascii() and value.strip().isdigit():
+                number = int(value)
+        elif isinstance(value, Integral) and not isinstance(value, bool):
             number = int(value)
-        if not least <= number < 2**40:
-            raise ValueError(
-                f"{self.name!r}: {key}: expected an integer in [{least}, 2**40), got {shown(value)}"
-            )
+        if not least <= number < end:
+            expected = "0 or 1" if end == 2 else f"an integer in [{least}, 2**40)"
+            raise ValueError(f"{self.name!r}: {key}: expected {expected}, got {shown(value)}")
         return number
 
     def unknown(self, key: str, known: Sequence[str]) -> None:

@@ -1,16 +1,16 @@
-"""What a game that fails makes of a run."""
+"""The error of a run whose game failed."""
 
 from __future__ import annotations
 
 
 class GameError(RuntimeError):
-    """A game failed. What it raised, if that was an exception of Python's, is the `__cause__`.
+    """A game failed; its exception, if Python raised one, is the `__cause__`.
 
     Attributes:
         game: Its number.
     """
 
     def __init__(self, text: str, game: int) -> None:
-        """Of this game."""
+        """Create the error of a game."""
         super().__init__(text)
         self.game = game

@@ -8,45 +8,41 @@ import secrets
 from dataclasses import dataclass, fields
 from typing import NoReturn
 
-import numpy as np
-
 from cogrs.shown import shown
+from cogrs.validation import check_flag, check_integer, check_seconds
 
 POLICIES = ("raise", "restart", "drop")
-"""What can become of a game that fails."""
+"""Failure policies: the values of `on_error`."""
 
 
 @dataclass
 class ContextOptions:
-    """How many games run, and how.
+    """Number of games, and how they run.
 
     Attributes:
-        num_games: Games, >= 1.
-        T: States of history that a game keeps; raised to the largest `_T` that is asked for.
-        num_threads: Threads that step games; 0 is one for each core. Of games in Python 0 is one,
-            and none where all games wait for one batch and the first Run has no timeout: the thread
-            that calls it steps them.
-            Games are not threads: any number of games runs on any number of threads.
-        max_num_threads: Questions that each game may ask at once beside, while it makes a move, as
-            a search in threads of its own does; for games in Python, see
-            `cogrs.collector.games.gymnasium`.
+        num_games: Number of games, >= 1.
+        T: States of history that a game keeps; raised to the largest `_T` of the descriptions.
+        num_threads: Threads that step games, whose number does not depend on it; 0 is one per
+            core. For games in Python 0 is one; where all games wait for one batch and the first Run
+            has no timeout, the thread that calls Run steps them instead.
+        max_num_threads: Queries that each game may make at once during a move, as a search in
+            threads of its own does; for games in Python, see `cogrs.collector.games.gymnasium`.
         num_collectors: Batches of each collector that are filled in turn, at least two; 0 is as
             many as suit the games, 256 at most.
-        wait_per_group: Kept for the interface: `RunGroup` works either way.
+        wait_per_group: Accepted for compatibility: `RunGroup` works either way.
         verbose_comm: Print a line for each batch that is answered.
         verbose_collector: Print a line for each batch that is delivered.
-        seed: Together with the numbers of game and episode it determines each episode's start, and
-            nothing else does; drawn from the system if None.
-        deterministic: Rows of a batch that has one for each game are sorted by `id`, and batches
-            come in the order in which games asked for them, so that a run whose batches are all of
-            that size, answered by one thread, can be repeated exactly.
-        on_error: What becomes of a game that fails. "raise": the run fails with it, and `Run`
-            raises a `GameError`. "restart": it begins a new episode after a rest; of the one that
-            broke, listeners get no more. "drop": it is left out, and `Run` raises when none is
-            left.
-        max_restarts: How often each game may restart before the run fails with it all the same.
-        restart_backoff: Seconds that a game rests before its first restart; twice as long before
-            each one after, up to a minute.
+        seed: Determines each episode's start, together with the numbers of game and episode alone;
+            drawn from the system if None.
+        deterministic: Rows of a batch with one row per game are sorted by `id`, and batches come in
+            the order in which games asked for them, so that a run whose batches are all of that
+            size, answered by one thread, can be repeated exactly.
+        on_error: Failure policy. "raise": the run fails with the game, and `Run` raises a
+            `GameError`. "restart": the game begins a new episode after a rest; listeners get no
+            more of the one that broke. "drop": the game is left out; `Run` raises after the last.
+        max_restarts: Restarts of each game before the run fails nevertheless.
+        restart_backoff: Seconds that a game rests before its first restart; doubled for each next
+            one, up to a minute.
     """
 
     num_games: int = 1
@@ -73,24 +69,24 @@ class ContextOptions:
 
         Raises:
             ValueError: An option is out of range.
-            TypeError: An option is no integer, or no truth value.
+            TypeError: An option has the wrong type.
         """
         least = {"num_games": 1, "T": 1, "num_threads": 0, "num_collectors": 0}
         for name, bound in least.items():
-            integer(name, getattr(self, name), bound)
+            check_integer(name, getattr(self, name), bound)
         for name in ("wait_per_group", "verbose_comm", "verbose_collector", "deterministic"):
-            flag(name, getattr(self, name))
-        integer("max_num_threads", self.max_num_threads, 0, 24)
+            check_flag(name, getattr(self, name), numbers=True)
+        check_integer("max_num_threads", self.max_num_threads, 0, 2**24 - 1)
         if self.seed is not None:
-            integer("seed", self.seed, 0, 64)
+            check_integer("seed", self.seed, 0, 2**64 - 1)
         if self.on_error not in POLICIES:
             expected = f"one of {list(POLICIES)}"
             raise ValueError(f"on_error: expected {expected}, got {shown(self.on_error)}")
-        integer("max_restarts", self.max_restarts, 0, 32)
-        seconds("restart_backoff", self.restart_backoff)
+        check_integer("max_restarts", self.max_restarts, 0, 2**32 - 1)
+        check_seconds("restart_backoff", self.restart_backoff)
 
     def threads(self) -> int:
-        """`num_threads`, or the cores that this process may use."""
+        """Return `num_threads`, or the number of cores that this process may use."""
         if self.num_threads:
             return self.num_threads
         if hasattr(os, "sched_getaffinity"):
@@ -98,66 +94,16 @@ class ContextOptions:
         return os.cpu_count() or 1
 
     def drawn_seed(self) -> int:
-        """`seed`, or one from the system."""
+        """Return `seed`, or one from the system."""
         return secrets.randbits(64) if self.seed is None else operator.index(self.seed)
 
 
-def integer(name: str, value: object, least: int, bits: int = 63) -> int:
-    """An integer of at least `least` that so many bits hold.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is less, or more.
-    """
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
-    if number < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(number)}")
-    if number.bit_length() > bits:
-        raise ValueError(f"{name}: expected an integer below 2**{bits}, got {shown(number)}")
-    return number
-
-
-def seconds(name: str, value: object) -> float:
-    """A finite number of seconds, at least 0.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It is negative, or not finite.
-    """
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}: expected seconds, got {type(value).__name__}") from None
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{name}: expected seconds >= 0, got {shown(value)}")
-    return number
-
-
-def flag(name: str, value: object) -> bool:
-    """A truth value: a bool, or the number 0 or 1.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is another number.
-    """
-    try:
-        number = operator.index(bool(value) if isinstance(value, np.bool_) else value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}") from None
-    if number not in (0, 1):
-        raise ValueError(f"{name}: expected True or False, got {shown(number)}")
-    return bool(number)
-
-
-class OfOneProcess:
-    """What copies and pickles would share with another cannot be shared: memory, threads, locks."""
+class NotPicklable:
+    """Base of classes whose memory, threads and locks a copy cannot share."""
 
     def __reduce__(self) -> NoReturn:
-        """Refuse."""
+        """Refuse copies and pickles."""
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, its memory and threads are this "
-            "process's: make another with the same arguments"
+            f"a {type(self).__name__} cannot be copied or pickled: its memory and threads are this "
+            "process's; create another with the same arguments"
         )

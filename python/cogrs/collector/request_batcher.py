@@ -1,4 +1,8 @@
-"""Batches the requests of many callers for one policy."""
+"""Batches the requests of many callers for one policy.
+
+Any thread may call any method. The core has the lock of the rows. Each caller waits for its own
+reply: a thread at a lock that opens with it, a task for a future of its loop.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from cogrs import _core
-from cogrs.collector.batch import Fields
-from cogrs.collector.options import OfOneProcess, integer
+from cogrs.collector.batch import ReplyArrays
+from cogrs.collector.delivery import redeliver
+from cogrs.collector.options import NotPicklable
+from cogrs.validation import check_integer, check_kind, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -29,13 +34,13 @@ if TYPE_CHECKING:
 _CLOSED = "this request batcher is closed"
 
 
-class RequestBatcher(OfOneProcess):
+class RequestBatcher(NotPicklable):
     """Batches the rows of many callers, so that one policy answers them together.
 
     ::
 
         inputs, replies = {"s": ("float32", (4,))}, {"a": ("int64", ())}
-        batcher = RequestBatcher(inputs, replies, 64, timeout_usec=2_000)
+        batcher = RequestBatcher(inputs, replies, 64, timeout=0.002)
 
         answer = batcher.ask({"s": observation})           # in many threads
         answer = await batcher.ask_async({"s": observation})   # or in many tasks
@@ -47,10 +52,11 @@ class RequestBatcher(OfOneProcess):
         inputs: dtype and shape of one row of each input, by name.
         replies: dtype and shape of one row of each reply, likewise.
         batch_size: Rows of a full batch.
-        timeout_usec: A batch goes out short when its first row has waited so many microseconds.
-            With the default 0 it never does, and fewer than `batch_size` callers wait for ever: an
-            agent, whose trials come and go, needs a timeout.
-        num_buffers: Batches that are filled in turn. Further callers wait their turn.
+        timeout: Seconds that the first row of a batch waits before the batch goes out short. With
+            None it waits for a full batch, so that fewer than `batch_size` callers wait for ever:
+            an agent, whose trials come and go, needs a timeout.
+        num_buffers: Batches that are filled in turn. Further callers wait.
+        timeout_usec: Deprecated: `timeout` in microseconds, 0 for None.
 
     Raises:
         ValueError: A number or a shape is out of range.
@@ -65,21 +71,28 @@ class RequestBatcher(OfOneProcess):
         replies: Tensors,
         batch_size: int,
         *,
-        timeout_usec: int = 0,
+        timeout: float | None = None,
         num_buffers: int = 2,
+        timeout_usec: int | None = None,
     ) -> None:
         """Reserve the memory; see the class."""
+        seconds = check_timeout("timeout", timeout, above=True)
+        usec = 0 if seconds is None else max(1, round(seconds * 1e6))
+        if timeout_usec is not None:
+            text = "timeout_usec=2_000 is now timeout=0.002, in seconds"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            usec = check_integer("timeout_usec", timeout_usec, 0)
         self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
-            integer("batch_size", batch_size, 1),
-            timeout_usec=integer("timeout_usec", timeout_usec, 0),
-            num_buffers=integer("num_buffers", num_buffers, 1),
+            check_integer("batch_size", batch_size, 1),
+            timeout_usec=usec,
+            num_buffers=check_integer("num_buffers", num_buffers, 1),
         )
         self._arrays: dict[int, tuple[Arrays, Arrays]] = {}
 
     def ask(self, inputs: Question, timeout: float | None = None) -> Arrays:
-        """Put a row and wait for its reply.
+        """Send a row and wait for its reply.
 
         Args:
             inputs: A value for each name; other dtypes are converted by the 'same_kind' rule, and
@@ -92,12 +105,12 @@ class RequestBatcher(OfOneProcess):
 
         Raises:
             ValueError: A name is missing or unknown, a shape differs, a value does not fit, or the
-                timeout is negative or NaN. Nothing is put.
-            TypeError: A dtype cannot be converted, or inputs is not a mapping. Nothing is put.
+                timeout is negative or NaN. Nothing is sent.
+            TypeError: A dtype cannot be converted, or `inputs` is not a mapping. Nothing is sent.
             TimeoutError: No reply came in time.
             RuntimeError: The request batcher is closed.
         """
-        seconds = _bounded(timeout)
+        seconds = check_timeout("timeout", timeout)
         call = _Call()
         self._core.put(_mapping("inputs", inputs), call)
         return call.wait(seconds)
@@ -109,7 +122,7 @@ class RequestBatcher(OfOneProcess):
         return await answer
 
     def run(self, callback: Policy, timeout: float | None = None) -> int:
-        """Wait for a batch, have `callback` answer it, and send the replies.
+        """Wait for a batch, call `callback` to answer it, and send the replies.
 
         Args:
             callback: Called with the inputs and the replies, each a dict of arrays of k rows, k <=
@@ -119,7 +132,7 @@ class RequestBatcher(OfOneProcess):
             timeout: Seconds to wait at most; None is without a limit.
 
         Returns:
-            How many rows were answered; 0 when no batch came in time.
+            The number of rows answered; 0 when no batch came in time.
 
         Raises:
             RuntimeError: The request batcher is closed.
@@ -129,21 +142,16 @@ class RequestBatcher(OfOneProcess):
             return 0
         try:
             inputs, replies = self._views(delivery.buffer, delivery.rows)
-            callback(inputs, Fields(replies))
+            callback(inputs, ReplyArrays(replies))
             answers = [_row(replies, row) for row in range(delivery.rows)]
             self._core.release(delivery, lambda owners: _send(owners, answers))
         except BaseException:
-            # The exception holds on to the batch. It is over when Ctrl-C came after the release.
-            with contextlib.suppress(RuntimeError):
-                self._core.put_back(delivery)
+            redeliver(self._core, delivery)
             raise
         return delivery.rows
 
     def flush(self) -> None:
-        """Send waiting rows out in a short batch as soon as `run` waits.
-
-        If another row comes before that, they wait for more again.
-        """
+        """Send waiting rows out in a short batch as soon as `run` waits, if no other row comes."""
         self._core.flush()
 
     def hurry(self) -> None:
@@ -162,7 +170,7 @@ class RequestBatcher(OfOneProcess):
         )
 
     def close(self) -> None:
-        """Wake all callers with a RuntimeError; may be called again, and from any thread.
+        """Wake all callers with a RuntimeError; from any thread, repeatedly.
 
         Does nothing in a forked child.
         """
@@ -172,12 +180,7 @@ class RequestBatcher(OfOneProcess):
         """`self`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
@@ -192,8 +195,8 @@ class _Call:
         self._opens.acquire()
         self._answer: Arrays | None = None
 
-    def wait(self, seconds: float) -> Arrays:
-        if not self._opens.acquire(timeout=seconds):
+    def wait(self, seconds: float | None) -> Arrays:
+        if not self._opens.acquire(timeout=-1 if seconds is None else seconds):
             raise TimeoutError(f"ask: no answer within {seconds:g} s: does a thread call run()?")
         if self._answer is None:
             raise RuntimeError(_CLOSED)
@@ -201,30 +204,13 @@ class _Call:
 
     def answer(self, answer: Arrays | None) -> None:
         self._answer = answer
-        # It is open already when the replies are sent again.
+        # The lock is open already when the replies are sent again.
         with contextlib.suppress(RuntimeError):
             self._opens.release()
 
 
-def _bounded(timeout: float | None) -> float:
-    """Convert a timeout to seconds as a lock takes them; -1 is without a limit."""
-    if timeout is None:
-        return -1
-    try:
-        bounded = min(timeout, threading.TIMEOUT_MAX)
-        wrong = not bounded >= 0
-        seconds = float(bounded)
-    except (TypeError, ValueError):
-        got = type(timeout).__name__
-        raise TypeError(f"timeout: expected seconds >= 0, or None, got {got}") from None
-    if wrong:
-        raise ValueError(f"timeout: expected seconds >= 0, or None, got {seconds}")
-    return seconds
-
-
 def _mapping(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{name}: expected a mapping, got {type(given).__name__}")
+    check_kind(name, given, Mapping, "a mapping")
     return dict(given)
 
 
@@ -238,7 +224,7 @@ def _tensors(argument: str, given: Tensors) -> list[tuple[str, npt.DTypeLike, tu
         dtype, shape = pair
         if not isinstance(shape, Iterable):
             raise TypeError(f"{name}: expected a shape, got {shape!r}")
-        tensors.append((name, dtype, tuple(integer(name, length, 0) for length in shape)))
+        tensors.append((name, dtype, tuple(check_integer(name, length, 0) for length in shape)))
     return tensors
 
 
@@ -257,7 +243,7 @@ def _send(owners: Sequence[Any], answers: Sequence[Arrays] | None) -> None:
         else:
             loops.setdefault(owner.get_loop(), []).append((owner, answer))
     for loop, futures in loops.items():
-        # Nothing waits on a loop that is closed.
+        # No task waits on a closed loop.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, futures)
 

@@ -1,4 +1,4 @@
-"""What a misspelt name was perhaps meant to be."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def check_options(options: Iterable[str], known: Iterable[str], owner: str) -> None:
-    """Refuse options that there are not.
+    """Refuse unknown options.
 
     Raises:
-        TypeError: One is not among the known ones; the text names these, and the closest.
+        TypeError: An option is not known; the text names the known ones, and the closest.
     """
     names = list(known)
     for option in options:

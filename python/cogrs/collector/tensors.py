@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def torch_module() -> Any:
-    """PyTorch.
-
-    Raises:
-        ImportError: It is not installed.
-    """
+    """Import and return PyTorch; ImportError if it is not installed."""
     try:
         return importlib.import_module("torch")
     except ModuleNotFoundError as error:
@@ -38,7 +34,7 @@ def torch_module() -> Any:
 
 
 def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:
-    """Tensors over the memory of arrays.
+    """Return tensors over the memory of arrays.
 
     Raises:
         TypeError: PyTorch has no such dtype; the text names the key.
@@ -57,10 +53,10 @@ def _shared(key: str, array: Any) -> Any:
 
 
 def device_of(gpu: int | None) -> Any:
-    """The device of this number; None where there is no CUDA, with a warning.
+    """Return the device of this number; None where there is no CUDA, with a warning.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: `gpu` is not an integer.
         ValueError: There is no such device.
     """
     if gpu is None:
@@ -83,18 +79,18 @@ def device_of(gpu: int | None) -> Any:
 
 
 def has_cuda() -> bool:
-    """Whether PyTorch is there and finds a GPU of CUDA's."""
+    """Return whether PyTorch is installed and finds a GPU of CUDA."""
     try:
         return bool(torch_module().cuda.is_available())
     except ImportError:
         return False
 
 
-class Copy:
+class DeviceCopy:
     """A batch on a GPU, to which it is copied while the program goes on."""
 
     def __init__(self, batch: Batch, device: Any) -> None:
-        """Begin to copy, on the stream that is current."""
+        """Start the copy, on the current stream."""
         torch = torch_module()
 
         def moved(value: Any) -> Any:
@@ -106,15 +102,12 @@ class Copy:
         self._done.record(torch.cuda.current_stream(device))
 
     def wait(self) -> None:
-        """Wait until nothing is read any more from the memory that was copied."""
+        """Wait until the copied memory is no longer read."""
         self._done.synchronize()
 
 
 def pin(owner: object, memories: Iterable[tuple[int, int]]) -> None:
-    """Lock memory to its pages as long as `owner` lives, so that CUDA copies it by itself.
-
-    Where CUDA refuses there is a warning, and copies take longer.
-    """
+    """Lock memory to its pages while `owner` lives; if CUDA refuses, warn: copies are slower."""
     torch = torch_module()
     runtime = torch.cuda.cudart()
     for address, size in memories:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cogrs.collector.built_in_vector import BuiltInVector
 from cogrs.collector.environments.factory import Factory, gymnasium_module
-from cogrs.collector.environments.vectorized import VectorizedEnvs
+from cogrs.collector.environments.python_vector import PythonVector
 from cogrs.collector.game_error import GameError
 from cogrs.collector.games import BUILT_IN
-from cogrs.collector.options import integer
 from cogrs.collector.suggest import suggestion
-from cogrs.collector.vector_games import VectorGames
+from cogrs.validation import check_integer, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ from gymnasium.vector import AutoresetMode  # noqa: E402
 from gymnasium.vector import VectorEnv as _VectorEnv  # noqa: E402
 
 _OWN_OPTIONS = ("num_envs", "seed", "num_threads")
-_THERE_IS = {
+_INSTEAD = {
     "processes": "environments live in this process, moved by the caller or by num_threads "
     "threads; GameContext('gymnasium', co, env, processes=k) with GCWrapper has processes",
     "autoreset_mode": "it is AutoresetMode.NEXT_STEP, as metadata says; leave the option out",
@@ -35,7 +35,7 @@ _THERE_IS = {
     "ContextOptions of GCWrapper have on_error",
     "env_kwargs": "more keyword arguments of VectorEnv go to each environment as they are",
 }
-"""What there is instead of options that people look for."""
+"""What to do instead of giving an option of other vector environments."""
 
 
 class VectorEnv(_VectorEnv[Any, Any, Any]):
@@ -43,44 +43,49 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     ::
 
-        envs = cogrs.collector.VectorEnv("cartpole", num_envs=16, seed=0)
+        envs = cogrs.VectorEnv("cartpole", num_envs=16, seed=0)
         states, infos = envs.reset()
         states, rewards, terminated, truncated, infos = envs.step(envs.action_space.sample())
 
+    `gymnasium.make_vec("cogrs/CartPole-v1", num_envs=16)` creates the same, after `import cogrs`.
     `metadata["autoreset_mode"]` is NEXT_STEP: the step after the last of an episode ignores its
-    action, pays 0 and shows the first state of the next. Arrays that it returns are the caller's.
+    action, pays 0 and shows the first state of the next. Returned arrays are the caller's to keep.
 
     Built-in games run in Rust. Their spaces are those of Gymnasium's environments where there is
     one; states of several keys (`action_mask`, `player`) are a Dict. Rewards are float32 in the
     game and float64 here.
 
     Any other environment is made, moved and closed by the thread that calls, as
-    `gymnasium.vector.SyncVectorEnv` does; seeds, resets, observations, rewards and infos are those
-    of that class too. With `num_threads=k`, k >= 2, k threads do so side by side, and all calls of
-    an environment come from the same one. Environments are made in the order of their numbers.
+    `gymnasium.vector.SyncVectorEnv` does; seeds, resets, observations, rewards, infos and
+    `np_random` are those of that class too. With `num_threads=k`, k >= 2, k threads do so side by
+    side, and all calls of an environment come from the same thread. Environments are made in the
+    order of their numbers.
 
     A step or reset that Ctrl-C interrupts leaves the vector usable: the environment that was moving
     begins an episode in a new environment, with the next step; others stay where they are. After
-    a GameError `reset` begins again, with a new environment in the place of the one that failed.
+    a GameError `reset` begins again, and replaces the environment that failed.
+
+    Methods are for one thread at a time.
 
     Args:
         env: Name of a built-in game (`BUILT_IN`), an id of `gymnasium.make`, a callable that makes
             an environment, or `"package.module:callable"`.
-        num_envs: Environments, >= 1.
-        seed: What the first `reset` uses when it is given none; None draws from the system.
-        num_threads: Threads that move environments. Of environments in Python 0 and 1 are the
-            thread that calls; of built-in games 0 is one for each core.
-        **options: Of the game, such as `max_episode_steps`; or of what makes environments.
+        num_envs: Number of environments, >= 1.
+        seed: Seed of the first `reset`, unless that is given one; None draws from the system.
+        num_threads: Threads that move environments. For environments in Python 0 and 1 mean the
+            thread that calls; for built-in games 0 means one thread per core.
+        **options: Options of the game, such as `max_episode_steps`, or keyword arguments of the
+            callable.
 
     Raises:
-        TypeError: An argument has the wrong type, there is no such option, or what was made is not
-            an environment with spaces.
+        TypeError: An argument has the wrong type, there is no such option, or the callable returns
+            something else than an environment with spaces.
         ValueError: An argument is out of range.
         RuntimeError: The spaces of two environments differ.
         ImportError: Gymnasium is not installed.
         gymnasium.error.UnregisteredEnv: There is no such game or environment.
 
-    Whatever making an environment raises is passed on.
+    What making an environment raises is passed on.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -94,22 +99,22 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         num_threads: int = 0,
         **options: Any,
     ) -> None:
-        """Make the games; see the class."""
-        self._games: VectorGames | VectorizedEnvs | None = None
-        self._seats: VectorizedEnvs | None = None
-        self.num_envs = integer("num_envs", num_envs, 1)
-        self._seed = None if seed is None else integer("seed", seed, 0)
-        threads = integer("num_threads", num_threads, 0)
+        """Create the games; see the class."""
+        self._games: BuiltInVector | PythonVector | None = None
+        self._envs: PythonVector | None = None
+        self.num_envs = check_integer("num_envs", num_envs, 1)
+        self._seed = None if seed is None else check_integer("seed", seed, 0)
+        threads = check_integer("num_threads", num_threads, 0)
         for option in options:
-            if option in _THERE_IS:
-                raise TypeError(f"{option}: VectorEnv has no such option: {_THERE_IS[option]}")
+            if option in _INSTEAD:
+                raise TypeError(f"{option}: VectorEnv has no such option: {_INSTEAD[option]}")
         if isinstance(env, str) and env in BUILT_IN:
-            self._games = VectorGames(env, self.num_envs, threads, options)
+            self._games = BuiltInVector(env, self.num_envs, threads, options)
         else:
-            self._seats = _environments(env, options, self.num_envs, threads)
-            self._games = self._seats
-            self.metadata = {**self._seats.metadata, **VectorEnv.metadata}
-            self.render_mode = self._seats.render_mode
+            self._envs = _environments(env, options, self.num_envs, threads)
+            self._games = self._envs
+            self.metadata = {**self._envs.metadata, **VectorEnv.metadata}
+            self.render_mode = self._envs.render_mode
         batch = gymnasium_module().vector.utils.batch_space
         self.single_observation_space = self._games.observation_space
         self.single_action_space = self._games.action_space
@@ -120,8 +125,31 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
 
     @property
     def envs(self) -> list[Any]:
-        """The environments, None for one that failed, until reset; empty for built-in games."""
-        return [] if self._seats is None else self._seats.envs
+        """The environments, None for each that failed, until reset; [] for built-in games."""
+        return [] if self._envs is None else self._envs.envs
+
+    @property
+    def np_random(self) -> Any:
+        """The random generator of built-in games' vector, or a tuple of the environments' own.
+
+        Built-in games do not use it: a reset with an integer seeds it, for code that does.
+        """
+        if self._envs is None:
+            return super().np_random
+        return tuple(None if env is None else env.np_random for env in self.envs)
+
+    @np_random.setter
+    def np_random(self, value: np.random.Generator) -> None:
+        if self._envs is not None:
+            raise AttributeError("np_random: each environment has its own, set those of `envs`")
+        self._np_random, self._np_random_seed = value, -1
+
+    @property
+    def np_random_seed(self) -> Any:
+        """The seed of `np_random`, -1 if it is unknown; or a tuple of the environments' own."""
+        if self._envs is None:
+            return super().np_random_seed
+        return tuple(None if env is None else env.np_random_seed for env in self.envs)
 
     def reset(
         self,
@@ -132,16 +160,16 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         """Begin episodes.
 
         Args:
-            seed: Environment i is seeded by `seed + i`, or by the i-th of a sequence; None goes on
-                with what there is. The same seed gives the same episodes from here on.
+            seed: Environment i is seeded by `seed + i`, or by the i-th seed of a sequence; None
+                keeps the random generators as they are. The same seed gives the same episodes.
             options: `reset_mask`, bool (num_envs,): only these begin an episode, and the others
-                stay where they are. More of it goes to `reset` of environments.
+                stay where they are. Other entries go to `reset` of environments.
 
         Returns:
             States and infos.
 
         Raises:
-            ValueError: There are not `num_envs` seeds, or there is no such option.
+            ValueError: The number of seeds is not `num_envs`, or there is no such option.
             TypeError: A seed is not an integer, `options` is not a dict, or `reset_mask` is not an
                 array of bool.
             GameError: An environment could not be made anew, or its `reset` raised.
@@ -150,11 +178,10 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             gymnasium.error.ClosedEnvironmentError: After close.
         """
         games = self._open()
-        if not isinstance(options, Mapping | None):
-            raise TypeError(f"options: expected a dict or None, got {type(options).__name__}")
+        check_kind("options", options, Mapping | None, "a dict or None")
         options = None if options is None else dict(options)
         mask = self._mask(options)
-        if options and self._seats is None:
+        if options and self._envs is None:
             raise ValueError(f"options: expected reset_mask alone, got {sorted(options)}")
         if not self._begun and not mask.all():
             raise error.ResetNeeded(f"reset_mask: {self._why}")
@@ -162,15 +189,17 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             seed = self._seed
         seeds = self._seeds(seed)
         begins = {number: (seeds[number], options) for number in np.flatnonzero(mask).tolist()}
-        # What Ctrl-C breaks off, the next call makes up for.
+        if not isinstance(seed, Sequence | np.ndarray):
+            super().reset(seed=seeds[0])
+        # The next call finishes a reset that Ctrl-C breaks off.
         self._begun = True
         try:
-            shown, told = games.reset(begins)
+            shown, infos = games.reset(begins)
         except GameError as failure:
             self._fail(failure)
             raise
         self._seeded = True
-        return shown, self._infos(told)
+        return shown, self._infos(infos)
 
     def step(
         self, actions: Any
@@ -181,13 +210,12 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             actions: One for each, of `action_space`.
 
         Returns:
-            States, rewards (float64), whether they terminated and whether they were cut short
-            (bool), infos.
+            States, rewards (float64), flags `terminated` and `truncated` (bool), infos.
 
         Raises:
-            ValueError: There are not `num_envs` actions of the right shape, or one is not a number
-                of a Discrete space. No environment moves.
-            TypeError: They have the wrong type. No environment moves.
+            ValueError: The actions have another shape, or one is not in a Discrete space. No
+                environment moves.
+            TypeError: The actions have the wrong type. No environment moves.
             GameError: An environment raised, refused its action, or returned a reward or flag that
                 is not one value. Only `reset` is possible then.
             gymnasium.error.ResetNeeded: Before the first reset, or after a GameError.
@@ -197,14 +225,14 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if not self._begun:
             raise error.ResetNeeded(f"step before a reset: {self._why}")
         try:
-            shown, rewards, terminated, truncated, told = games.step(actions)
+            shown, rewards, terminated, truncated, infos = games.step(actions)
         except GameError as failure:
             self._fail(failure)
             raise
-        return shown, rewards, terminated, truncated, self._infos(told) if told else {}
+        return shown, rewards, terminated, truncated, self._infos(infos) if infos else {}
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return what environments render; None for built-in games.
+        """Return the frames that environments render; None for built-in games.
 
         Raises:
             gymnasium.error.ClosedEnvironmentError: After close.
@@ -216,7 +244,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if self._games is not None:
             self._games.close()
 
-    def _open(self) -> VectorGames | VectorizedEnvs:
+    def _open(self) -> BuiltInVector | PythonVector:
         if self.closed or self._games is None:
             raise error.ClosedEnvironmentError("these environments are closed")
         return self._games
@@ -225,9 +253,9 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         self._begun = False
         self._why = f"all environments are to be reset after a failure ({failure})"
 
-    def _infos(self, told: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    def _infos(self, given: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
-        for number, info in told:
+        for number, info in given:
             infos = self._add_info(infos, info, number)
         return infos
 
@@ -240,7 +268,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             raise TypeError(f"reset_mask: expected an array of bool, got {got}")
         if mask.shape != (self.num_envs,) or not mask.any():
             raise ValueError(
-                f"reset_mask: expected ({self.num_envs},), one of them True at least, got "
+                f"reset_mask: expected shape ({self.num_envs},) with at least one True, got "
                 f"{mask.shape} with {int(mask.sum())} True"
             )
         return mask
@@ -249,18 +277,18 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         if seed is None:
             return [None] * self.num_envs
         if not isinstance(seed, Sequence | np.ndarray):
-            first = integer("seed", seed, 0)
+            first = check_integer("seed", seed, 0)
             return [first + number for number in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise ValueError(f"seed: expected {self.num_envs} of them, got {len(seed)}")
-        return [None if each is None else integer("seed", each, 0) for each in seed]
+            raise ValueError(f"seed: expected {self.num_envs} seeds, got {len(seed)}")
+        return [None if each is None else check_integer("seed", each, 0) for each in seed]
 
 
 def _environments(
     env: str | Callable[..., Any], options: Mapping[str, Any], count: int, threads: int
-) -> VectorizedEnvs:
+) -> PythonVector:
     try:
-        return VectorizedEnvs(Factory(env, options, known=_OWN_OPTIONS), count, threads)
+        return PythonVector(Factory(env, options, known=_OWN_OPTIONS), count, threads)
     except error.UnregisteredEnv as refusal:
         found = suggestion(env, BUILT_IN)
         if not found:

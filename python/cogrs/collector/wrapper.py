@@ -1,8 +1,11 @@
-"""`GCWrapper`: batches of many games, each answered by a callback."""
+"""`GCWrapper`: batches of many games, each answered by a callback.
+
+Any threads may call Run side by side; each has its own state of the Runs that it is inside of. The
+game context and its core have the locks.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import warnings
@@ -10,15 +13,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from cogrs.collector import description, tensors
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext
-from cogrs.collector.infos import Infos
-from cogrs.collector.options import OfOneProcess, flag
+from cogrs.collector.delivery import Infos
+from cogrs.collector.description import overlaps, repliers
+from cogrs.collector.options import NotPicklable
+from cogrs.collector.tensors import DeviceCopy, device_of, has_cuda, pin, torch_module
+from cogrs.validation import check_flag, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, TracebackType
+    from types import FrameType
 
     from cogrs import _core
     from cogrs.collector.batch import Batch
@@ -31,26 +36,21 @@ if TYPE_CHECKING:
 _NO_BATCH = Infos()
 
 
-class _Doing:
-    """What a thread is doing."""
+class _RunState:
+    """The Runs of a thread."""
 
-    __slots__ = ("depth", "infos")
+    infos: Infos | None = None
+    """Those of the batch of its last Run, or of the batch that its callback has."""
+    depth = 0
+    """Runs that are going on, one within the other."""
 
+
+class _ThreadState(threading.local):
     def __init__(self) -> None:
-        self.infos: Infos | None = None
-        """What the batch of its last Run was, or the one in its callback's hands."""
-        self.depth = 0
-        """Runs that are going on, one within the other."""
+        self.runs = _RunState()
 
 
-class _Here(threading.local):
-    """Where a thread finds what it is doing."""
-
-    def __init__(self) -> None:
-        self.doing = _Doing()
-
-
-class GCWrapper(OfOneProcess):
+class GCWrapper(NotPicklable):
     """Runs many games and gives their states to callbacks, batch by batch.
 
     ::
@@ -63,12 +63,12 @@ class GCWrapper(OfOneProcess):
             games.Start()
             games.Run()
 
-    A description is a dict of pairs `(input, reply)`. Each dict of a pair has keys with what the
-    game is to make of them: `""` for its default, a number for a length (`pi="2"`) or for so many
-    stacked frames (`s="4"`). A collector with a reply is asked about every state, also about the
-    last of an episode, whose answer is ignored; the game waits. One without (reply None) listens to
-    histories of `_T` states, which share one state each with the next, cross the ends of episodes,
-    and show what the game was answered.
+    A description is a dict of pairs `(input, reply)` of dicts. Their values are arguments of the
+    keys: `""` for the default, a number for a length (`pi="2"`) or for so many stacked frames
+    (`s="4"`). A collector with a reply is asked about every state, also about the last of an
+    episode, whose answer is ignored; the game waits. One without (reply None) listens to histories
+    of `_T` states with the replies in them; consecutive histories share one state, and cross the
+    ends of episodes.
 
     Settings of an input: `_batchsize`, `_T` (default 1), `_timeout_usec` (after its first row has
     waited so long a batch goes out short; default 0, never), `_name` (only the states in which this
@@ -92,17 +92,17 @@ class GCWrapper(OfOneProcess):
         gpu: Number of the CUDA device to which inputs are copied for `input_batch_gpu`, as tensors,
             while the program goes on. With None, and with a warning where there is no CUDA,
             `input_batch_gpu` is `input_batch`.
-        params: Anything a model has to know, beside what the game says.
+        params: More entries of the attribute `params`.
 
     Attributes:
-        inputs: For each collector the inputs of the batches that it fills in turn, made when they
-            are looked at.
+        inputs: For each collector the inputs of the batches that it fills in turn, created when
+            they are indexed.
         replies: Likewise the replies, or None.
         name2idx: The number of each collector.
         idx2name: The name of each number.
         params: `GC.GetParams()` and `params`.
-        infos: What the batch of the last Run of this thread was; in a callback, what its batch is,
-            also after a Run within it.
+        infos: Collector and size of the batch of this thread's last Run; in a callback, those of
+            its batch, also after a Run within it.
 
     Raises:
         ValueError: A description is wrong, an option out of range, there is no such GPU, or a
@@ -121,13 +121,11 @@ class GCWrapper(OfOneProcess):
         params: Mapping[str, Any] | None = None,
     ) -> None:
         """Check the descriptions and reserve the memory; see the class."""
-        if not flag("use_numpy", use_numpy):
-            tensors.torch_module()
-        if not isinstance(GC, GameContext):
-            raise TypeError(f"GC: expected a GameContext, got {type(GC).__name__}")
-        if not isinstance(params, Mapping | None):
-            raise TypeError(f"params: expected a mapping, got {type(params).__name__}")
-        self._device = tensors.device_of(gpu)
+        if not check_flag("use_numpy", use_numpy, numbers=True):
+            torch_module()
+        check_kind("GC", GC, GameContext, "a GameContext")
+        check_kind("params", params, Mapping | None, "a mapping")
+        self._device = device_of(gpu)
         self._pinned = False
         self.gpu = gpu
         self.GC = GC
@@ -135,9 +133,9 @@ class GCWrapper(OfOneProcess):
         with GC.all_or_nothing():
             GC.bind(co)
             self.name2idx = GC.AddCollectors(descriptions)
-            overlap = sorted(description.overlaps(GC.collectors))
+            overlap = sorted(overlaps(GC.collectors))
             if overlap:
-                names = {key: description.repliers(GC.collectors, key) for key in overlap}
+                names = {key: repliers(GC.collectors, key) for key in overlap}
                 told = "; ".join(f"{key!r}: {', '.join(names[key])}" for key in overlap)
                 text = f"several collectors reply {overlap}: the last described one counts ({told})"
                 warnings.warn(text, stacklevel=2)
@@ -145,13 +143,13 @@ class GCWrapper(OfOneProcess):
             GC.make_batches()
         self.idx2name = {gid: name for name, gid in self.name2idx.items()}
         self.inputs, self.replies = self._buffers()
-        if self._device is not None or (not use_numpy and tensors.has_cuda()):
+        if self._device is not None or (not use_numpy and has_cuda()):
             self._pin()
         self.params = {**GC.GetParams(), **(params or {})}
         self._callbacks: dict[int, Callback] = {}
         self._warned: set[int] = set()
         self._known_infos: dict[tuple[int, int], Infos] = {}
-        self._here = _Here()
+        self._thread = _ThreadState()
 
     def _buffers(self) -> tuple[list[Buffers], list[Buffers | None]]:
         inputs: list[Buffers] = []
@@ -170,8 +168,8 @@ class GCWrapper(OfOneProcess):
 
     @property
     def infos(self) -> Infos | None:
-        """What the batch of this thread's last Run was; in a callback, what its batch is."""
-        return self._here.doing.infos
+        """The infos of the batch of this thread's last Run; see the class."""
+        return self._thread.runs.infos
 
     def setup_gpu(self, gpu: int | None) -> None:
         """Choose the device of `input_batch_gpu`, from the next Run on; None is `input_batch`.
@@ -180,9 +178,9 @@ class GCWrapper(OfOneProcess):
 
         Raises:
             ValueError: There is no such device.
-            TypeError: It is no integer.
+            TypeError: `gpu` is not an integer.
         """
-        self._device = tensors.device_of(gpu)
+        self._device = device_of(gpu)
         self.gpu = gpu
         if self._device is not None:
             self._pin()
@@ -190,18 +188,18 @@ class GCWrapper(OfOneProcess):
     def _pin(self) -> None:
         if not self._pinned:
             self._pinned = True
-            tensors.pin(self.GC, self.GC.memories())
+            pin(self.GC, self.GC.memories())
 
     def reg_callback(self, key: str, cb: Callback) -> bool:
         """Call `cb(input_batch, input_batch_gpu, reply_batch)` with the batches of a collector.
 
         Batches are valid until the callback returns. What it writes into the arrays of
-        `reply_batch` (`reply_batch[0]["a"][:] = x`) is the answer; what it does not write is 0. A
+        `reply_batch` (`reply_batch[0]["a"][:] = x`) is the answer, 0 where nothing is written. A
         callback that raises leaves its batch pending: the next Run delivers it again. It may be
-        changed at any time.
+        replaced at any time.
 
         Returns:
-            False when there is no collector of this name.
+            False if no collector has this name.
 
         Raises:
             TypeError: `cb` cannot be called.
@@ -215,15 +213,15 @@ class GCWrapper(OfOneProcess):
         return True
 
     def reg_callback_if_exists(self, key: str, cb: Callback) -> bool:
-        """As `reg_callback`, for descriptions that may or may not have the key."""
+        """Call `reg_callback`, for descriptions that may or may not have the key."""
         return self.reg_callback(key, cb)
 
     def reg_has_callback(self, key: str) -> bool:
-        """Whether a callback is registered for this collector."""
+        """Return whether a callback is registered for this collector."""
         return self.name2idx.get(key) in self._callbacks
 
     def reg_sig_int(self) -> None:
-        """Have Ctrl-C stop the games before it interrupts the program; for the main thread."""
+        """Stop the games on Ctrl-C before it interrupts the program; for the main thread."""
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
             self.Stop()
@@ -232,11 +230,7 @@ class GCWrapper(OfOneProcess):
         signal.signal(signal.SIGINT, stop)
 
     def Start(self) -> None:  # noqa: N802
-        """Let the games go.
-
-        Raises:
-            RuntimeError: Started or stopped before.
-        """
+        """Start the games; RuntimeError if they were started or stopped before."""
         self.GC.Start()
 
     def Run(self, timeout: float | None = None) -> Any:  # noqa: N802
@@ -249,47 +243,40 @@ class GCWrapper(OfOneProcess):
             timeout: Seconds to wait at most; None is without a limit.
 
         Returns:
-            What the callback returns; None when no batch came in time.
+            The callback's return value; None when no batch came in time.
 
         Raises:
             RuntimeError: Before Start, or after Stop.
-            GameError: A game failed; `co.on_error` says what becomes of those that do.
+            GameError: A game failed, and `co.on_error` ends the run.
         """
         return self._run(None, timeout)
 
     def RunGroup(self, key: str, timeout: float | None = None) -> Any:  # noqa: N802
-        """As `Run`, for the batches of one collector.
-
-        Raises:
-            ValueError: There is no such collector.
-        """
+        """Run for the batches of one collector; ValueError if there is no such collector."""
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:
-        here = self._here.doing
-        outer, nested = here.infos, here.depth > 0
+        runs = self._thread.runs
+        outer, nested = runs.infos, runs.depth > 0
         delivery = None
-        here.depth += 1
+        runs.depth += 1
         try:
             delivery = self.GC.take(gid, timeout)
             if delivery is None:
-                here.infos = _NO_BATCH
+                runs.infos = _NO_BATCH
                 return None
-            # Without the batch itself: when it is lost all the same, it comes again.
-            here.infos = self._infos(delivery)
+            # Infos do not hold the batch, so that it is delivered again if it gets lost.
+            runs.infos = self._infos(delivery)
             value = self._call(delivery)
             self.GC.give_back(delivery)
         except BaseException:
             if delivery is not None:
-                # The exception holds on to the batch. It is over when Ctrl-C came after it was
-                # given back.
-                with contextlib.suppress(RuntimeError):
-                    self.GC.put_back(self.GC.infos_of(delivery, delivery))
+                self.GC.redeliver(delivery)
             raise
         finally:
-            here.depth -= 1
+            runs.depth -= 1
             if nested:
-                here.infos = outer
+                runs.infos = outer
         return value
 
     def _infos(self, delivery: _core.CollectorDelivery) -> Infos:
@@ -306,7 +293,7 @@ class GCWrapper(OfOneProcess):
             batch, reply = self.GC.buffer(gid, delivery.buffer, delivery.rows)
             if self._device is None:
                 return callback(batch, batch, reply)
-            copy = tensors.Copy(batch, self._device)
+            copy = DeviceCopy(batch, self._device)
             value = callback(batch, copy.batch, reply)
             # Games write to this memory once the batch is given back.
             copy.wait()
@@ -318,25 +305,17 @@ class GCWrapper(OfOneProcess):
         return None
 
     def Stop(self) -> None:  # noqa: N802
-        """End the games: from any thread, from a callback, and as often as one likes.
-
-        In a forked child there is nothing to end.
-        """
+        """End the games; from any thread or callback, repeatedly. A forked child does nothing."""
         self.GC.Stop()
 
     def PrintSummary(self) -> None:  # noqa: N802
-        """Print what the games did and what the collectors delivered so far."""
+        """Print how much the games did and the collectors delivered so far."""
         self.GC.PrintSummary()
 
     def __enter__(self) -> Self:
         """`self`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.Stop()

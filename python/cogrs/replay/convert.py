@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cogrs.arrays import array_of, refuse_loss
+from cogrs.arrays import array_of, cast
 from cogrs.dtypes import carrier_of, converts, dtype_of, dtype_text, kind_of
 from cogrs.limits import ENTRY_BYTES
 from cogrs.nested import fill, is_container, record_of
@@ -71,10 +71,7 @@ def convert(
     from_python = plain and given.dtype.kind in "iu" and kind in "iu"
     if not from_python and not converts(given.dtype, dtype):
         raise TypeError(_mismatch(name, dtype, shape, given))
-    with np.errstate(over="ignore", invalid="ignore"):
-        made = given.astype(dtype, order="C", casting="unsafe")
-    refuse_loss(name, given, made)
-    return made
+    return cast(name, given, dtype)
 
 
 def numbers(name: str, value: object) -> npt.NDArray[np.float64]:

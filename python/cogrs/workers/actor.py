@@ -318,7 +318,7 @@ def _batcher(
         inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,
-        timeout_usec=max(1, round(timeout_ms * 1000)),
+        timeout=timeout_ms / 1e3,
     )
 
 

@@ -1,4 +1,9 @@
-"""Threads that step environments written in Python."""
+"""Threads that step environments written in Python.
+
+An env worker's thread alone makes, moves and closes its environments. Other threads only call
+`halt`, `join` and `describe`. Env workers make their environments one after the other, in the order
+of the games: each waits for its turn, an event that the one before sets.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +29,7 @@ PATIENCE = 0.5
 class EnvWorker:
     """A thread that makes, moves and closes environments, as its step buffer says.
 
-    Moves of many games cross to the core and back in one call. It holds neither the game context
-    nor the wrapper, so that those can go. Env workers make their environments one after the other,
-    in the order of the games.
+    It holds neither the game context nor the wrapper, so that those can go.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class EnvWorker:
         self._halted = False
 
     def start(self, first: FirstEnv | None = None) -> None:
-        """Start it; `first` is the environment of game 0, whose thread it takes over if any."""
+        """Start the thread, or take over that of `first`, the environment of game 0."""
         env = None
         if first is None:
             self._thread = OwnerThread(THREAD_NAME.format(self._number))
@@ -85,22 +88,22 @@ class EnvWorker:
             if count == 0:
                 self._stepper.check()
                 continue
-            failed = self._tell(self._stepper.move(count))
+            failed = self._report(self._stepper.move(count))
 
-    def _tell(self, failures: Sequence[Failure]) -> list[tuple[int, str]]:
+    def _report(self, failures: Sequence[Failure]) -> list[tuple[int, str]]:
         for failure in failures:
             self._failed(int(self._games[failure.row]), failure.cause)
         return [(failure.row, failure.text) for failure in failures]
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; return whether it has ended, or has to wait for the caller to end."""
+        """Wait for its end; return True if it has ended, or is the calling thread."""
         thread = self._thread
         if thread is None or thread.ident == threading.get_ident():
             return True
         return thread.join(timeout)
 
     def is_over(self) -> bool:
-        """Return whether a later `join` has nothing left to end."""
+        """Return whether a later `join` has nothing to do."""
         return True
 
     def halt(self) -> None:
@@ -110,7 +113,7 @@ class EnvWorker:
         self._turn.set()
 
     def describe(self) -> str:
-        """Describe what it does, and name its thread."""
+        """Describe the move under way, and name the thread."""
         name = self._thread.name if self._thread else ""
         return f"{self._stepper.doing()} (thread {name})"
 
@@ -118,7 +121,7 @@ class EnvWorker:
 def join_all(
     env_workers: Sequence[EnvWorker], timeout: float, kill: Sequence[Callable[[], None]]
 ) -> None:
-    """Wait for env workers that were told to end.
+    """Wait for env workers after `halt`.
 
     When one hangs, `kill` ends the processes that they wait for. Environments that hang in this
     process are left to their threads, with a warning.

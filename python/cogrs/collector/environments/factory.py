@@ -1,4 +1,4 @@
-"""What makes environments: an id of Gymnasium's, a function, or where to import one."""
+"""Creates environments by an id of Gymnasium, a callable, or the name of one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _IMPORTABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class Factory:
-    """Makes environments, one after the other.
+    """Creates environments, one after the other.
 
     Attributes:
         source: An id that `gymnasium.make` knows, `"package.module:function"`, or a callable.
         options: Keyword arguments of each call.
-        known: Options of the caller, which one of those may be a misspelling of.
+        known: The caller's own options, for suggestions where an option is misspelt.
     """
 
     source: str | Callable[..., Any]
@@ -32,14 +32,11 @@ class Factory:
     known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what makes nothing.
-
-        Raises:
-            TypeError: It is neither text nor a callable.
-        """
+        """Raise a TypeError if `source` is neither text nor a callable."""
         if hasattr(self.source, "observation_space") and not isinstance(self.source, type):
             raise TypeError(
-                "env: expected what makes environments, got one: each game needs its own"
+                "env: expected an id or a callable that creates environments, got an environment: "
+                "each game needs its own"
             )
         if not isinstance(self.source, str) and not callable(self.source):
             got = type(self.source).__name__
@@ -47,28 +44,20 @@ class Factory:
 
     @property
     def name(self) -> str:
-        """What to call its games."""
+        """The name of its games."""
         source = self.source
         return source if isinstance(source, str) else getattr(source, "__name__", repr(source))
 
     def __call__(self) -> Any:
-        """Make one.
-
-        Raises:
-            ImportError: An id, and Gymnasium is not installed.
-        """
-        return self._called({})
+        """Create an environment; ImportError for an id where Gymnasium is not installed."""
+        return self._create({})
 
     def make(self, game: int) -> Any:
-        """Make that of a game. Gymnasium's check of what environments return is for the first.
+        """Create the environment of a game; Gymnasium's checker is only for the first."""
+        is_id = isinstance(self.source, str) and not _IMPORTABLE.fullmatch(self.source)
+        return self._create({"disable_env_checker": True} if is_id and game else {})
 
-        Raises:
-            ImportError: An id, and Gymnasium is not installed.
-        """
-        checked = {} if game == 0 or not self._is_id() else {"disable_env_checker": True}
-        return self._called(checked)
-
-    def _called(self, more: Mapping[str, Any]) -> Any:
+    def _create(self, more: Mapping[str, Any]) -> Any:
         try:
             return self._function()(**{**more, **self.options})
         except TypeError as error:
@@ -76,9 +65,6 @@ class Factory:
             if not hint:
                 raise
             raise TypeError(f"{error}; {hint}") from error
-
-    def _is_id(self) -> bool:
-        return isinstance(self.source, str) and not _IMPORTABLE.fullmatch(self.source)
 
     def _function(self) -> Callable[..., Any]:
         if not isinstance(self.source, str):
@@ -89,10 +75,10 @@ class Factory:
         return lambda **options: gymnasium.make(self.source, **options)
 
     def as_json(self) -> str:
-        """The same for another process, which imports it.
+        """Return it as text for another process.
 
         Raises:
-            ValueError: A function that cannot be imported by its name, or options that are no JSON.
+            ValueError: The callable cannot be imported by a name, or JSON has no such options.
         """
         try:
             return json.dumps({"source": self._importable(), "options": dict(self.options)})
@@ -116,16 +102,12 @@ class Factory:
 
     @classmethod
     def from_json(cls, text: str) -> Factory:
-        """What `as_json` gave."""
+        """Create it from the result of `as_json`."""
         return cls(**json.loads(text))
 
 
 def gymnasium_module() -> Any:
-    """Gymnasium.
-
-    Raises:
-        ImportError: It is not installed.
-    """
+    """Import and return Gymnasium; ImportError if it is not installed."""
     return import_optional("gymnasium", "games in Python need Gymnasium", "gymnasium")
 
 

@@ -1,21 +1,21 @@
-"""The first environment, which is made before it is known which thread will move it."""
+"""The first environment, which is made before it is known which thread will move it.
+
+It is only used in the thread that made it: the caller's, or an `OwnerThread`.
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cogrs.collector.environments.env_api import close_env
 from cogrs.collector.environments.owner import OwnerThread
-from cogrs.collector.environments.stepper import close
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.collector.environments.factory import Factory
-
-_logger = logging.getLogger("cogrs.collector")
 
 THREAD_NAME = "cogrs-environments-{}"
 """Names of the threads that move environments, by their numbers."""
@@ -32,7 +32,7 @@ class FirstEnv:
 
     @classmethod
     def of(cls, factory: Factory, *, apart: bool) -> FirstEnv:
-        """Make it, in a thread of its own or here."""
+        """Make the environment, `apart` in a thread of its own or in this one."""
         if not apart:
             return cls(factory(), None)
         thread = OwnerThread(THREAD_NAME.format(0))
@@ -43,7 +43,7 @@ class FirstEnv:
             raise
 
     def look(self, call: Callable[[Any], Any]) -> Any:
-        """Return what a call makes of the environment, in its thread."""
+        """Call a function with the environment in its thread, and return the result."""
         looking = partial(call, self._env)
         return looking() if self._thread is None else self._thread.run(looking)
 
@@ -53,7 +53,7 @@ class FirstEnv:
             env, self._env = self._env, None
             return env
         if self._thread is not None:
-            # Before another is made: it may hold what there is only once.
+            # Before another is made: it may hold a resource that exists only once.
             self._thread.run(self._close)
         self.close()
         return None
@@ -78,9 +78,5 @@ class FirstEnv:
 
     def _close(self) -> None:
         env, self._env = self._env, None
-        if env is None:
-            return
-        try:
-            close(env)
-        except Exception:  # whatever its own code raises; it is gone in any case
-            _logger.warning("close() of the environment of game 0 failed", exc_info=True)
+        if env is not None:
+            close_env(env, "the environment of game 0")

@@ -1,4 +1,9 @@
-"""Steps environments in the thread that waits for their batch."""
+"""Steps environments in the thread that waits for their batch.
+
+The first wait decides under a lock which thread this is; afterwards that thread alone touches the
+stepper, `_moving` and `_inside`, which others read. After Ctrl-C the stepper's lists say which rows
+are to be reported, and the next wait goes on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from cogrs.collector.environments.stepper import LocalStepper
 
 _SLICE = 1.0
-"""Seconds after which a waiting thread checks that the thread which steps games is alive."""
+"""Seconds after which a waiting thread checks whether the thread that steps games is alive."""
 
 _ABSENCE = 10
 """Slices without a batch and without that thread before a warning."""
@@ -45,7 +50,7 @@ class InlineEnvWorker(EnvWorker):
         self._first: FirstEnv | None = None
         self._choosing = threading.Lock()
         self._owner: threading.Thread | None = None
-        # Depth of waits of that thread; whether it is inside of a move.
+        # Depth of waits of that thread; whether it is making a move.
         self._inside = 0
         self._moving = False
         self._closed = threading.Event()
@@ -106,7 +111,7 @@ class InlineEnvWorker(EnvWorker):
                 if not isinstance(turn, int):
                     return turn
                 self._make_moves(turn)
-                failed = self._tell(stepper.failures)
+                failed = self._report(stepper.failures)
         except BaseException:
             self._recover()
             raise
@@ -119,13 +124,13 @@ class InlineEnvWorker(EnvWorker):
             self._moving = False
 
     def _recover(self) -> None:
-        """Report the moves that this thread was handed, if it has not done so."""
+        """Report the moves that this thread was handed, unless that is done."""
         if not self._core.is_moving():
             return
         stepper = self._stepper
         stepper.settle()
         failures = stepper.failures if stepper.progress[0] else []
-        failed = self._tell(failures)
+        failed = self._report(failures)
         self._core.report(stepper.progress, failed)
 
     def _wait_for_owner(
@@ -156,7 +161,7 @@ class InlineEnvWorker(EnvWorker):
                 )
 
     def join(self, timeout: float) -> bool:
-        """As `EnvWorker`. Environments of another thread are closed when that comes back."""
+        """See `EnvWorker`. Environments of another thread are closed when that comes back."""
         if self._first is not None:
             self._first.close()
         owner = self._owner

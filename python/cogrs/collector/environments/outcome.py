@@ -1,4 +1,4 @@
-"""What a step of an environment returns beside the observation: a reward and two flags."""
+"""Reward and flags that a step of an environment returns, as one float and bools."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def outcome_of(reward: Any, terminated: Any, truncated: Any) -> tuple[float, int
     """Return a reward as a float, and an end: 0 going on, 1 terminated, 2 truncated.
 
     Raises:
-        ValueError: One of them has no element, or more than one.
-        TypeError: One is not a real number.
+        ValueError, TypeError: As `number_of` and `flag_of`.
     """
     if type(reward) is not float:
         reward = number_of("reward", reward)
@@ -28,22 +27,22 @@ def outcome_of(reward: Any, terminated: Any, truncated: Any) -> tuple[float, int
 
 
 def number_of(name: str, value: Any) -> float:
-    """Return a reward as a float: a number, or any array or tensor of one element.
+    """Return a number, or the element of an array or tensor of one element, as a float.
 
     Raises:
-        ValueError: It has no element, or more than one.
-        TypeError: It is not a real number.
+        ValueError: `value` does not have exactly one element.
+        TypeError: `value` is not a real number.
     """
     # float64 of NumPy is a float of Python's.
     return float(value) if isinstance(value, float) else float(_element(name, value, "one number"))
 
 
 def flag_of(name: str, value: Any) -> bool:
-    """Return `terminated` or `truncated` as a bool: a number, or an array or tensor of one element.
+    """Return a flag, or the element of an array or tensor of one element, as a bool.
 
     Raises:
-        ValueError: It has no element, or more than one.
-        TypeError: It is neither a bool nor a real number.
+        ValueError: `value` does not have exactly one element.
+        TypeError: `value` is neither a bool nor a real number.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)

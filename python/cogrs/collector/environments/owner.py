@@ -1,4 +1,7 @@
-"""Threads that environments belong to."""
+"""Threads that environments belong to.
+
+Another thread hands a thread its jobs by a queue, and waits for each at the job's own lock.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _SLICE = 0.1
 
 
 class Job:
-    """A call that a thread is to make. One other thread waits for it."""
+    """A call for a thread to make. One other thread waits for it."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         """Take the call."""
@@ -22,8 +25,8 @@ class Job:
         self._value: Any = None
         self._error: BaseException | None = None
         self._done = False
-        # Held until then. A plain lock: Ctrl-C in the wait for it leaves nothing half done, which
-        # Python's conditions, events and futures do not promise.
+        # Held until then. A plain lock: Ctrl-C in the wait for it leaves nothing half done, unlike
+        # Python's conditions, events and futures.
         self._doing = threading.Lock()
         self._doing.acquire()
 
@@ -33,10 +36,10 @@ class Job:
         assert call is not None
         try:
             self._value = call()
-        except BaseException as error:  # whatever it raises is for the thread that waits
+        except BaseException as error:  # for the thread that waits
             self._error = error
         finally:
-            # What it refers to is not kept.
+            # Objects that it refers to are not kept.
             del call
             self._done = True
             self._doing.release()
@@ -59,10 +62,7 @@ class OwnerThread:
     """A thread that makes one call after the other, for objects that are bound to a thread.
 
     The thread does not hold this object, and is a daemon: an environment that hangs does not keep
-    the program from ending.
-
-    Attributes:
-        name: What the thread is called.
+    the program from ending. `name` is that of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -92,7 +92,7 @@ class OwnerThread:
         self._jobs.put(None)
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread; whether it has come."""
+        """Wait for the end of the thread, and return whether it has ended."""
         self._thread.join(max(timeout, 0.0))
         return not self._thread.is_alive()
 

@@ -1,4 +1,7 @@
-"""Steps environments in a worker process."""
+"""Steps environments in a worker process.
+
+The env worker's thread alone talks to the process; any thread may `kill` it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from cogrs.collector.environments.spaces import Spaces, dumped
+from cogrs.collector.environments.spaces import EnvSpaces, json_line
 from cogrs.collector.environments.stepper import Failure
 
 if TYPE_CHECKING:
@@ -60,11 +63,7 @@ class SharedMemory:
         return self._file.fileno()
 
     def grow(self, size: int) -> None:
-        """Make it at least so large.
-
-        Raises:
-            OSError: The system refuses.
-        """
+        """Make it at least `size` bytes large; OSError if the system refuses."""
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         if size > os.fstat(self._file.fileno()).st_size:
             self._file.truncate(size)
@@ -118,9 +117,9 @@ class RemoteStepper:
             os.close(lives)
         self._answers, self._life, self._buffer = answers, life, b""
         self._owner = os.getpid()
-        self._tell(self._setup)
+        self._send(self._setup)
 
-    def describe(self) -> Spaces:
+    def describe(self) -> EnvSpaces:
         """Make the worker's first environment, and return its spaces.
 
         Raises:
@@ -129,42 +128,42 @@ class RemoteStepper:
             ValueError: `spaces_of` refuses its spaces.
             TimeoutError: It takes longer than `start_timeout`.
         """
-        self._tell({"describe": True})
-        answer = self._answer(time.monotonic() + self._timeout)
+        self._send({"describe": True})
+        answer = self._receive(time.monotonic() + self._timeout)
         if "error" in answer:
             kinds = {"TypeError": TypeError, "ValueError": ValueError}
             raise kinds.get(answer["kind"], RuntimeError)(answer["error"]) from RemoteError(
                 answer["trace"]
             )
-        return Spaces.from_json(answer["spaces"])
+        return EnvSpaces.from_json(answer["spaces"])
 
     def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
-        """Tell the worker where its step buffer lies, and whether to replace one that ends."""
+        """Send the worker the place of its step buffer; `respawn` replaces a worker that ends."""
         self._games = f"games {games[0]} to {games[-1]}"
         self._respawn = respawn
         self._setup |= tables
-        self._tell(tables)
+        self._send(tables)
 
     def make(self, first: Any) -> None:
         """See `Stepper`; the worker has the first environment."""
         assert first is None
         try:
-            self._tell({"make": True})
-            self._answer(None)
+            self._send({"make": True})
+            self._receive(None)
         except WorkerDiedError:
             if not self._respawn:
                 raise
-            # Its successor makes environments as their episodes begin.
-            self._succeed()
+            # The next process makes environments as their episodes begin.
+            self._replace()
 
     def move(self, count: int) -> list[Failure]:
         """See `Stepper`."""
         try:
-            self._tell(count)
-            answers = self._answer(None)
+            self._send(count)
+            answers = self._receive(None)
         except WorkerDiedError as error:
             text = str(error)
-            self._succeed()
+            self._replace()
             return [Failure(row, text, RemoteError(text)) for row in range(count)]
         return [Failure(row, text, RemoteError(trace)) for row, text, trace in answers]
 
@@ -177,33 +176,33 @@ class RemoteStepper:
             error = self._death()
             if not self._respawn:
                 raise error
-            self._succeed()
+            self._replace()
 
     def doing(self) -> str:
         """See `Stepper`."""
         return f"one of {self._games}, in worker process {self._process.pid}, which was ended"
 
-    def _succeed(self) -> None:
+    def _replace(self) -> None:
         if self._respawn:
             self._end(0.0)
             self._start()
 
-    def _tell(self, message: Any) -> None:
+    def _send(self, message: Any) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(dumped(message))
+            self._process.stdin.write(json_line(message))
             self._process.stdin.flush()
         except (OSError, ValueError):
             raise self._death() from None
 
-    def _answer(self, end: float | None) -> Any:
+    def _receive(self, end: float | None) -> Any:
         while b"\n" not in self._buffer:
             if end is not None:
                 left = end - time.monotonic()
                 if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                     raise TimeoutError(
-                        f"worker process {self._number} said nothing for {self._timeout} s "
-                        "(start_timeout) while it was to make an environment"
+                        f"worker process {self._number} did not make an environment within "
+                        f"{self._timeout} s (start_timeout)"
                     )
             got = os.read(self._answers, 1 << 16)
             if not got:

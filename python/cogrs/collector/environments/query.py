@@ -1,4 +1,7 @@
-"""Queries of an environment during a step, such as those of a search."""
+"""Queries of an environment during a step, such as those of a search.
+
+Any threads of the environment may query side by side, each with a `tid` of its own: the core waits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cogrs import _core
-    from cogrs.collector.environments.spaces import Spaces
+    from cogrs.collector.environments.spaces import EnvSpaces
     from cogrs.collector.environments.step_buffer import StepBuffer
 
 
@@ -24,7 +27,7 @@ class QueryFactory:
     def __init__(
         self,
         core: _core.CollectorContext,
-        spaces: Spaces,
+        spaces: EnvSpaces,
         replies: Mapping[str, tuple[Any, tuple[int, ...]]],
     ) -> None:
         """Create a factory; `replies` are dtype and shape of each reply key."""
@@ -32,18 +35,15 @@ class QueryFactory:
         self.spaces = spaces
         self.replies = replies
 
-    def introduce(self, env: Any, game: int, step_buffer: StepBuffer) -> None:
+    def bind(self, env: Any, game: int, step_buffer: StepBuffer) -> None:
         """Call an environment's `bind_query`, if it has one, with its `Query`."""
-        bind = getattr(getattr(env, "unwrapped", env), "bind_query", None)
-        if bind is not None:
-            bind(Query(self, game, step_buffer))
+        bind_query = getattr(getattr(env, "unwrapped", env), "bind_query", None)
+        if bind_query is not None:
+            bind_query(Query(self, game, step_buffer))
 
 
 class Query:
-    """Asks the actors about a state that an environment considers, and waits for their replies.
-
-    Any threads of the environment may ask side by side, each with a `tid` of its own.
-    """
+    """Asks the actors about a state that an environment considers, and waits for their replies."""
 
     def __init__(self, query_factory: QueryFactory, game: int, step_buffer: StepBuffer) -> None:
         """Create the query of a game, with rows like those of its env worker's step buffer."""

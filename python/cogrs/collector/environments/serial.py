@@ -1,51 +1,49 @@
-"""Environments that one thread makes, moves and closes, one after the other."""
+"""Environments of a vector that one thread makes, moves and closes, one after the other."""
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from cogrs.collector.environments.env_api import close_env, error_line
 from cogrs.collector.environments.outcome import flag_of, number_of
-from cogrs.collector.environments.stepper import close
 from cogrs.collector.game_error import GameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Begin = tuple[int | None, Mapping[str, Any] | None]
+    """Seed and options of an episode."""
     Step = tuple[Any, Any, Any, Any, dict[str, Any]]
     """What `step` of an environment returns."""
     Columns = tuple[Sequence[Any], ...]
     """The same of several environments, part by part."""
-
-_logger = logging.getLogger("cogrs.collector")
 
 _FLOATS = {float, np.float64}
 _FLAGS = {bool, np.bool_}
 
 
 class SerialEnvs:
-    """The environments of a vector that belong to one thread: all calls here come from it.
+    """The environments of a vector that belong to one thread, which makes all calls here.
 
-    An environment that raised, or whose move Ctrl-C broke off, is closed, since nobody knows its
-    state; its next episode begins in a new one. All others stay where they are.
+    An environment that raised, or whose move Ctrl-C broke off, is closed, since its state is
+    unknown; its next episode begins in a new one. All others stay where they are.
 
     Attributes:
         envs: The environments, None where one is to be made.
     """
 
     def __init__(self, make: Callable[[int], Any], numbers: range) -> None:
-        """Take the numbers of the environments, and what makes each by its number."""
+        """Take the numbers of the environments; `make` makes one by its number."""
         self._make = make
         self._numbers = numbers
         self.envs: list[Any] = [None] * len(numbers)
-        # What the next move of each is: its `step`, or the begin of an episode.
+        # The next move of each: its `step`, or the begin of an episode.
         self._begin_moves = [partial(self._begin_instead, at) for at in range(len(numbers))]
         self._moves: list[Callable[[Any], Step]] = list(self._begin_moves)
-        # Seeds and options of the next episodes, where they were given.
+        # Seeds and options of next episodes, where a reset gave them.
         self._begins: dict[int, Begin] = {}
         self._shown: list[Any] = [None] * len(numbers)
 
@@ -54,14 +52,12 @@ class SerialEnvs:
         self.envs[at] = self._make(self._numbers[at])
 
     def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
-        """Start episodes.
+        """Begin episodes, in these environments by number.
 
-        Args:
-            begins: Seeds and options of those that begin, by number. What breaks the reset off, the
-                next move makes up for, with the same seed.
+        The next move finishes a reset that was broken off, with the same seeds.
 
         Returns:
-            What each environment shows now and its infos, which are empty where it stays.
+            Each environment's observation and infos, which are empty where it stays.
 
         Raises:
             GameError: An environment could not be made, or raised.
@@ -81,7 +77,7 @@ class SerialEnvs:
         """Take an action in each environment; one whose episode is over begins the next instead.
 
         Returns:
-            Observations, rewards, whether they terminated, whether they were truncated, and infos.
+            Observations, rewards, flags `terminated` and `truncated`, infos.
 
         Raises:
             GameError: An environment raised, and those behind it have not moved; or one returned
@@ -94,7 +90,7 @@ class SerialEnvs:
                 add(move(action))
             return self._columns(results)
         except BaseException as error:
-            self._note(results)
+            self._note_ends(results)
             if len(results) < len(self._moves):
                 self._break_off(len(results), error)
             raise
@@ -128,8 +124,8 @@ class SerialEnvs:
             self._break_off(len(checked), error)
         return checked
 
-    def _note(self, results: Sequence[Step]) -> None:
-        """Note of moves whose results get lost which of them ended an episode."""
+    def _note_ends(self, results: Sequence[Step]) -> None:
+        """Keep observations and ends of moves whose results get lost."""
         for at, result in enumerate(results):
             try:
                 shown, _, terminated, truncated, _ = result
@@ -172,26 +168,19 @@ class SerialEnvs:
         """Close an environment, by its position here; its next episode begins in a new one."""
         self._moves[at] = self._begin_moves[at]
         env, self.envs[at] = self.envs[at], None
-        if env is None:
-            return
-        try:
-            close(env)
-        except Exception:  # whatever its own code raises; it is gone in any case
-            number = self._numbers[at]
-            _logger.warning("close() of environment %d failed", number, exc_info=True)
+        if env is not None:
+            close_env(env, f"environment {self._numbers[at]}")
 
     def render(self) -> list[Any]:
-        """Return what each renders, None for one that is to be made."""
+        """Return the frames of each, None for one that is to be made."""
         return [None if env is None else env.render() for env in self.envs]
 
     def close(self) -> None:
-        """Close all; what one raises is logged, and the others are closed all the same."""
+        """Close all, also when one of them raises."""
         for at in range(len(self.envs)):
             self.give_up(at)
 
 
 def failure(number: int, error: BaseException) -> GameError:
-    """Return the error that says which environment failed, and why."""
-    text = str(error)
-    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return GameError(f"environment {number}: {line}", number)
+    """Return the error of an environment that failed, with its number and the reason."""
+    return GameError(f"environment {number}: {error_line(error)}", number)

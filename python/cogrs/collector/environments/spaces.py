@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, MaskLayout
-from cogrs.collector import description
+from cogrs.collector.description import RESERVED, GameSpec
+from cogrs.collector.environments.env_api import check_env
 from cogrs.collector.environments.factory import gymnasium_module
 from cogrs.dtypes import dtype_of, dtype_text
 from cogrs.spaces import array_of, parts_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ObservationPart:
     """One array of an observation.
 
     Attributes:
@@ -37,20 +38,20 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Spaces:
-    """What an environment takes and shows.
+class EnvSpaces:
+    """Actions and observations of an environment.
 
     Attributes:
-        leaves: The arrays of an observation.
+        parts: The arrays of an observation.
         dtype: dtype of an action, as text.
         shape: Shape of an action.
-        num_action: Actions to choose from, or the length of one.
+        num_action: Number of discrete actions, or the length of one action.
         start: The first of numbered actions.
-        count: How many numbered actions there are; 0 where they are not numbered.
+        count: The number of numbered actions; 0 where they are not numbered.
         mask: The layout of `info["action_mask"]`; None if the action space takes no mask.
     """
 
-    leaves: tuple[Leaf, ...]
+    parts: tuple[ObservationPart, ...]
     dtype: str
     shape: tuple[int, ...]
     num_action: int
@@ -58,16 +59,16 @@ class Spaces:
     count: int = 0
     mask: MaskLayout | None = None
 
-    def game(self) -> description.Game:
-        """The same as a game's description."""
-        keys = {leaf.key: (dtype_of(leaf.dtype), leaf.shape) for leaf in self.leaves}
+    def game_spec(self) -> GameSpec:
+        """Return keys and action of a game that is such an environment."""
+        keys = {part.key: (dtype_of(part.dtype), part.shape) for part in self.parts}
         if self.mask is not None:
             keys.setdefault(ACTION_MASK, (np.dtype(np.int8), (self.mask.size,)))
         action = (dtype_of(self.dtype), self.shape)
-        return description.Game(keys, action, self.num_action, ("player",))
+        return GameSpec(keys, action, self.num_action, ("player",))
 
     def illegal(self, actions: npt.NDArray[Any]) -> dict[int, str]:
-        """Rows whose action is no number of the space, and what to say of each."""
+        """Return an error text for each row whose action is not in a space of numbers."""
         if not self.count:
             return {}
         end = self.start + self.count
@@ -76,61 +77,57 @@ class Spaces:
         return {row: f"{expected}, got {actions[row]}" for row in wrong.tolist()}
 
     def as_json(self) -> dict[str, Any]:
-        """The same for another process."""
+        """Return it for another process."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> Spaces:
-        """What `as_json` gave, after a way through JSON."""
-        leaves = [
-            Leaf(each["key"], tuple(each["path"]), each["dtype"], tuple(each["shape"]))
-            for each in given.pop("leaves")
+    def from_json(cls, given: dict[str, Any]) -> EnvSpaces:
+        """Create it from the result of `as_json`, after JSON."""
+        parts = [
+            ObservationPart(each["key"], tuple(each["path"]), each["dtype"], tuple(each["shape"]))
+            for each in given.pop("parts")
         ]
         mask = given.pop("mask")
         layout = None if mask is None else MaskLayout.from_json(mask)
-        return cls(tuple(leaves), shape=tuple(given.pop("shape")), mask=layout, **given)
+        return cls(tuple(parts), shape=tuple(given.pop("shape")), mask=layout, **given)
 
 
-def spaces_of(env: Any) -> Spaces:
-    """What an environment takes and shows.
+def spaces_of(env: Any) -> EnvSpaces:
+    """Return the spaces of an environment.
 
     Raises:
-        TypeError: It has no spaces of Gymnasium, or some that are no arrays.
-        ValueError: A key of a Dict space is that of something else in a batch, or two parts of the
-            observation space have the same key.
+        TypeError: It is not an environment, or a space does not consist of arrays.
+        ValueError: A part of the observation space has a reserved key, or that of another part.
     """
-    for name in ("reset", "step", "observation_space", "action_space"):
-        if not hasattr(env, name):
-            got = type(env).__name__
-            raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
-    leaves = _leaves(env.observation_space, ())
-    _refuse_collisions(leaves)
-    for leaf in leaves:
-        if leaf.key in description.RESERVED or leaf.key.startswith("_"):
+    check_env(env)
+    parts = _parts(env.observation_space, ())
+    _refuse_collisions(parts)
+    for part in parts:
+        if part.key in RESERVED or part.key.startswith("_"):
             raise ValueError(
-                f"observation_space: {leaf.key!r} means something else in a batch, rename it"
+                f"observation_space: {part.key!r} means something else in a batch, rename it"
             )
-    return Spaces(tuple(leaves), **_action(env.action_space))
+    return EnvSpaces(tuple(parts), **_action(env.action_space))
 
 
-def _leaves(space: Any, path: tuple[str | int, ...]) -> list[Leaf]:
-    parts = parts_of(space)
-    if parts is not None:
-        named = parts.items() if isinstance(parts, dict) else enumerate(parts)
-        return [leaf for key, part in named for leaf in _leaves(part, (*path, key))]
+def _parts(space: Any, path: tuple[str | int, ...]) -> list[ObservationPart]:
+    inner = parts_of(space)
+    if inner is not None:
+        named = inner.items() if isinstance(inner, dict) else enumerate(inner)
+        return [part for key, each in named for part in _parts(each, (*path, key))]
     dtype, shape = array_of(space, f"observation_space{_described(path)}")
-    return [Leaf(".".join(map(str, path)) or "s", path, dtype_text(dtype), shape)]
+    return [ObservationPart(".".join(map(str, path)) or "s", path, dtype_text(dtype), shape)]
 
 
-def _refuse_collisions(leaves: list[Leaf]) -> None:
-    known: dict[str, Leaf] = {}
-    for leaf in leaves:
-        first = known.setdefault(leaf.key, leaf)
-        if first is not leaf:
+def _refuse_collisions(parts: list[ObservationPart]) -> None:
+    known: dict[str, ObservationPart] = {}
+    for part in parts:
+        first = known.setdefault(part.key, part)
+        if first is not part:
             raise ValueError(
                 "observation_space: expected parts with different keys, got "
-                f"{_described(first.path)} and {_described(leaf.path)}, which are both "
-                f"{leaf.key!r} in a batch: rename one"
+                f"{_described(first.path)} and {_described(part.path)}, which are both "
+                f"{part.key!r} in a batch: rename one"
             )
 
 
@@ -157,6 +154,6 @@ def _action(space: Any) -> dict[str, Any]:
     )
 
 
-def dumped(value: Any) -> bytes:
-    """A line of JSON."""
+def json_line(value: Any) -> bytes:
+    """Return a value as a line of JSON."""
     return json.dumps(value).encode() + b"\n"

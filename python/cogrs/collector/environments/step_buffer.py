@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cogrs.collector.environments.spaces import Spaces
+    from cogrs.collector.environments.spaces import EnvSpaces
 
     Array = npt.NDArray[Any]
 
@@ -30,7 +30,7 @@ class StepBuffer:
         actions: The actions to take.
         rewards: float64: the rewards of those actions.
         ends: uint8: 0 not over, 1 terminated, 2 truncated.
-        keys: What the states show, by key.
+        keys: The parts of the states, by key.
     """
 
     games: Array
@@ -54,24 +54,24 @@ class ObservationWriter:
     do not fit its dtype, and a TypeError for another kind of observation.
     """
 
-    def __init__(self, spaces: Spaces, keys: Mapping[str, Array]) -> None:
-        """Write the keys that there are arrays for."""
-        self._leaves = [
-            (leaf.path, _writer(leaf.key, keys[leaf.key]))
-            for leaf in spaces.leaves
-            if leaf.key in keys
+    def __init__(self, spaces: EnvSpaces, keys: Mapping[str, Array]) -> None:
+        """Write the parts whose keys have arrays."""
+        self._parts = [
+            (part.path, _writer(part.key, keys[part.key]))
+            for part in spaces.parts
+            if part.key in keys
         ]
-        shown = {leaf.key for leaf in spaces.leaves}
+        shown = {part.key for part in spaces.parts}
         self._mask = keys.get(ACTION_MASK) if ACTION_MASK not in shown else None
         self._mask_layout = spaces.mask
-        plain = self._mask is None and [path for path, _ in self._leaves] == [()]
-        self.show = self._leaves[0][1] if plain else self._show
+        plain = self._mask is None and [path for path, _ in self._parts] == [()]
+        self.show = self._parts[0][1] if plain else self._show
 
     def _show(self, row: int, shown: Any, info: Any) -> None:
-        for path, write in self._leaves:
+        for path, write in self._parts:
             value = shown
-            for part in path:
-                value = value[part]
+            for key in path:
+                value = value[key]
             write(row, value, info)
         if self._mask is not None and self._mask_layout is not None:
             self._mask[row] = self._mask_layout.flatten(info.get(ACTION_MASK))

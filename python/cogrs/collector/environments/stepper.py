@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cogrs.collector.environments.env_api import close_env, error_line
 from cogrs.collector.environments.outcome import outcome_of
 from cogrs.collector.environments.step_buffer import ObservationWriter
 
 if TYPE_CHECKING:
     from cogrs.collector.environments.factory import Factory
     from cogrs.collector.environments.query import QueryFactory
-    from cogrs.collector.environments.spaces import Spaces
+    from cogrs.collector.environments.spaces import EnvSpaces
     from cogrs.collector.environments.step_buffer import StepBuffer
-
-_logger = logging.getLogger("cogrs.collector")
 
 
 @dataclass(frozen=True)
@@ -73,19 +71,19 @@ class LocalStepper:
     def __init__(
         self,
         factory: Factory,
-        spaces: Spaces,
+        spaces: EnvSpaces,
         step_buffer: StepBuffer,
         games: range,
         query_factory: QueryFactory | None = None,
     ) -> None:
-        """Move these games in this step buffer; environments are told of `query_factory`."""
+        """Move these games in this step buffer; environments get the `query_factory`'s queries."""
         self._factory = factory
         self._spaces = spaces
         self._step_buffer = step_buffer
         self._query_factory = query_factory
         self._numbers = games
         self._envs: dict[int, Any] = {}
-        # What went wrong when they were to be made.
+        # Errors of environments that could not be made.
         self._unmade: dict[int, BaseException] = {}
         self._show = ObservationWriter(spaces, step_buffer.keys).show
         self.progress = [0, 0]
@@ -102,7 +100,7 @@ class LocalStepper:
         """Use this environment as a game's first."""
         self._envs[game] = env
         if self._query_factory is not None:
-            self._query_factory.introduce(env, game, self._step_buffer)
+            self._query_factory.bind(env, game, self._step_buffer)
 
     def make(self, first: Any) -> None:
         """See `Stepper`."""
@@ -130,7 +128,7 @@ class LocalStepper:
         return self.failures
 
     def make_moves(self, count: int, *, inline: bool) -> None:
-        """Make the moves in the first rows of the step buffer; `progress` tells how far it came.
+        """Make the moves in the first rows of the step buffer, and keep `progress`.
 
         Args:
             count: Rows.
@@ -144,10 +142,10 @@ class LocalStepper:
         seeds = self._seeds = step_buffer.seeds[:count].tolist()
         rewards = self._rewards = [0.0] * count
         ends = self._ends = [0] * count
-        # Of their own: an environment may keep its action, and the step buffer is written again.
+        # A copy: an environment may keep its action, and the step buffer is written again.
         actions = step_buffer.actions[:count].copy()
         illegal = spaces.illegal(actions)
-        # NumPy's own numbers: spaces of Gymnasium look at them faster than at Python's.
+        # NumPy's own numbers: spaces of Gymnasium check them faster than Python's.
         listed = list(actions)
         for row, game in enumerate(games):
             if self._halted:
@@ -165,7 +163,7 @@ class LocalStepper:
             except BaseException as error:
                 if inline and isinstance(error, KeyboardInterrupt):
                     raise
-                self.failures.append(Failure(row, _line(error), error))
+                self.failures.append(Failure(row, error_line(error), error))
                 self._give_up(game)
             progress[1] = row + 1
         self.settle()
@@ -196,12 +194,8 @@ class LocalStepper:
         """Close a game's environment: its state is unknown, so the next episode gets a new one."""
         self._closing = game
         env = self._envs.pop(game, None)
-        # None: it could not be made.
-        if env is not None:
-            try:
-                close(env)
-            except Exception:  # whatever its own code raises; it is gone in any case
-                _logger.warning("close() of the environment of game %d failed", game, exc_info=True)
+        if env is not None:  # it could be made
+            close_env(env, f"the environment of game {game}")
         self._closing = None
 
     def check(self) -> None:
@@ -223,14 +217,3 @@ class LocalStepper:
         """See `Stepper`."""
         for game in list(self._envs):
             self._give_up(game)
-
-
-def close(env: Any) -> None:
-    """Close an environment, if it has a `close`."""
-    if hasattr(env, "close"):
-        env.close()
-
-
-def _line(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,8 @@
-"""Environments of a vector that several threads move, each its own."""
+"""Environments of a vector that several threads move, each its own.
+
+Each environment is made, moved and closed by one thread, and only the thread that calls the vector
+waits for them. Calls wait first for what an interrupted call has left to the threads.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +29,10 @@ _PATIENCE = 0.5
 
 
 class ThreadedEnvs:
-    """As `SerialEnvs`, with the environments shared out among threads in pieces of neighbours.
-
-    Each environment is made, moved and closed by one of the threads. When Ctrl-C interrupts a wait
-    for the threads, they finish what they were given, and the next call waits for that first.
-    """
+    """As `SerialEnvs`, with the environments split among threads in ranges of numbers."""
 
     def __init__(self, make: Callable[[int], Any], numbers: range, threads: int) -> None:
-        """Share out the environments among so many threads."""
+        """Split the environments among so many threads."""
         count = len(numbers)
         cuts = [number * count // threads for number in range(threads + 1)]
         self._slices = [slice(*pair) for pair in pairwise(cuts)]
@@ -41,7 +41,7 @@ class ThreadedEnvs:
         self._pending: list[Job] = []
         self._pid = os.getpid()
         pairs = list(zip(self._shares, self._threads, strict=True))
-        self._finalizer = weakref.finalize(self, _leave, pairs, self._pid)
+        self._finalizer = weakref.finalize(self, _close_all, pairs, self._pid)
 
     @property
     def envs(self) -> list[Any]:
@@ -49,7 +49,7 @@ class ThreadedEnvs:
         return [env for share in self._shares for env in share.envs]
 
     def make(self, at: int) -> None:
-        """See `SerialEnvs`; the thread that it belongs to makes it."""
+        """See `SerialEnvs`."""
         share, thread, position = self._owner(at)
         thread.run(partial(share.make, position))
 
@@ -62,7 +62,7 @@ class ThreadedEnvs:
         return _joined(self._run([partial(share.reset, begins) for share in self._shares]))
 
     def step(self, actions: Sequence[Any]) -> Columns:
-        """See `SerialEnvs`; of several environments that raised the first is told."""
+        """See `SerialEnvs`; of several errors the first is raised."""
         pairs = zip(self._shares, self._slices, strict=True)
         parts = self._run([partial(share.step, actions[piece]) for share, piece in pairs])
         return tuple(_joined(each) for each in zip(*parts, strict=True))
@@ -106,7 +106,7 @@ class ThreadedEnvs:
         return self._settle()
 
     def _settle(self) -> list[Any]:
-        """Wait for what the threads were given, and return its results or raise the first error."""
+        """Wait for the pending jobs, and return their results or raise the first error."""
         for job in self._pending:
             job.wait()
         done, self._pending = self._pending, []
@@ -117,7 +117,7 @@ def _joined(parts: Iterable[Iterable[Any]]) -> list[Any]:
     return list(chain.from_iterable(parts))
 
 
-def _leave(pairs: Sequence[tuple[SerialEnvs, OwnerThread]], pid: int) -> None:
+def _close_all(pairs: Sequence[tuple[SerialEnvs, OwnerThread]], pid: int) -> None:
     if os.getpid() != pid:
         return
     for share, thread in pairs:

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from cogrs.collector.environments.env_api import close_env
 from cogrs.collector.environments.factory import Factory
-from cogrs.collector.environments.spaces import Spaces, dumped, spaces_of
+from cogrs.collector.environments.spaces import EnvSpaces, json_line, spaces_of
 from cogrs.collector.environments.step_buffer import StepBuffer
-from cogrs.collector.environments.stepper import LocalStepper, close
+from cogrs.collector.environments.stepper import LocalStepper
 from cogrs.dtypes import dtype_of
 
 
@@ -34,7 +35,7 @@ def main(memory: int, answers: int, life: int) -> None:
     while line := lines.readline():
         answer = worker.answer(json.loads(line))
         if answer is not None:
-            _write(answers, dumped(answer))
+            _write(answers, json_line(answer))
     worker.close()
 
 
@@ -51,7 +52,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 class _Worker:
-    """Environments, and the requests of their parent."""
+    """The environments of a process, and the replies to its parent."""
 
     def __init__(self, factory: Factory, memory: int) -> None:
         self._factory = factory
@@ -90,11 +91,11 @@ class _Worker:
             for dtype, shape, offset in tables["arrays"]
         ]
         step_buffer = StepBuffer.of(arrays, tables["keys"])
-        spaces, games = Spaces.from_json(tables["spaces"]), range(*tables["games"])
+        spaces, games = EnvSpaces.from_json(tables["spaces"]), range(*tables["games"])
         self._stepper = LocalStepper(self._factory, spaces, step_buffer, games)
 
     def close(self) -> None:
         if self._stepper is not None:
             self._stepper.close()
         elif self._first is not None:
-            close(self._first)
+            close_env(self._first, "the first environment")

@@ -12,21 +12,12 @@ from __future__ import annotations
 
 import math
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["AcrobotContext", "ContextOptions", "GameContext", "GameOptions"]
 
 _END = (1.0, 1.0, 1.0, 1.0, 4 * math.pi, 9 * math.pi)
 
-
-class GameOptions(context.GameOptions, max_episode_steps=500):
-    """Options of the game."""
-
-
-class GameContext(context.GameContext):
-    """Many acrobots: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "acrobot"
-    _options_type = GameOptions
-    bounds = {"s": (tuple(-end for end in _END), _END)}  # noqa: RUF012
+AcrobotContext, GameOptions = define_game("acrobot", s=(tuple(-end for end in _END), _END))
+GameContext = AcrobotContext

@@ -11,21 +11,12 @@ from __future__ import annotations
 
 import math
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["CartPoleContext", "ContextOptions", "GameContext", "GameOptions"]
 
 _END = (4.8, math.inf, 24 * 2 * math.pi / 360, math.inf)
 
-
-class GameOptions(context.GameOptions, max_episode_steps=500):
-    """Options of the game."""
-
-
-class GameContext(context.GameContext):
-    """Many carts: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "cartpole"
-    _options_type = GameOptions
-    bounds = {"s": (tuple(-end for end in _END), _END)}  # noqa: RUF012
+CartPoleContext, GameOptions = define_game("cartpole", s=(tuple(-end for end in _END), _END))
+GameContext = CartPoleContext

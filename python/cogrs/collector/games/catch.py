@@ -9,19 +9,10 @@ the paddle is under it, else -1; all others pay 0. There the episode terminates.
 
 from __future__ import annotations
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["CatchContext", "ContextOptions", "GameContext", "GameOptions"]
 
-
-class GameOptions(context.GameOptions, max_episode_steps=9):
-    """Options of the game; each episode takes 9 actions."""
-
-
-class GameContext(context.GameContext):
-    """Many boards: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "catch"
-    _options_type = GameOptions
-    bounds = {"s": (0, 1)}  # noqa: RUF012
+CatchContext, GameOptions = define_game("catch", s=(0, 1))
+GameContext = CatchContext

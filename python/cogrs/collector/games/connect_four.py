@@ -14,19 +14,12 @@ and what each action paid to who took it.
 
 from __future__ import annotations
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ConnectFourContext", "ContextOptions", "GameContext", "GameOptions"]
 
-
-class GameOptions(context.GameOptions, max_episode_steps=42):
-    """Options of the game; no episode has more than 42 actions."""
-
-
-class GameContext(context.GameContext):
-    """Many boards: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "connect_four"
-    _options_type = GameOptions
-    bounds = {"s": (0, 1), "action_mask": (0, 1), "player": (0, 1)}  # noqa: RUF012
+ConnectFourContext, GameOptions = define_game(
+    "connect_four", s=(0, 1), action_mask=(0, 1), player=(0, 1)
+)
+GameContext = ConnectFourContext

@@ -1,22 +1,25 @@
-"""Environments of Gymnasium as games: any that has its interface, without compiling anything.
+"""Environments with the interface of Gymnasium as games.
 
 `s` is the observation, in the dtype and shape of its space; the parts of a Dict or Tuple space are
 keys of their own, by their names (nested ones joined by dots). `a` is an int64 for Discrete actions
 (one of the space's own numbers), else of the dtype and shape of the action space. `action_mask`
-(int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; everything is legal where
-the info has no mask. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which
-`co.seed`, the game and the episode determine.
+(int8) is `info["action_mask"]` in the flat form of `cogrs.action_mask`; without a mask everything
+is legal. Each episode begins by `env.reset(seed=)` with a seed of 32 bits, which `co.seed`, the
+game and the episode determine.
 
 All calls of an environment come from one thread, and environments are made in the order of their
-numbers. There are `co.num_threads` threads for them; 0 is one, for Python runs one thread at a
-time. With 0, where all games wait for one batch and the first `Run` has no timeout, the thread
-that calls this `Run` makes and moves them itself, for good. With `processes` (POSIX only) they live
-in so many processes, which run side by side.
+numbers. `co.num_threads` env workers, each a thread, have ranges of games; 0 is one, since Python
+runs one thread at a time. With 0, where all games wait for one batch and the first `Run` has no
+timeout, the thread that calls this `Run` is the env worker from then on, and nothing is handed over
+between threads. With `processes` (POSIX only) the environments live in so many processes, each
+stepped by the env worker that waits for it. Moves and their outcomes are rows of a step buffer; one
+call of the core reports about a millisecond's moves and brings the next, so that the interpreter is
+taken once per call. An environment that hangs does so in a daemon thread that holds nothing.
 
-With `co.max_num_threads` an environment that has a method `bind_query` is given a function to ask
-actors about states that it thinks of, `query(tid, observation)`, as a search does while `step` or
-`reset` is under way; see `cogrs.collector.environments.query`. `id` is the game then, and `tid`
-says which query. Have as many `num_threads` as games that are to search at once.
+With `co.max_num_threads` the method `bind_query` of an environment is given a function
+`query(tid, observation)`, which asks actors about other states while `step` or `reset` is under
+way, as a search does; see `cogrs.collector.environments.query`. Rows then have the game's `id` and
+the query's `tid`. `num_threads` should be the number of games that search at once.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ import contextlib
 import math
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cogrs import _core
-from cogrs.collector import context
+from cogrs.collector.context import GameContext as _GameContext
 from cogrs.collector.environments.env_worker import EnvWorker, join_all
 from cogrs.collector.environments.factory import Factory
 from cogrs.collector.environments.first import FirstEnv
@@ -42,18 +46,17 @@ from cogrs.collector.environments.query import QueryFactory
 from cogrs.collector.environments.spaces import spaces_of
 from cogrs.collector.environments.step_buffer import StepBuffer
 from cogrs.collector.environments.stepper import LocalStepper
-from cogrs.collector.options import ContextOptions, integer, seconds
+from cogrs.collector.options import ContextOptions
 from cogrs.dtypes import dtype_text
+from cogrs.validation import check_integer, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cogrs.collector import description
+    from cogrs.collector.description import GameSpec
     from cogrs.collector.environments.stepper import Stepper
 
-_OWN_OPTIONS = ("processes", "stop_timeout", "start_timeout")
-
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ContextOptions", "GameContext", "GameOptions", "GymnasiumContext"]
 
 
 @dataclass
@@ -61,11 +64,10 @@ class GameOptions:
     """Options of the games.
 
     Attributes:
-        processes: Processes that environments live in, on systems of POSIX; 0 is threads of this
-            one. Each is a new Python, which imports what makes environments and shares memory with
-            this one.
-        stop_timeout: Seconds that Stop waits for environments before it leaves those that hang to a
-            thread of their own, or ends their processes.
+        processes: Number of processes for the environments, on POSIX systems; 0 is threads of this
+            one. Each is a new Python, which imports the callable and shares memory with this one.
+        stop_timeout: Seconds that Stop waits for environments before it abandons those that hang,
+            or ends their processes.
         start_timeout: Seconds that the first environment of a process may take to be made.
     """
 
@@ -74,24 +76,25 @@ class GameOptions:
     start_timeout: float = 120.0
 
 
-class GameContext(context.GameContext):
+_OWN_OPTIONS = tuple(field.name for field in fields(GameOptions))
+
+
+class GymnasiumContext(_GameContext):
     """Many environments: `GameContext(co, "CartPole-v1")`, or without `co` for GCWrapper to give.
 
-    The first environment is made at once, since it says what games are like; the others after
-    Start. Each game has one of its own, and a new one after a failure. `co` with `num_threads`,
-    given here, has the first one made by the thread that will move it; when another thread turns
-    out to do so it is closed, and game 0 gets a new one.
+    The first environment is made at once, since it defines the game's keys; the others after Start.
+    Each game has one of its own, and a new one after a failure. With `num_threads` in a `co` given
+    here the first one is made by its env worker; if another thread moves it in the end it is
+    closed, and game 0 gets a new one.
 
     Args:
         *args: In any order `env`, ContextOptions and GameOptions. `env` is an id of
             `gymnasium.make`, a callable that makes an environment, or `"package.module:callable"`.
-        processes: As in GameOptions.
-        stop_timeout: As in GameOptions.
-        start_timeout: As in GameOptions.
-        **kwargs: Given to each call of what makes environments, for example `max_episode_steps`.
+        **kwargs: The fields of GameOptions by keyword, unless None. All others are arguments of the
+            callable, for example `max_episode_steps`.
 
     Raises:
-        TypeError: No `env`, or what it makes is no environment with spaces of arrays.
+        TypeError: `env` is missing, or makes something else than an environment of arrays.
         ValueError: An option is out of range, or other processes cannot import `env`.
         ImportError: Gymnasium is not installed.
     """
@@ -99,59 +102,45 @@ class GameContext(context.GameContext):
     _options_type = GameOptions
     options: GameOptions
 
-    def __init__(
-        self,
-        *args: Any,
-        processes: int | None = None,
-        stop_timeout: float | None = None,
-        start_timeout: float | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make the first environment; see the class."""
         known = (ContextOptions, GameOptions, type(None))
         makers = [arg for arg in args if not isinstance(arg, known)]
         if len(makers) != 1:
             raise TypeError(f"env: expected one id or callable, got {len(makers)}")
-        maker = makers[0]
-        self._factory = Factory(maker, kwargs, known=_OWN_OPTIONS)
-        self._game = self._factory.name
-        given = {
-            "processes": processes,
-            "stop_timeout": stop_timeout,
-            "start_timeout": start_timeout,
-        }
+        given = {name: kwargs.pop(name, None) for name in _OWN_OPTIONS}
         self._given = {name: value for name, value in given.items() if value is not None}
+        self._factory = Factory(makers[0], kwargs, known=_OWN_OPTIONS)
+        self._game = self._factory.name
         self._causes: dict[int, BaseException] = {}
         self._env_workers: list[EnvWorker] = []
         self._inline: InlineEnvWorker | None = None
-        self._held = _Held()
-        self._finalizer = weakref.finalize(self, self._held.end)
+        self._resources = _Resources()
+        self._finalizer = weakref.finalize(self, self._resources.end)
         super().__init__(*(arg for arg in args if isinstance(arg, known)))
 
-    # What a game context does for its games.
-
     def check_options(self) -> None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         for name, value in self._given.items():
             setattr(self.options, name, value)
-        integer("processes", self.options.processes, 0, 16)
-        seconds("stop_timeout", self.options.stop_timeout)
-        seconds("start_timeout", self.options.start_timeout)
+        check_integer("processes", self.options.processes, 0, 2**16 - 1)
+        check_seconds("stop_timeout", self.options.stop_timeout)
+        check_seconds("start_timeout", self.options.start_timeout)
 
-    def look(self) -> description.Game:
-        """See `cogrs.collector.context.GameContext`."""
+    def look(self) -> GameSpec:
+        """See `GameContext`."""
         if self.options.processes:
             first = RemoteStepper(self._factory, 0, self.options.start_timeout)
-            self._held.steppers.append(first)
+            self._resources.steppers.append(first)
             self._spaces = first.describe()
         else:
-            self._held.first = self._make_first()
+            self._resources.first = self._make_first()
             try:
-                self._spaces = self._held.first.look(spaces_of)
+                self._spaces = self._resources.first.look(spaces_of)
             except BaseException:
-                self._held.first.close()
+                self._resources.first.close()
                 raise
-        return self._spaces.game()
+        return self._spaces.game_spec()
 
     def _make_first(self) -> FirstEnv:
         """Make the first environment in the thread that will move it, as far as that is known."""
@@ -164,7 +153,7 @@ class GameContext(context.GameContext):
             return FirstEnv.of(self._factory, apart=False)
 
     def make_core(self, **options: Any) -> _core.CollectorContext:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         co = self.co
         assert co is not None
         self._used = self._used_keys()
@@ -174,30 +163,35 @@ class GameContext(context.GameContext):
         self._count = min(number, co.num_games)
         with contextlib.ExitStack() as undo:
             if self.options.processes:
-                for worker in range(len(self._held.steppers), self._count):
+                for worker in range(len(self._resources.steppers), self._count):
                     stepper = RemoteStepper(self._factory, worker, self.options.start_timeout)
-                    undo.callback(self._held.forget, stepper)
-                    self._held.steppers.append(stepper)
-                for remote in self._held.steppers:
+                    undo.callback(self._resources.forget, stepper)
+                    self._resources.steppers.append(stepper)
+                for remote in self._resources.steppers:
                     remote.memory.grow(self._step_buffer_size())
-            moved = _Moved(self.spec, self._used, self._files())
+            game = self._core_game()
             # Environments have limits of their own.
-            core = _core.CollectorContext(moved, self.collectors, max_episode_steps=1, **options)
+            core = _core.CollectorContext(game, self.collectors, max_episode_steps=1, **options)
             undo.pop_all()
         return core
+
+    def _core_game(self) -> SimpleNamespace:
+        """Return the description of the game that the core reads: only keys that are used."""
+        keys = {key: self.spec.keys[key] for key in self._used}
+        return SimpleNamespace(**{**vars(self.spec), "keys": keys}, files=self._files())
 
     def _used_keys(self) -> list[str]:
         columns = {tensor.column for each in self.collectors for tensor in each.inputs}
         return [key for key in self.spec.keys if key in columns]
 
     def _files(self) -> list[int | None]:
-        memories = [stepper.memory for stepper in self._held.steppers]
+        memories = [stepper.memory for stepper in self._resources.steppers]
         if self.options.processes:
             return [memory.descriptor for memory in memories]
         return [None] * self._count
 
     def _step_buffer_size(self) -> int:
-        """Bytes that are enough for a step buffer: each array begins at a multiple of 64."""
+        """Return enough bytes for a step buffer: each array begins at a multiple of 64."""
         assert self.co is not None
         fields = [self.spec.keys[key] for key in self._used] + [self.spec.action]
         row = sum(int(dtype.itemsize) * math.prod(shape) for dtype, shape in fields) + 25
@@ -205,22 +199,22 @@ class GameContext(context.GameContext):
         return row * games + 64 * (len(fields) + 5)
 
     def started(self) -> None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         assert self._core is not None
         assert self.co is not None
         games, count = self.co.num_games, self._count
-        self._held.timeout = self.options.stop_timeout
+        self._resources.timeout = self.options.stop_timeout
         for number in range(count):
             arrays, offsets = self._core.step_buffer(number)
-            # The games of a env_worker: those that the core gives to it.
+            # The games that the core gives to this env worker.
             mine = range(-(-number * games // count), -(-(number + 1) * games // count))
             stepper = self._stepper(number, mine, arrays, offsets)
             self._env_workers.append(self._env_worker(number, stepper))
         for env_worker, following in pairwise(self._env_workers):
             env_worker.next = following
-        self._held.env_workers, self._held.core = self._env_workers, self._core
+        self._resources.env_workers, self._resources.core = self._env_workers, self._core
         for env_worker in self._env_workers:
-            env_worker.start(self._held.first if env_worker is self._env_workers[0] else None)
+            env_worker.start(self._resources.first if env_worker is self._env_workers[0] else None)
 
     def _env_worker(self, number: int, stepper: Stepper) -> EnvWorker:
         assert self._core is not None
@@ -242,7 +236,7 @@ class GameContext(context.GameContext):
     def move_and_wait(
         self, core: _core.CollectorContext, gid: int | None, timeout: float | None
     ) -> _core.CollectorDelivery | None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         if self._inline is None:
             return core.wait(gid, timeout)
         return self._inline.wait(gid, timeout)
@@ -256,7 +250,7 @@ class GameContext(context.GameContext):
                 self._factory, self._spaces, step_buffer, games, self._query_factory()
             )
         assert self.co is not None
-        remote = self._held.steppers[number]
+        remote = self._resources.steppers[number]
         tables = {
             "arrays": [
                 (dtype_text(array.dtype), array.shape, offset)
@@ -278,35 +272,20 @@ class GameContext(context.GameContext):
         return QueryFactory(self._core, self._spaces, kinds)
 
     def cause(self, game: int) -> BaseException | None:
-        """See `cogrs.collector.context.GameContext`."""
+        """See `GameContext`."""
         return self._causes.get(game)
 
     def Stop(self) -> None:  # noqa: N802
-        """End everything. What hangs is abandoned after `stop_timeout`, with a warning.
-
-        See `cogrs.collector.context.GameContext`.
-        """
+        """Stop as `GameContext` does; abandon what hangs after `stop_timeout`, with a warning."""
         super().Stop()
-        self._held.end()
+        self._resources.end()
 
 
-@dataclass
-class _Moved:
-    """The description of games that are stepped here, for the core."""
-
-    spec: description.Game
-    used: Sequence[str]
-    files: Sequence[int | None]
-
-    def __post_init__(self) -> None:
-        self.keys = {key: self.spec.keys[key] for key in self.used}
-        self.action = self.spec.action
-        self.num_action = self.spec.num_action
-        self.players = list(self.spec.players)
+GameContext = GymnasiumContext
 
 
-class _Held:
-    """Everything that ends with the game context."""
+class _Resources:
+    """Objects that end with the game context."""
 
     def __init__(self) -> None:
         self.core: _core.CollectorContext | None = None

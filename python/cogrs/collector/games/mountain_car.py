@@ -8,19 +8,10 @@ Every action pays -1. An episode terminates at position 0.5, and is truncated af
 
 from __future__ import annotations
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ContextOptions", "GameContext", "GameOptions", "MountainCarContext"]
 
-
-class GameOptions(context.GameOptions, max_episode_steps=200):
-    """Options of the game."""
-
-
-class GameContext(context.GameContext):
-    """Many cars: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "mountain_car"
-    _options_type = GameOptions
-    bounds = {"s": ((-1.2, -0.07), (0.6, 0.07))}  # noqa: RUF012
+MountainCarContext, GameOptions = define_game("mountain_car", s=((-1.2, -0.07), (0.6, 0.07)))
+GameContext = MountainCarContext

@@ -9,19 +9,12 @@ stands.
 
 from __future__ import annotations
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ContextOptions", "GameContext", "GameOptions", "MountainCarContinuousContext"]
 
-
-class GameOptions(context.GameOptions, max_episode_steps=999):
-    """Options of the game."""
-
-
-class GameContext(context.GameContext):
-    """Many cars: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "mountain_car_continuous"
-    _options_type = GameOptions
-    bounds = {"s": ((-1.2, -0.07), (0.6, 0.07)), "a": (-1.0, 1.0)}  # noqa: RUF012
+MountainCarContinuousContext, GameOptions = define_game(
+    "mountain_car_continuous", s=((-1.2, -0.07), (0.6, 0.07)), a=(-1.0, 1.0)
+)
+GameContext = MountainCarContinuousContext

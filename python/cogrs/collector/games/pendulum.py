@@ -9,19 +9,12 @@ after `max_episode_steps`. First angles are uniform in [-pi, pi), velocities in 
 
 from __future__ import annotations
 
-from cogrs.collector import context
+from cogrs.collector.built_in import define_game
 from cogrs.collector.options import ContextOptions
 
-__all__ = ["ContextOptions", "GameContext", "GameOptions"]
+__all__ = ["ContextOptions", "GameContext", "GameOptions", "PendulumContext"]
 
-
-class GameOptions(context.GameOptions, max_episode_steps=200):
-    """Options of the game."""
-
-
-class GameContext(context.GameContext):
-    """Many pendulums: `GameContext(options)`, `GameContext(co)` or `GameContext(co, options)`."""
-
-    _game = "pendulum"
-    _options_type = GameOptions
-    bounds = {"s": ((-1.0, -1.0, -8.0), (1.0, 1.0, 8.0)), "a": (-2.0, 2.0)}  # noqa: RUF012
+PendulumContext, GameOptions = define_game(
+    "pendulum", s=((-1.0, -1.0, -8.0), (1.0, 1.0, 8.0)), a=(-2.0, 2.0)
+)
+GameContext = PendulumContext

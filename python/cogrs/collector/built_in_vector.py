@@ -1,4 +1,4 @@
-"""Built-in games as a vector: what `VectorEnv` needs of them."""
+"""Built-in games as a vector, for `VectorEnv`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from cogrs.collector.batch import Arrays
     from cogrs.collector.context import GameContext
-    from cogrs.collector.infos import Infos
+    from cogrs.collector.delivery import Infos
 
     Outcomes = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
-_TOLD = ("last_r", "ended", "cut")
-"""What every state says beside what the game shows."""
+_OUTCOME = ("last_r", "ended", "cut")
+"""The columns of a state beside those of its game."""
 
 
-class VectorGames:
-    """Games of one vector: a batch of all of them, whose replies are the actions.
+class BuiltInVector:
+    """The games of a `VectorEnv`: one batch of all of them, whose replies are the actions.
 
     Attributes:
         observation_space: That of each game.
@@ -38,12 +38,7 @@ class VectorGames:
     """
 
     def __init__(self, name: str, count: int, num_threads: int, options: Mapping[str, Any]) -> None:
-        """Make the games.
-
-        Raises:
-            TypeError: There is no such option.
-            ValueError: An option is out of range.
-        """
+        """Create the games; TypeError or ValueError for a wrong option."""
         self._module = importlib.import_module(f"cogrs.collector.games.{name}")
         self._count = count
         self._num_threads = num_threads
@@ -62,18 +57,14 @@ class VectorGames:
             num_games=self._count, num_threads=self._num_threads, deterministic=True
         )
         self._context: GameContext = self._module.GameContext(co, self._options)
-        shown = dict.fromkeys((*self._context.spec.keys, *_TOLD), "")
+        shown = dict.fromkeys((*self._context.spec.keys, *_OUTCOME), "")
         self._context.AddCollectors({"step": ({**shown, "_batchsize": self._count}, {"a": ""})})
         self._context.make_batches()
         self._started = self._failed = False
         self._infos: Infos | None = None
 
     def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
-        """Start episodes of these numbers, with their seeds; the others stay where they are.
-
-        Raises:
-            GameError: A game failed.
-        """
+        """Begin episodes of these numbers, with their seeds; the others stay where they are."""
         if self._failed:
             self._context.Stop()
             self._make()
@@ -93,13 +84,7 @@ class VectorGames:
         return self._observation(self._shown()), []
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, list[Any]]:
-        """Take an action in each.
-
-        Raises:
-            ValueError: Actions are not of the space. No game has moved.
-            TypeError: Likewise.
-            GameError: A game refused its action.
-        """
+        """Take an action in each; a wrong one is refused before a game moves."""
         given = convert("actions", actions, self._dtype, self._given_shape)
         self._ready()
         assert self._infos is not None
@@ -134,11 +119,11 @@ class VectorGames:
         self._ready()
 
     def _check_numbers(self, actions: npt.NDArray[Any], shown: Arrays) -> None:
-        """Refuse what is no number of a Discrete space, but for those whose action is ignored."""
+        """Refuse numbers outside a Discrete space, except where an action is ignored."""
         space = self.action_space
         if not isinstance(space, gymnasium_module().spaces.Discrete):
             return
-        # A negative number is a large one then, so that one look is enough.
+        # A negative number becomes a large one, so that one comparison is enough.
         choices = (actions - space.start).view(np.uint64)
         if choices.max() < space.n:
             return
@@ -154,7 +139,7 @@ class VectorGames:
         return self._context.batch(self._infos)[0][0]
 
     def _observation(self, shown: Arrays) -> Any:
-        """Arrays of a batch in the form of the space, copied."""
+        """Return copies of a batch's arrays in the form of the space."""
         if isinstance(self.observation_space, gymnasium_module().spaces.Dict):
             return {part: shown[part].copy() for part in self.observation_space}
         return shown["s"].copy()

@@ -1,0 +1,35 @@
+"""The interface of environments: reset, step, two spaces, and perhaps close."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+_logger = logging.getLogger("cogrs.collector")
+
+
+def check_env(env: Any) -> None:
+    """Refuse an object that is not an environment.
+
+    Raises:
+        TypeError: It lacks a method or a space.
+    """
+    for name in ("reset", "step", "observation_space", "action_space"):
+        if not hasattr(env, name):
+            got = type(env).__name__
+            raise TypeError(f"env: expected an environment of Gymnasium, got {got} without {name}")
+
+
+def close_env(env: Any, name: str) -> None:
+    """Close an environment, if it has a `close`; log what that raises, by this name."""
+    try:
+        if hasattr(env, "close"):
+            env.close()
+    except Exception:  # raised by its own code; the environment is gone in any case
+        _logger.warning("close() of %s failed", name, exc_info=True)
+
+
+def error_line(error: BaseException) -> str:
+    """Return the type and the text of an exception."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
