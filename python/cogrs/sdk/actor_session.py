@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from cogrs.sdk.agent import Action, Agent
+from cogrs.sdk.agent import Agent, as_action
 from cogrs.sdk.script import Inbox, Script
 from cogrs.sdk.session import session_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
@@ -47,7 +47,7 @@ class ActorSession(ABC):
         """Answer the latest observation. When the trial has ended meanwhile: nothing.
 
         Args:
-            value: The action, as the codec carries it.
+            value: The action, as the codec carries it, or an `Action`.
             rewards: Rewards for actors.
             messages: User data for actors, or the environment.
 
@@ -83,7 +83,7 @@ class AgentSession(ActorSession):
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
         """Answer the latest observation."""
-        action = Action(value, [*self._rewards, *rewards], [*self._messages, *messages])
+        action = as_action(value, [*self._rewards, *rewards], [*self._messages, *messages])
         if self.inbox.answer(action):
             self._rewards, self._messages = [], []
         elif not self.inbox.over:

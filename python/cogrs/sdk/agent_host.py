@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
-from cogrs.sdk.agent import Action, Agent
-from cogrs.sdk.payload import encoded
+from cogrs.sdk.agent import Agent, as_action
 from cogrs.sdk.session import Session, choose, is_awaitable, session_name
 from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
+    action_content,
     actors_of,
     messages_of,
     received_final,
@@ -203,8 +203,8 @@ class _Session(Session[Agent]):
                 task.uncancel()
 
     def _reply(self, action: Any) -> pb.AgentActionReply:
-        done = action if isinstance(action, Action) else Action(action)
-        content = encoded(self._codecs.action, done.value, f"action of {self._trial.name!r}")
+        done = as_action(action)
+        content = action_content(done, self._codecs.action, self._trial.name)
         return pb.AgentActionReply(
             action=common_pb2.Action(content=content),
             rewards=rewards_of(done.rewards, self._trial.actors),

@@ -13,16 +13,24 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.event_loop import check_no_loop, check_own_loop, handle_exception
 from cogrs.sdk.actor_session import ActorSession
+from cogrs.sdk.agent import as_action
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
-from cogrs.sdk.payload import CodecBook, encoded
+from cogrs.sdk.payload import CodecBook
 from cogrs.sdk.player import check_player, play_session
 from cogrs.sdk.remote_call import calling
 from cogrs.sdk.reply_stream import ReplyStream, is_broken
 from cogrs.sdk.session import session_name
 from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
-from cogrs.sdk.wire import actors_of, messages_of, received_final, received_observation, rewards_of
+from cogrs.sdk.wire import (
+    action_content,
+    actors_of,
+    messages_of,
+    received_final,
+    received_observation,
+    rewards_of,
+)
 from cogrs.tokens import cannot_be_pickled
 from cogrs.unfinished import TimeLimitError, qualified_name, run_limited
 from cogrs.validation import check_header, check_seconds, check_text, check_timeout
@@ -269,14 +277,14 @@ class ClientSession(ActorSession):
             raise RuntimeError(f"action: actor {self.trial.name!r} has left trial {self.trial.id}")
         if not self._owes:
             raise RuntimeError("action: there is no observation that is not answered")
-        content = encoded(self._codecs.action, value, f"action of {self.trial.name!r}")
-        for reward in rewards:
+        action = as_action(value, rewards, messages)
+        content = action_content(action, self._codecs.action, self.trial.name)
+        for reward in action.rewards:
             await self.send_reward(reward)
-        for message in messages:
+        for message in action.messages:
             await self.send_message(message)
         self._owes = False
-        action = common_pb2.Action(content=content)
-        await self._stream.write(pb.TrialActionRequest(action=action))
+        await self._stream.write(pb.TrialActionRequest(action=common_pb2.Action(content=content)))
 
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors, at once."""

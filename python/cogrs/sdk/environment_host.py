@@ -13,7 +13,7 @@ from cogrs.sdk.payload import decoded, encoded
 from cogrs.sdk.session import Session, choose, is_awaitable, session_name
 from cogrs.sdk.sessions import Replies, Sessions
 from cogrs.sdk.trial import Trial
-from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
+from cogrs.sdk.wire import actors_of, expanded, messages_of, received_message, rewards_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -105,10 +105,13 @@ class _Session(Session[Environment]):
         self._trial = trial
         self._codecs = codecs
         self._tick = 0
+        self._observers: frozenset[str] = frozenset()
 
     async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
         async def start(environment: Environment) -> pb.EnvActionReply:
             update = _checked(await self.tell(environment.start, self._trial))
+            watching = getattr(environment, "observers", ())
+            self._observers = frozenset(expanded("observers", watching, self._trial.actors))
             if update.final or update.rewards or update.messages:
                 raise ValueError("update: expected observations and nothing else at the start")
             return self._reply(update)
@@ -162,7 +165,7 @@ class _Session(Session[Environment]):
                 self._codecs.of(actor).action, content, f"action of {actor.name!r}"
             ).value
             for actor, content in zip(actors, contents, strict=False)
-            if content or not last
+            if actor.name not in self._observers and (content or not last)
         }
 
     def _reply(self, update: Update) -> pb.EnvActionReply:
@@ -195,17 +198,17 @@ class _Session(Session[Environment]):
             "truncated": self._flags("truncated", update.truncated),
         }
         contents: list[bytes] = []
-        known: dict[tuple[Any, ...], int] = {}
+        known: dict[tuple[Any, ...], tuple[int, Any]] = {}
         index = []
         for actor in self._trial.actors:
             codec = self._codecs.of(actor).observation
             value = values[actor.name] if each else values
             mine = {name: flag[actor.name] for name, flag in flags.items()}
-            key = (id(codec), actor.name if each else "", *mine.values())
+            key = (id(codec), id(value), *mine.values())
             if key not in known:
-                known[key] = len(contents)
+                known[key] = len(contents), value  # which keeps its id from being used again
                 contents.append(encoded(codec, value, f"observation of {actor.name!r}", **mine))
-            index.append(known[key])
+            index.append(known[key][0])
         return contents, index
 
     def _flags(self, what: str, flag: bool | Mapping[str, bool]) -> Mapping[str, bool]:

@@ -12,7 +12,7 @@ from cogrs.sdk.trial import ReceivedMessage
 from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from cogrs.sdk.trial import Trial
 
@@ -48,6 +48,9 @@ class EnvironmentSession:
         """Begin."""
         self.trial = trial
         self.inbox: Inbox[EnvironmentEvent] = Inbox()
+        self.observers: Collection[str] = ()
+        """Actors that do not act, as of `Environment.observers`; may be set before the first
+        update."""
         self.ending = False
         """Whether the actions that were told are the last ones."""
 
@@ -88,7 +91,9 @@ class SessionEnvironment(Environment):
         self._script = Script(
             session_name(trial.id), self._session.inbox, lambda: self._function(self._session)
         )
-        return await self._running.ask()
+        update = await self._running.ask()
+        self.observers = self._session.observers
+        return update
 
     async def step(self, actions: Mapping[str, Any]) -> Any:
         """Wait for what comes of actions."""

@@ -118,6 +118,8 @@ class ArrayCodec:
             message = pb.Array.FromString(content)
         except DecodeError as error:
             raise ValueError(f"expected an array message, got {error}") from None
+        if not content:
+            raise ValueError("expected an array message, got no bytes")
         return Decoded(_value(message), message.terminated, message.truncated)
 
 

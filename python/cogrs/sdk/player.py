@@ -8,7 +8,6 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cogrs.sdk.agent import Action
 from cogrs.sdk.trial import Observation
 from cogrs.user_errors import as_exception
 
@@ -44,9 +43,7 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
     async for event in session:
         if not isinstance(event, Observation):
             continue
-        action = await _on_thread(function, event)
-        done = action if isinstance(action, Action) else Action(action)
-        await session.act(done.value, rewards=done.rewards, messages=done.messages)
+        await session.act(await _on_thread(function, event))
 
 
 async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:

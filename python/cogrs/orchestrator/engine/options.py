@@ -28,6 +28,16 @@ class ActorOptions:
     """Seconds for an agent's OnStart, or for a client to join, instead of `start_timeout` and
     `join_timeout`; 0 stands for no limit."""
 
+    observer: bool | None = None
+    """Whether the actor only watches: no tick waits for its answer, and the environment is given
+    its default action, or an empty one. Its rewards and messages count as everybody's. It is
+    `optional` unless that is said to be False."""
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether the trial starts, and goes on, without the actor."""
+        return bool(self.observer if self.optional is None else self.optional)
+
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
 
@@ -35,8 +45,10 @@ class ActorOptions:
             TypeError: A value of another type.
             ValueError: A negative number of seconds.
         """
-        if not isinstance(self.optional, bool | None):
-            raise TypeError(f"optional: expected True or False, got {_kind(self.optional)}")
+        for name in ("optional", "observer"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool | None):
+                raise TypeError(f"{name}: expected True or False, got {_kind(flag)}")
         if not isinstance(self.default_action, bytes | None):
             raise TypeError(f"default_action: expected bytes, got {_kind(self.default_action)}")
         for name in ("response_timeout", "initial_connection_timeout"):

@@ -251,7 +251,8 @@ class Trial:
     def actor_acted(self, actor: Actor, action: bytes) -> None:
         """An actor gave an action; the first of a tick counts."""
         if self._phase is Phase.FINAL or not self._gathering.put(actor.index, action):
-            self.counts["extra actions"] += 1
+            if not actor.options.observer:
+                self.counts["extra actions"] += 1
             return
         actor.settle()
         if self._gathering.complete:
@@ -271,12 +272,15 @@ class Trial:
             self._step()
 
     def _stand_in(self) -> None:
-        """Act for those who are gone."""
+        """Act for actors that are gone, and for observers."""
         if self.state is not State.RUNNING or self._phase is not Phase.ACTORS:
             return
-        absent = [actor for actor in self.actors if actor.gone]
+        absent = [actor for actor in self.actors if actor.gone or actor.options.observer]
         for actor in absent:
-            if self._gathering.put(actor.index, actor.options.default_action or b""):
+            put = self._gathering.put(actor.index, actor.options.default_action or b"")
+            if actor.options.observer:
+                actor.settle()
+            elif put:
                 self.counts["default actions"] += 1
         if absent and self._gathering.complete:
             self._step()
@@ -341,7 +345,8 @@ class Trial:
         """Ask an actor that is back again; see `Stage`."""
         if self._phase is not Phase.ACTORS or self.latest is None:
             return None
-        self._gathering.take_back(actor.index)
+        if not actor.options.observer:
+            self._gathering.take_back(actor.index)
         return observation.for_actor(self.latest, actor.index)
 
     # The end.
@@ -359,13 +364,14 @@ class Trial:
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """An actor failed, or is gone: without one that is optional the trial goes on."""
-        if not actor.options.optional or self.state >= State.TERMINATING:
+        if not actor.options.may_be_lost or self.state >= State.TERMINATING:
             self.end(reason, failed=True)
         elif not actor.gone:
             actor.leave(reason)
             what = "trial %s goes on without an actor: %s"
             self._log.warning(what, self.id, escaped(reason))
-            if all(actor.gone for actor in self.actors):
+            players = [each for each in self.actors if not each.options.observer]
+            if all(each.gone for each in players or self.actors):
                 why = f"no actor is left: {reason}"
                 self.end(Reason(why, f"no actor is left: {brief_of(reason)}"), failed=True)
             else:
