@@ -23,7 +23,7 @@ from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.sdk.datalog_row import Packed
 from tests.orchestrator.net import on_loop
 from tests.sdk.net import Counting, Echo, calls, until
-from tests.sdk.test_payload import NAMED, assert_same
+from tests.sdk.test_codecs import NAMED, assert_same
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -203,7 +203,7 @@ async def test_failures_say_their_text_to_those_that_are_known(
 @pytest.mark.parametrize("value", ["\x1b[31m", "a\x85b", "\u202e"])
 @on_loop
 async def test_metadata_that_does_not_print_is_refused(value: str) -> None:
-    from cogrs.sdk.call import CallError, metadata_of
+    from cogrs.sdk.call_error import CallError, metadata_of
 
     class Context:
         def invocation_metadata(self) -> Any:

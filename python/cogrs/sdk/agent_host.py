@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Agent, as_action
-from cogrs.sdk.session import Session, choose, is_awaitable, session_name
-from cogrs.sdk.sessions import Replies, Sessions
+from cogrs.sdk.component_table import ComponentTable, ResponseStream
+from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
     action_content,
@@ -25,8 +25,8 @@ from cogrs.sdk.wire import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from cogrs.sdk.payload import CodecBook, Codecs
-    from cogrs.threads import Threads
+    from cogrs.sdk.codecs import CodecRegistry, Codecs
+    from cogrs.threads import ThreadPool
 
 
 class AgentHost:
@@ -35,13 +35,15 @@ class AgentHost:
     def __init__(
         self,
         implementations: Mapping[str, Callable[[], Agent]],
-        codecs: CodecBook,
+        codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
         """Make an agent by one of these factories for each actor of each trial."""
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-agent")
+        self.components: ComponentTable[_HostedAgent] = ComponentTable(
+            stream_timeout, "cogrs-agent"
+        )
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
@@ -60,14 +62,14 @@ class AgentHost:
             request.config.content if request.HasField("config") else None,
         )
         key = (trial_id, actor_name)
-        session = _Session(trial, self._codecs, self.sessions.threads)
-        self.sessions.add(key, session)
+        component = _HostedAgent(trial, self._codecs, self.components.threads)
+        self.components.add(key, component)
         try:
-            await session.start(make)
+            await component.start(make)
         except BaseException:
-            self.sessions.free(key)
+            self.components.free(key)
             raise
-        self.sessions.expect_stream(key)
+        self.components.expect_stream(key)
         return pb.AgentStartReply()
 
     def on_observation(
@@ -75,7 +77,7 @@ class AgentHost:
         trial_id: str,
         actor_name: str,
         requests: AsyncIterator[pb.AgentObservationRequest],
-    ) -> Replies[pb.AgentObservationRequest, pb.AgentActionReply]:
+    ) -> ResponseStream[pb.AgentObservationRequest, pb.AgentActionReply]:
         """Have an agent act on each observation; freed when the stream is over.
 
         The stream of a trial that ends well is closed after OnEnd.
@@ -83,7 +85,7 @@ class AgentHost:
         Raises:
             CallError: As the other methods, by the first reply.
         """
-        return Replies(self.sessions, (trial_id, actor_name), requests)
+        return ResponseStream(self.components, (trial_id, actor_name), requests)
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
@@ -93,7 +95,7 @@ class AgentHost:
         Raises:
             CallError: Actor that is not here, failure of the user's.
         """
-        await self.sessions.get((trial_id, actor_name)).reward(request.reward)
+        await self.components.get((trial_id, actor_name)).reward(request.reward)
         return pb.AgentRewardReply()
 
     async def on_message(
@@ -104,7 +106,7 @@ class AgentHost:
         Raises:
             CallError: Actor that is not here, failure of the user's.
         """
-        await self.sessions.get((trial_id, actor_name)).message(request.messages)
+        await self.components.get((trial_id, actor_name)).message(request.messages)
         return pb.AgentMessageReply()
 
     async def on_end(
@@ -115,25 +117,25 @@ class AgentHost:
         Raises:
             CallError: Actor that is not here, failure of the user's.
         """
-        session = self.sessions.take((trial_id, actor_name))
+        component = self.components.take((trial_id, actor_name))
         try:
-            await session.end(request.final_data)
+            await component.end(request.final_data)
         finally:
-            self.sessions.lose(session)
+            self.components.lose(component)
         return pb.AgentEndReply()
 
     async def close(self, grace: float = 1.0) -> None:
         """Lose all actors of trials that are under way, within about so many seconds."""
-        await self.sessions.close(grace)
+        await self.components.close(grace)
 
     on_stop = close
 
 
-class _Session(Session[Agent]):
+class _HostedAgent(HostedComponent[Agent]):
     """An agent in its trial."""
 
-    def __init__(self, trial: Trial, book: CodecBook, threads: Threads) -> None:
-        super().__init__(session_name(trial.id, trial.name), threads)
+    def __init__(self, trial: Trial, book: CodecRegistry, threads: ThreadPool) -> None:
+        super().__init__(component_name(trial.id, trial.name), threads)
         self._trial = trial
         self._book = book
         self._codecs: Codecs
@@ -144,7 +146,7 @@ class _Session(Session[Agent]):
     async def start(self, make: Callable[[], Agent]) -> None:
         async def start(agent: Agent) -> None:
             self._codecs = self._book.of(self._trial.actor)
-            await self.tell(agent.start, self._trial)
+            await self.call_method(agent.start, self._trial)
 
         await self.make(make, start)
 
@@ -156,7 +158,7 @@ class _Session(Session[Agent]):
             if self._ending:
                 return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
-            action = self.begin(agent.act, observation)
+            action = self.start_call(agent.act, observation)
             if not is_awaitable(action):
                 return self._reply(action)
             try:
@@ -167,30 +169,30 @@ class _Session(Session[Agent]):
                 raise
             return self._reply(action)
 
-        return await self.call("act", act)
+        return await self.run("act", act)
 
     async def reward(self, message: common_pb2.Reward) -> None:
         async def reward(agent: Agent) -> None:
-            await self.tell(agent.reward, received_reward(message))
+            await self.call_method(agent.reward, received_reward(message))
 
-        await self.call("reward", reward)
+        await self.run("reward", reward)
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(agent: Agent) -> None:
             for each in messages:
-                await self.tell(agent.message, received_message(each))
+                await self.call_method(agent.message, received_message(each))
 
-        await self.call("message", message)
+        await self.run("message", message)
 
     async def end(self, data: common_pb2.ActorPeriodData) -> None:
         async def end(agent: Agent) -> None:
             final = received_final(data, self._codecs.observation, self._trial.name)
-            await self.tell(agent.end, final)
+            await self.call_method(agent.end, final)
 
         self._ending = True
         if self._acting is not None:
             self._interrupted = self._acting.cancel()
-        await self.last(end)
+        await self.run_last(end)
 
     async def _interruptible(self, action: Awaitable[Any]) -> Any:
         """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""

@@ -12,15 +12,15 @@ from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
 from cogrs.event_loop import check_no_loop, check_own_loop, handle_exception
+from cogrs.sdk.action_stream import ActionStream, is_broken
 from cogrs.sdk.actor_session import ActorSession
 from cogrs.sdk.agent import as_action
+from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
-from cogrs.sdk.payload import CodecBook
-from cogrs.sdk.player import check_player, play_session
-from cogrs.sdk.remote_call import calling
-from cogrs.sdk.reply_stream import ReplyStream, is_broken
-from cogrs.sdk.session import session_name
+from cogrs.sdk.hosted_component import component_name
+from cogrs.sdk.player_function import check_player, play_session
+from cogrs.sdk.remote_errors import raising_remote_errors
 from cogrs.sdk.slot_secrets import SlotSecrets, shown
 from cogrs.sdk.trial import Final, Observation, Trial
 from cogrs.sdk.wire import (
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
     from cogrs.sdk.actor_session import ActorEvent
+    from cogrs.sdk.codecs import AnyCodec, Codecs
     from cogrs.sdk.connection import Metadata
-    from cogrs.sdk.payload import AnyCodec, Codecs
-    from cogrs.sdk.player import Player
+    from cogrs.sdk.player_function import PlayerFunction
     from cogrs.sdk.trial import Message, Reward
     from cogrs.tls import ClientTls
 
@@ -109,7 +109,7 @@ class ClientActor:
         self.connection: Connection[ClientActorAsyncStub] = Connection(
             endpoint, ClientActorStub, CLIENT_OPTIONS, tls=tls, token=token
         )
-        self.codecs = CodecBook(codec)
+        self.codecs = CodecRegistry(codec)
         self.endpoint = endpoint
         self.heartbeat = heartbeat
         self.reconnect = reconnect
@@ -154,7 +154,7 @@ class ClientActor:
         else:
             request.actor_class = actor_class
         secret = secret or self.secrets.of(trial_id, name)
-        with calling(self.endpoint):
+        with raising_remote_errors(self.endpoint):
             reply, secret = await self.secrets.join(
                 self.stub, request, secret, self.connection.metadata
             )
@@ -167,7 +167,7 @@ class ClientActor:
         return ClientSession(self, trial, secret)
 
     async def play(
-        self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
+        self, player: PlayerFunction, trial_id: str = "", *, name: str = "", actor_class: str = ""
     ) -> Final | None:
         """Take part in a trial until it is over.
 
@@ -249,7 +249,7 @@ class ClientSession(ActorSession):
         while not self._events:
             if self._over or self.final is not None:
                 raise StopAsyncIteration
-            with calling(self._client.endpoint):
+            with raising_remote_errors(self._client.endpoint):
                 await self._receive()
         event = self._events.popleft()
         if isinstance(event, Observation):
@@ -289,13 +289,13 @@ class ClientSession(ActorSession):
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors, at once."""
         request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
-        with calling(self._client.endpoint):
+        with raising_remote_errors(self._client.endpoint):
             await self._client.stub.SendReward(request, metadata=self._metadata)
 
     async def send_message(self, message: Message) -> None:
         """Send user data to actors, or the environment, at once."""
         request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
-        with calling(self._client.endpoint):
+        with raising_remote_errors(self._client.endpoint):
             await self._client.stub.SendMessage(request, metadata=self._metadata)
 
     async def leave(self) -> None:
@@ -329,8 +329,8 @@ class ClientSession(ActorSession):
     def _check_loop(self) -> None:
         check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
 
-    def _open(self) -> ReplyStream:
-        return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))
+    def _open(self) -> ActionStream:
+        return ActionStream(self._client.stub.ActionStream(metadata=self._metadata))
 
     async def _receive(self) -> None:
         try:
@@ -372,7 +372,7 @@ class ClientSession(ActorSession):
             final = received_final(reply.data, codec, name)
             seen = [received_observation(each, codec, name) for each in reply.data.observations]
         except ValueError as error:
-            raise ValueError(f"{session_name(self.trial.id, name)}: {error}") from error
+            raise ValueError(f"{component_name(self.trial.id, name)}: {error}") from error
         if reply.final_data:
             self._events.append(final)
         else:
@@ -398,7 +398,7 @@ class ClientSession(ActorSession):
 
 def play(
     endpoint: str,
-    player: Player,
+    player: PlayerFunction,
     trial_id: str = "",
     *,
     name: str = "",

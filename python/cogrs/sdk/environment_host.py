@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
+from cogrs.sdk.codecs import decoded, encoded
+from cogrs.sdk.component_table import ComponentTable, ResponseStream
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.payload import decoded, encoded
-from cogrs.sdk.session import Session, choose, is_awaitable, session_name
-from cogrs.sdk.sessions import Replies, Sessions
+from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
 from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import actors_of, expanded, messages_of, received_message, rewards_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from cogrs.sdk.payload import CodecBook
-    from cogrs.threads import Threads
+    from cogrs.sdk.codecs import CodecRegistry
+    from cogrs.threads import ThreadPool
 
 
 class EnvironmentHost:
@@ -28,13 +28,15 @@ class EnvironmentHost:
     def __init__(
         self,
         implementations: Mapping[str, Callable[[], Environment]],
-        codecs: CodecBook,
+        codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
         """Make an environment by one of these factories for each trial."""
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-environment")
+        self.components: ComponentTable[_HostedEnvironment] = ComponentTable(
+            stream_timeout, "cogrs-environment"
+        )
 
     async def on_start(self, trial_id: str, request: pb.EnvStartRequest) -> pb.EnvStartReply:
         """Start an environment for a trial, and return its first observations.
@@ -49,25 +51,25 @@ class EnvironmentHost:
             implementation=request.impl_name,
             config=request.config.content if request.HasField("config") else None,
         )
-        session = _Session(trial, self._codecs, self.sessions.threads)
-        self.sessions.add((trial_id,), session)
+        component = _HostedEnvironment(trial, self._codecs, self.components.threads)
+        self.components.add((trial_id,), component)
         try:
-            reply = await session.start(make)
+            reply = await component.start(make)
         except BaseException:
-            self.sessions.free((trial_id,))
+            self.components.free((trial_id,))
             raise
-        self.sessions.expect_stream((trial_id,))
+        self.components.expect_stream((trial_id,))
         return pb.EnvStartReply(observation_set=reply.observation_set)
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
-    ) -> Replies[pb.EnvActionRequest, pb.EnvActionReply]:
+    ) -> ResponseStream[pb.EnvActionRequest, pb.EnvActionReply]:
         """Step the environment for each set of actions; freed when the stream is over.
 
         Raises:
             CallError: As the other methods, by the first reply.
         """
-        return Replies(self.sessions, (trial_id,), requests)
+        return ResponseStream(self.components, (trial_id,), requests)
 
     async def on_message(self, trial_id: str, request: pb.EnvMessageRequest) -> pb.EnvMessageReply:
         """Give the environment what was sent to it.
@@ -75,7 +77,7 @@ class EnvironmentHost:
         Raises:
             CallError: Trial that is not here, failure of the user's.
         """
-        await self.sessions.get((trial_id,)).message(request.messages)
+        await self.components.get((trial_id,)).message(request.messages)
         return pb.EnvMessageReply()
 
     async def on_end(self, trial_id: str, request: pb.EnvActionRequest) -> pb.EnvActionReply:
@@ -84,24 +86,24 @@ class EnvironmentHost:
         Raises:
             CallError: Trial that is not here, failure of the user's.
         """
-        session = self.sessions.take((trial_id,))
+        component = self.components.take((trial_id,))
         try:
-            return await session.end(request.action_set.actions)
+            return await component.end(request.action_set.actions)
         finally:
-            self.sessions.lose(session)
+            self.components.lose(component)
 
     async def close(self, grace: float = 1.0) -> None:
         """Lose all trials that are under way, within about so many seconds."""
-        await self.sessions.close(grace)
+        await self.components.close(grace)
 
     on_stop = close
 
 
-class _Session(Session[Environment]):
+class _HostedEnvironment(HostedComponent[Environment]):
     """An environment in its trial."""
 
-    def __init__(self, trial: Trial, codecs: CodecBook, threads: Threads) -> None:
-        super().__init__(session_name(trial.id), threads)
+    def __init__(self, trial: Trial, codecs: CodecRegistry, threads: ThreadPool) -> None:
+        super().__init__(component_name(trial.id), threads)
         self._trial = trial
         self._codecs = codecs
         self._tick = 0
@@ -109,7 +111,7 @@ class _Session(Session[Environment]):
 
     async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
         async def start(environment: Environment) -> pb.EnvActionReply:
-            update = _checked(await self.tell(environment.start, self._trial))
+            update = _checked(await self.call_method(environment.start, self._trial))
             watching = getattr(environment, "observers", ())
             self._observers = frozenset(expanded("observers", watching, self._trial.actors))
             if update.final or update.rewards or update.messages:
@@ -122,7 +124,7 @@ class _Session(Session[Environment]):
     async def step(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def step(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents)
-            update = self.begin(environment.step, actions)
+            update = self.start_call(environment.step, actions)
             update = _checked(await update if is_awaitable(update) else update)
             self._tick += 1
             reply = self._reply(update)
@@ -130,7 +132,7 @@ class _Session(Session[Environment]):
                 self.finish()
             return reply
 
-        return await self.call("step", step)
+        return await self.run("step", step)
 
     def answer(self, request: pb.EnvActionRequest) -> Awaitable[pb.EnvActionReply]:
         return self.step(request.action_set.actions)
@@ -138,7 +140,7 @@ class _Session(Session[Environment]):
     async def end(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def end(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents, last=True)
-            update = await self.tell(environment.end, actions)
+            update = await self.call_method(environment.end, actions)
             if update is None:
                 return pb.EnvActionReply(final_update=True)
             reply = self._reply(_checked(update))
@@ -147,14 +149,14 @@ class _Session(Session[Environment]):
             reply.observation_set.tick_id = 0
             return reply
 
-        return await self.last(end)
+        return await self.run_last(end)
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(environment: Environment) -> None:
             for each in messages:
-                await self.tell(environment.message, received_message(each))
+                await self.call_method(environment.message, received_message(each))
 
-        await self.call("message", message)
+        await self.run("message", message)
 
     def _actions(self, contents: Sequence[bytes], *, last: bool = False) -> dict[str, Any]:
         actors = self._trial.actors

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cogrs.action_mask import MaskLayout
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.frames import Frames
+from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.space import carried, carried_mask, check_names, fitting
 from cogrs.sdk.wire import expanded
 from cogrs.validation import check_kind, check_text
@@ -102,7 +102,7 @@ class GymnasiumEnvironment(Environment):
         self._make = make
         self._seed = seed
         self._action_mask = action_mask
-        self._frames = Frames(frames_to)
+        self._frames = FrameSender(frames_to)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._player = player
         self._watching = observers

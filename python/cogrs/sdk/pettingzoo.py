@@ -10,7 +10,7 @@ import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, refuse_illegal
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.frames import Frames
+from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.pettingzoo_game import game_of
 from cogrs.sdk.space import check_names, fitting, in_form
 from cogrs.sdk.wire import expanded
@@ -18,7 +18,7 @@ from cogrs.sdk.wire import expanded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cogrs.sdk.pettingzoo_game import Game, Outcome
+    from cogrs.sdk.pettingzoo_game import PettingZooGame, StepOutcome
     from cogrs.sdk.trial import Trial
 
     OnIllegal = Literal["environment", "raise"]
@@ -88,11 +88,11 @@ class PettingZooEnvironment(Environment):
             raise ValueError(f"on_illegal: expected 'environment' or 'raise', got {on_illegal!r}")
         self._make = make
         self._seed = seed
-        self._frames = Frames(frames_to)
+        self._frames = FrameSender(frames_to)
         self._on_illegal = on_illegal
         self.observers = observers
-        self._game: Game | None = None
-        self._cast = _Cast((), (), None)
+        self._game: PettingZooGame | None = None
+        self._cast = _Casting((), (), None)
         self._tick = 0
         self._seen: dict[str, Any] = {}
         self._finished: set[str] = set()
@@ -132,7 +132,7 @@ class PettingZooEnvironment(Environment):
         possible = getattr(env, "possible_agents", None) or None
         self.observers = expanded("observers", self.observers, trial.actors)
         players = [name for name in trial.actor_names if name not in self.observers]
-        self._cast = _Cast(players, list(env.agents), possible)
+        self._cast = _Casting(players, list(env.agents), possible)
         for agent in env.agents:
             check_names(env.action_space(agent), f"action_space of {agent!r}")
         self._frames.take(env, self._tick)
@@ -209,7 +209,7 @@ class PettingZooEnvironment(Environment):
             refuse_illegal(space, seen[ACTION_MASK], found, what)
         return found
 
-    def _update(self, outcome: Outcome) -> Update:
+    def _update(self, outcome: StepOutcome) -> Update:
         """Return what actors observe, and for which of them it is over with this."""
         game = self._running()
         over: dict[str, Any] = {}
@@ -234,7 +234,7 @@ class PettingZooEnvironment(Environment):
         players = dict(self._seen)
         return {**players, **dict.fromkeys(self.observers, players)}
 
-    def _running(self) -> Game:
+    def _running(self) -> PettingZooGame:
         if self._game is None:
             raise RuntimeError("this episode has not started, or is over")
         return self._game
@@ -249,7 +249,7 @@ _NOTHING = np.zeros(0, np.float32)
 """What an actor observes whose agent is not known yet."""
 
 
-class _Cast:
+class _Casting:
     """Which agent each actor plays."""
 
     def __init__(

@@ -10,14 +10,14 @@ from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
-from cogrs.sdk.call import answering, metadata_of, versions
+from cogrs.sdk.call_error import answering, metadata_of, versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from cogrs.api import agent_pb2, common_pb2, datalog_pb2, environment_pb2, hooks_pb2
     from cogrs.sdk.agent_host import AgentHost
-    from cogrs.sdk.call import Context
+    from cogrs.sdk.call_error import Context
     from cogrs.sdk.datalog_host import DatalogHost
     from cogrs.sdk.environment_host import EnvironmentHost
     from cogrs.sdk.hook import HookHost

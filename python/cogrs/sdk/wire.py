@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
 from cogrs.sdk.agent import NO_VALUE
-from cogrs.sdk.payload import decoded, encoded
+from cogrs.sdk.codecs import decoded, encoded
 from cogrs.sdk.trial import (
     NOW,
     Actor,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cogrs.sdk.agent import Action
-    from cogrs.sdk.payload import Codec
+    from cogrs.sdk.codecs import Codec
 
 Item = TypeVar("Item")
 

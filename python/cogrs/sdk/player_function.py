@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from cogrs.sdk.actor_session import ActorSession
 
-Player: TypeAlias = "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
+PlayerFunction: TypeAlias = (
+    "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
+)
 """An async function over a session, or a plain one from observations to actions."""
 
 
@@ -30,7 +32,7 @@ def check_player(player: object) -> None:
         raise TypeError(f"player: expected a function, got {type(player).__name__}")
 
 
-async def play_session(session: ActorSession, player: Player) -> None:
+async def play_session(session: ActorSession, player: PlayerFunction) -> None:
     """Play an actor by a function until its trial is over."""
     given: Any = player
     if inspect.iscoroutinefunction(given):

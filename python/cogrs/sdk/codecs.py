@@ -271,7 +271,7 @@ AnyCodec: TypeAlias = Codec | Codecs | Mapping[str, Codecs]
 """One codec for everything; a pair; or a pair for each class of actors."""
 
 
-class CodecBook:
+class CodecRegistry:
     """Knows the codecs of every class of actors."""
 
     def __init__(self, codec: AnyCodec | None) -> None:
