@@ -72,9 +72,9 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 async def test_calls_without_metadata_are_refused() -> None:
     async with parts(lambda: Counting(calls()), lambda: Echo(calls())) as net:
         code = grpc.StatusCode.INVALID_ARGUMENT
-        text = "metadata: expected trial-id; got none of trial-id"
+        text = "metadata: expected trial-id; missing: trial-id"
         assert await refused(net.environment.OnStart(environment.EnvStartRequest())) == (code, text)
-        text = "metadata: expected trial-id, actor-name; got none of actor-name"
+        text = "metadata: expected trial-id, actor-name; missing: actor-name"
         call = net.agent.OnStart(agent.AgentStartRequest(), metadata=TRIAL)
         assert await refused(call) == (code, text)
 

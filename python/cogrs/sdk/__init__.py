@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs.sdk.actor_session import ActorEvent, ActorSession
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
-    from cogrs.sdk.client import ClientActor, ClientSession, play
+    from cogrs.sdk.client import ClientActor, play
+    from cogrs.sdk.client_session import ClientSession
     from cogrs.sdk.codecs import (
         ArrayCodec,
         BytesCodec,
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "actor_session": "ActorEvent ActorSession",
     "agent": "Action Agent FunctionAgent",
-    "client": "ClientActor ClientSession play",
+    "client": "ClientActor play",
+    "client_session": "ClientSession",
     "codecs": "ArrayCodec BytesCodec Codec Codecs Decoded MessageCodec array_message "
     "read_array_message",
     "controller": "run_trial StartedTrial TrialController TrialEnd TrialFailedError TrialState",

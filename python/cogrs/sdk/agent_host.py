@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
 from cogrs.sdk.agent import Agent, as_action
-from cogrs.sdk.component_table import ComponentTable, ResponseStream
+from cogrs.sdk.component_host import ComponentHost
+from cogrs.sdk.component_table import ResponseStream
 from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
-from cogrs.sdk.trial import Trial
 from cogrs.sdk.wire import (
     action_content,
-    actors_of,
     messages_of,
     received_final,
     received_message,
     received_observation,
     received_reward,
     rewards_of,
+    started_trial,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from cogrs.sdk.codecs import CodecRegistry, Codecs
+    from cogrs.sdk.trial import Trial
     from cogrs.threads import ThreadPool
 
 
-class AgentHost:
-    """What the orchestrator asks of agents; its methods are those of `local://` ones."""
+class AgentHost(ComponentHost["_HostedAgent"]):
+    """What an orchestrator calls of agents."""
 
     def __init__(
         self,
@@ -38,38 +40,19 @@ class AgentHost:
         codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
-        """Make an agent by one of these factories for each actor of each trial."""
+        """Create an agent by one of these factories for each actor of each trial."""
+        super().__init__("cogrs-agent", stream_timeout)
         self._implementations = implementations
         self._codecs = codecs
-        self.components: ComponentTable[_HostedAgent] = ComponentTable(
-            stream_timeout, "cogrs-agent"
-        )
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
     ) -> pb.AgentStartReply:
-        """Start an agent for an actor.
-
-        Raises:
-            CallError: Unknown implementation, actor that is here already, failure of the user's.
-        """
+        """Start an agent for an actor."""
         make = choose(self._implementations, request.impl_name)
-        trial = Trial(
-            trial_id,
-            actors_of(request.actors_in_trial),
-            actor_name,
-            request.impl_name,
-            request.config.content if request.HasField("config") else None,
-        )
-        key = (trial_id, actor_name)
+        trial = started_trial(trial_id, actor_name, request)
         component = _HostedAgent(trial, self._codecs, self.components.threads)
-        self.components.add(key, component)
-        try:
-            await component.start(make)
-        except BaseException:
-            self.components.free(key)
-            raise
-        self.components.expect_stream(key)
+        await self._start((trial_id, actor_name), component, partial(component.start, make))
         return pb.AgentStartReply()
 
     def on_observation(
@@ -81,54 +64,29 @@ class AgentHost:
         """Have an agent act on each observation; freed when the stream is over.
 
         The stream of a trial that ends well is closed after OnEnd.
-
-        Raises:
-            CallError: As the other methods, by the first reply.
         """
         return ResponseStream(self.components, (trial_id, actor_name), requests)
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
     ) -> pb.AgentRewardReply:
-        """Give an agent a reward.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
+        """Give an agent a reward."""
         await self.components.get((trial_id, actor_name)).reward(request.reward)
         return pb.AgentRewardReply()
 
     async def on_message(
         self, trial_id: str, actor_name: str, request: pb.AgentMessageRequest
     ) -> pb.AgentMessageReply:
-        """Give an agent what was sent to it.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
+        """Give an agent what was sent to it."""
         await self.components.get((trial_id, actor_name)).message(request.messages)
         return pb.AgentMessageReply()
 
     async def on_end(
         self, trial_id: str, actor_name: str, request: pb.AgentEndRequest
     ) -> pb.AgentEndReply:
-        """End an agent, and free it.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
-        component = self.components.take((trial_id, actor_name))
-        try:
-            await component.end(request.final_data)
-        finally:
-            self.components.lose(component)
+        """End an agent, and free it."""
+        await self._end((trial_id, actor_name), lambda it: it.end(request.final_data))
         return pb.AgentEndReply()
-
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose all actors of trials that are under way, within about so many seconds."""
-        await self.components.close(grace)
-
-    on_stop = close
 
 
 class _HostedAgent(HostedComponent[Agent]):

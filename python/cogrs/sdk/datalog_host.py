@@ -7,37 +7,32 @@ from typing import TYPE_CHECKING, Any
 from cogrs.api import common_pb2
 from cogrs.api import datalog_pb2 as pb
 from cogrs.sdk.codecs import decoded
-from cogrs.sdk.component_table import ComponentTable
+from cogrs.sdk.component_host import ComponentHost
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
 from cogrs.sdk.hosted_component import HostedComponent
-from cogrs.sdk.trial import Actor
-from cogrs.sdk.wire import received_message, received_observation, received_reward
+from cogrs.sdk.wire import actors_of, received_message, received_observation, received_reward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from cogrs.sdk.codecs import CodecRegistry
-    from cogrs.sdk.trial import Observation
+    from cogrs.sdk.trial import Actor, Observation
     from cogrs.threads import ThreadPool
 
 
-class DatalogHost:
-    """What the orchestrator asks of a data log; its methods are those of `local://` ones."""
+class DatalogHost(ComponentHost["_HostedLog"]):
+    """What an orchestrator calls of a data log."""
 
     def __init__(self, make: Callable[[], DatalogSink], codecs: CodecRegistry) -> None:
-        """Make a log by this factory for each trial."""
+        """Create a log by this factory for each trial."""
+        super().__init__("cogrs-datalog")
         self._make = make
         self._codecs = codecs
-        self.components: ComponentTable[_HostedLog] = ComponentTable(0.0, "cogrs-datalog")
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[pb.LogExporterSampleRequest]
     ) -> pb.LogExporterSampleReply:
-        """Take the parameters of a trial, and its samples, until it is over.
-
-        Raises:
-            CallError: Trial that is here already, samples before parameters, failure of the user's.
-        """
+        """Take the parameters of a trial, and its samples, until it is over."""
         component = _HostedLog(trial_id, self._codecs, self.components.threads)
         self.components.add((trial_id,), component)
         try:
@@ -52,12 +47,6 @@ class DatalogHost:
             self.components.free((trial_id,))
         return pb.LogExporterSampleReply()
 
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose the logs of all trials that are under way, within about so many seconds."""
-        await self.components.close(grace)
-
-    on_stop = close
-
 
 class _HostedLog(HostedComponent[DatalogSink]):
     """The log of a trial."""
@@ -69,7 +58,7 @@ class _HostedLog(HostedComponent[DatalogSink]):
         self._actors: tuple[Actor, ...] = ()
 
     async def start(self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams) -> None:
-        self._actors = tuple(Actor(each.name, each.actor_class) for each in params.actors)
+        self._actors = actors_of(params.actors)
         trial = LoggedTrial(self._trial_id, self._actors, params)
 
         async def start(sink: DatalogSink) -> None:

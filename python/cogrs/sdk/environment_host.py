@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
 from cogrs.sdk.codecs import decoded, encoded
-from cogrs.sdk.component_table import ComponentTable, ResponseStream
+from cogrs.sdk.component_host import ComponentHost
+from cogrs.sdk.component_table import ResponseStream
 from cogrs.sdk.environment import Environment, Update
 from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
-from cogrs.sdk.trial import Trial
-from cogrs.sdk.wire import actors_of, expanded, messages_of, received_message, rewards_of
+from cogrs.sdk.trial import ENVIRONMENT
+from cogrs.sdk.wire import expanded, messages_of, received_message, rewards_of, started_trial
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from cogrs.sdk.codecs import CodecRegistry
+    from cogrs.sdk.trial import Trial
     from cogrs.threads import ThreadPool
 
 
-class EnvironmentHost:
-    """What the orchestrator asks of environments; its methods are those of `local://` ones."""
+class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
+    """What an orchestrator calls of environments."""
 
     def __init__(
         self,
@@ -31,72 +34,33 @@ class EnvironmentHost:
         codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
-        """Make an environment by one of these factories for each trial."""
+        """Create an environment by one of these factories for each trial."""
+        super().__init__("cogrs-environment", stream_timeout)
         self._implementations = implementations
         self._codecs = codecs
-        self.components: ComponentTable[_HostedEnvironment] = ComponentTable(
-            stream_timeout, "cogrs-environment"
-        )
 
     async def on_start(self, trial_id: str, request: pb.EnvStartRequest) -> pb.EnvStartReply:
-        """Start an environment for a trial, and return its first observations.
-
-        Raises:
-            CallError: Unknown implementation, trial that is here already, failure of the user's.
-        """
+        """Start an environment for a trial, and return its first observations."""
         make = choose(self._implementations, request.impl_name)
-        trial = Trial(
-            trial_id,
-            actors_of(request.actors_in_trial),
-            implementation=request.impl_name,
-            config=request.config.content if request.HasField("config") else None,
-        )
+        trial = started_trial(trial_id, ENVIRONMENT, request)
         component = _HostedEnvironment(trial, self._codecs, self.components.threads)
-        self.components.add((trial_id,), component)
-        try:
-            reply = await component.start(make)
-        except BaseException:
-            self.components.free((trial_id,))
-            raise
-        self.components.expect_stream((trial_id,))
+        reply = await self._start((trial_id,), component, partial(component.start, make))
         return pb.EnvStartReply(observation_set=reply.observation_set)
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
     ) -> ResponseStream[pb.EnvActionRequest, pb.EnvActionReply]:
-        """Step the environment for each set of actions; freed when the stream is over.
-
-        Raises:
-            CallError: As the other methods, by the first reply.
-        """
+        """Step the environment for each set of actions; freed when the stream is over."""
         return ResponseStream(self.components, (trial_id,), requests)
 
     async def on_message(self, trial_id: str, request: pb.EnvMessageRequest) -> pb.EnvMessageReply:
-        """Give the environment what was sent to it.
-
-        Raises:
-            CallError: Trial that is not here, failure of the user's.
-        """
+        """Give the environment what was sent to it."""
         await self.components.get((trial_id,)).message(request.messages)
         return pb.EnvMessageReply()
 
     async def on_end(self, trial_id: str, request: pb.EnvActionRequest) -> pb.EnvActionReply:
-        """End the environment, after the step that is under way, and free it.
-
-        Raises:
-            CallError: Trial that is not here, failure of the user's.
-        """
-        component = self.components.take((trial_id,))
-        try:
-            return await component.end(request.action_set.actions)
-        finally:
-            self.components.lose(component)
-
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose all trials that are under way, within about so many seconds."""
-        await self.components.close(grace)
-
-    on_stop = close
+        """End the environment, after the step that is under way, and free it."""
+        return await self._end((trial_id,), lambda it: it.end(request.action_set.actions))
 
 
 class _HostedEnvironment(HostedComponent[Environment]):

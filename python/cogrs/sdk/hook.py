@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.sdk.component_table import ComponentTable
+from cogrs.sdk.component_host import ComponentHost
 from cogrs.sdk.hosted_component import HostedComponent, choose, failure_of
 from cogrs.user_errors import is_failure
 
@@ -41,20 +41,16 @@ It may be plain or async. An exception refuses the trial, with its text.
 """
 
 
-class HookHost:
-    """What the orchestrator asks of hooks; its methods are those of `local://` ones."""
+class HookHost(ComponentHost["HostedComponent[Any]"]):
+    """What an orchestrator calls of hooks."""
 
     def __init__(self, implementations: Mapping[str, PreTrialHook]) -> None:
-        """Ask these."""
+        """Call these."""
+        super().__init__("cogrs-hook")
         self._implementations = implementations
-        self.components: ComponentTable[HostedComponent[Any]] = ComponentTable(0.0, "cogrs-hook")
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Return the parameters as a hook has them.
-
-        Raises:
-            CallError: Unknown implementation, failure of the user's.
-        """
+        """Return the parameters as a hook has them."""
         hook = choose(self._implementations, context.impl_name)
         params = TrialParams()
         params.CopyFrom(context.params)
@@ -76,9 +72,3 @@ class HookHost:
         finally:
             self.components.lose(component)
         return PreTrialContext(params=params if changed is None else changed)
-
-    async def close(self, grace: float = 1.0) -> None:
-        """Wait for hooks that are under way, about so many seconds."""
-        await self.components.close(grace)
-
-    on_stop = close

@@ -19,12 +19,15 @@ from cogrs.sdk.trial import (
     ReceivedMessage,
     ReceivedReward,
     Reward,
+    Trial,
 )
 from cogrs.validation import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cogrs.api.agent_pb2 import AgentStartRequest
+    from cogrs.api.environment_pb2 import EnvStartRequest
     from cogrs.sdk.agent import Action
     from cogrs.sdk.codecs import Codec
 
@@ -37,9 +40,17 @@ _LARGEST = 3.4028234663852886e38
 """Of float32."""
 
 
-def actors_of(actors: Iterable[common_pb2.TrialActor]) -> tuple[Actor, ...]:
+def actors_of(
+    actors: Iterable[common_pb2.TrialActor] | Iterable[common_pb2.ActorParams],
+) -> tuple[Actor, ...]:
     """Return actors as they came over the wire."""
     return tuple(Actor(actor.name, actor.actor_class) for actor in actors)
+
+
+def started_trial(trial_id: str, name: str, request: EnvStartRequest | AgentStartRequest) -> Trial:
+    """Return the trial of a request to start an environment or an actor."""
+    config = request.config.content if request.HasField("config") else None
+    return Trial(trial_id, actors_of(request.actors_in_trial), name, request.impl_name, config)
 
 
 def action_content(action: Action, codec: Codec, name: str) -> bytes:
