@@ -329,7 +329,7 @@ def test_a_line_that_is_broken_is_named(tmp_path: Path) -> None:
 
 
 def test_arrays_that_json_cannot_hold_are_bytes() -> None:
-    from cogrs.sdk.datalog_file import _packed_to_json
+    from cogrs.sdk.datalog_jsonl import _packed_to_json
 
     for array in (np.float32([np.nan]), np.complex64([1j])):
         assert "data" in _packed_to_json(Packed(array.dtype.str, array.shape, array.tobytes()))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
         run_trial,
     )
     from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
-    from cogrs.sdk.datalog_file import JsonLinesSink, ParquetSink, read_log
+    from cogrs.sdk.datalog_jsonl import JsonLinesSink
+    from cogrs.sdk.datalog_parquet import ParquetSink
+    from cogrs.sdk.datalog_reader import read_log
     from cogrs.sdk.endpoint import (
         Endpoint,
         local_agents,
@@ -67,7 +69,9 @@ _MODULES = {
     "read_array_message",
     "controller": "run_trial StartedTrial TrialController TrialEnd TrialFailedError TrialState",
     "datalog": "DatalogSink LoggedTrial Sample",
-    "datalog_file": "JsonLinesSink ParquetSink read_log",
+    "datalog_jsonl": "JsonLinesSink",
+    "datalog_parquet": "ParquetSink",
+    "datalog_reader": "read_log",
     "endpoint": "Endpoint local_agents local_datalog local_environments local_hooks serve",
     "endpoint_handle": "EndpointHandle serve_endpoint",
     "environment": "Environment Update",
