@@ -16,7 +16,7 @@ from cogrs.arrays import array_of, refuse_loss
 from cogrs.collector import RequestBatcher
 from cogrs.dtypes import EXTENDED, converts, dtype_of, dtype_text, kind_of, portable
 from cogrs.sdk import ArrayCodec
-from cogrs.sdk.datalog_file import _from_json, _to_json
+from cogrs.sdk.datalog_jsonl import _from_json, _to_json
 from cogrs.sdk.datalog_row import packed, unpacked
 from cogrs.workers.parameters import pack_arrays, unpack_arrays
 from tests.replay import build, network

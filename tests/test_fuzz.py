@@ -26,6 +26,7 @@ from cogrs.replay.wire import VERSION, memory_like
 from cogrs.sdk import ArrayCodec
 from cogrs.yaml_document import parse_yaml
 from tests.fuzzing import corpus, prolonged
+from tests.logs import HEAD, ROW, read_samples, write_log
 from tests.replay import build
 
 if TYPE_CHECKING:
@@ -254,49 +255,29 @@ def test_server_of_the_corpus_is_refused(path: Path) -> None:
 
 # -- data logs ---------------------------------------------------------------------------------
 
-HEAD = {"trial_id": "t", "params": {"actors": [{"name": "a"}]}}
-SOURCE = {"sender": "e", "value": 1.0, "confidence": 1.0}
-ROW: dict[str, Any] = {
-    "trial_id": "t",
-    "sample": 0,
-    "tick": 0,
-    "timestamp": 1,
-    "actor": "a",
-    "actor_class": "c",
-    "observation": {"kind": "<f4", "shape": [1], "values": [1.5]},
-    "terminated": False,
-    "truncated": False,
-    "action": {"kind": "", "shape": [], "data": "aGk="},
-    "rewards": [{"tick": 0, "value": 1.0, "sources": [SOURCE]}],
-    "messages": [{"sender": "e", "tick": 0, "type": "t", "data": "aGk="}],
-    "user_id": "u",
-    "end_reason": "",
-}
 
-
-def read_lines(*lines: bytes) -> None:
+def read_lines(*lines: bytes, **options: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "t.jsonl"
-        path.write_bytes(b"\n".join(lines) + b"\n")
-        bounded(lambda: list(sdk.read_log(path)[1]), ValueError)
+        path = write_log(Path(folder), *lines, **options)
+        bounded(lambda: read_samples(path), ValueError)
 
 
 @prolonged
 @given(changed(HEAD), st.lists(changed(ROW), max_size=3))
 def test_log_of_any_rows_is_refused_or_read(head: Any, rows: list[Any]) -> None:
-    read_lines(*(json.dumps(each).encode() for each in (head, *rows)))
+    read_lines(*(json.dumps(each).encode() for each in rows), head=json.dumps(head).encode())
 
 
 @prolonged
 @given(bytes_like(json.dumps(ROW).encode()))
 def test_log_of_any_bytes_is_refused_or_read(line: bytes) -> None:
-    read_lines(json.dumps(HEAD).encode(), line)
+    read_lines(line)
 
 
 @pytest.mark.parametrize("path", corpus("jsonl"), ids=lambda path: path.name)
 def test_log_of_the_corpus_is_refused(path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.jsonl"):
-        list(sdk.read_log(path)[1])
+        read_samples(path)
 
 
 def whole_parquet() -> bytes:
@@ -324,7 +305,7 @@ def test_parquet_of_any_bytes_is_refused_or_read(parquet: bytes, data: Any) -> N
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.parquet"
         path.write_bytes(data.draw(bytes_like(parquet)))
-        bounded(lambda: list(sdk.read_log(path)[1]), ValueError, OSError, MemoryError)
+        bounded(lambda: read_samples(path), ValueError, OSError, MemoryError)
 
 
 # -- dtypes, arrays and memories -----------------------------------------------------------------

@@ -16,11 +16,11 @@ from cogrs.user_errors import as_exception
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST = 1000
-"""Threads of one pool. While all are taken, sessions share them."""
+MAX_THREADS = 1000
+"""Threads of one pool at most. While all are taken, sessions share them."""
 
-_MOST_IDLE = 64
-"""Threads that are kept although nobody has them, so that the next one need not be started."""
+_MAX_IDLE = 64
+"""Idle threads that are kept, so that the next session need not start one."""
 
 _QUICK = 1e-4
 """Seconds up to which a call is quick: the loop waits for the next one of that name.
@@ -30,7 +30,7 @@ Where it does not, it goes on meanwhile, and is woken, which takes as long as su
 _WAIT = 5e-4
 """Seconds for which the loop waits at most."""
 
-Outcome: TypeAlias = "tuple[Any, BaseException | None]"
+CallOutcome: TypeAlias = "tuple[Any, BaseException | None]"
 """What a call returned, and what it raised instead."""
 
 
@@ -42,13 +42,13 @@ class _Call:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.function = function
         self.args = args
-        self.outcome: Outcome | None = None
+        self.outcome: CallOutcome | None = None
         self.done: threading.Lock | None = None
         """Locked until it is done, if somebody waits there."""
         self.loop: asyncio.AbstractEventLoop
-        self.result: asyncio.Future[Outcome] | None = None
+        self.result: asyncio.Future[CallOutcome] | None = None
 
-    def to_loop(self) -> asyncio.Future[Outcome]:
+    def to_loop(self) -> asyncio.Future[CallOutcome]:
         """Return a future of the running loop for the outcome."""
         self.loop = asyncio.get_running_loop()
         self.result = result = self.loop.create_future()
@@ -59,7 +59,7 @@ class _Call:
         if self.result is not None and self.result.cancelled():
             return 0.0
         begin = time.perf_counter()
-        outcome: Outcome
+        outcome: CallOutcome
         try:
             outcome = self.function(*self.args), None
         except (KeyboardInterrupt, GeneratorExit) as error:  # nobody pressed Ctrl-C on this thread
@@ -80,12 +80,12 @@ class _Call:
                 self.loop.call_soon_threadsafe(_settle, self.result, self.outcome)
 
 
-def _settle(result: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _settle(result: asyncio.Future[CallOutcome], outcome: CallOutcome) -> None:
     if not result.done():
         result.set_result(outcome)
 
 
-class Worker:
+class WorkerThread:
     """A thread. It holds nothing of what it called before."""
 
     def __init__(self, name: str) -> None:
@@ -104,7 +104,9 @@ class Worker:
         thread = threading.Thread(target=_work, args=(self, self._calls), name=name, daemon=True)
         thread.start()
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Outcome | asyncio.Future[Outcome]:
+    def call(
+        self, function: Callable[..., Any], *args: Any
+    ) -> CallOutcome | asyncio.Future[CallOutcome]:
         """Call a function after those before it.
 
         Returns:
@@ -129,7 +131,7 @@ class Worker:
         self._calls.put(None)
 
 
-def _work(worker: Worker, calls: SimpleQueue[_Call | None]) -> None:
+def _work(worker: WorkerThread, calls: SimpleQueue[_Call | None]) -> None:
     while (call := calls.get()) is not None:
         name = _name(call.function)
         worker.busy = call.function
@@ -146,10 +148,10 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", "")
 
 
-class Threads:
+class ThreadPool:
     """A pool of workers, for one event loop at a time."""
 
-    def __init__(self, name: str, most: int = MOST) -> None:
+    def __init__(self, name: str, most: int = MAX_THREADS) -> None:
         """Start none yet.
 
         Args:
@@ -158,8 +160,8 @@ class Threads:
         """
         self._name = name
         self._most = most
-        self._workers: set[Worker] = set()
-        self._idle: list[Worker] = []
+        self._workers: set[WorkerThread] = set()
+        self._idle: list[WorkerThread] = []
         # A pool that is garbage collected ends its threads.
         weakref.finalize(self, _end_all, self._idle).atexit = False
 
@@ -167,7 +169,7 @@ class Threads:
         """Return how many threads there are, without those that were left behind."""
         return len(self._workers)
 
-    def take(self) -> Worker:
+    def take(self) -> WorkerThread:
         """Return a worker that nobody has, or, where there are too many, the least shared one.
 
         Raises:
@@ -177,10 +179,10 @@ class Threads:
         worker.users += 1
         return worker
 
-    def _make(self) -> Worker:
+    def _make(self) -> WorkerThread:
         if len(self._workers) < self._most:
             try:
-                worker = Worker(self._name)
+                worker = WorkerThread(self._name)
             except RuntimeError:
                 if not self._workers:
                     raise
@@ -189,14 +191,14 @@ class Threads:
                 return worker
         return min(self._workers, key=lambda each: each.users)
 
-    def give_back(self, worker: Worker) -> None:
+    def give_back(self, worker: WorkerThread) -> None:
         """Take a worker back. One that is still busy is left behind: nobody gets it any more."""
         worker.users -= 1
         if worker.busy is not None:
             self._workers.discard(worker)
         if worker.users:
             return
-        if worker in self._workers and len(self._idle) < _MOST_IDLE:
+        if worker in self._workers and len(self._idle) < _MAX_IDLE:
             self._idle.append(worker)
         else:
             self._workers.discard(worker)
@@ -208,7 +210,7 @@ class Threads:
         _end_all(self._idle)
 
 
-def _end_all(workers: list[Worker]) -> None:
+def _end_all(workers: list[WorkerThread]) -> None:
     for worker in workers:
         worker.end()
     workers.clear()

@@ -40,12 +40,12 @@ class World(NamedTuple):
     def reason(self, trial_id: str) -> str:
         return str(self.orchestrator._orchestrator._trials.get(trial_id).end_reason)
 
-    def sessions(self) -> int:
-        return sum(len(host.sessions) for host in self.endpoint._hosts)
+    def components(self) -> int:
+        return sum(len(host.components) for host in self.endpoint._hosts)
 
     async def freed(self) -> None:
-        """Wait until no session is left."""
-        await until(lambda: not self.sessions())
+        """Wait until no component is left."""
+        await until(lambda: not self.components())
 
 
 @asynccontextmanager

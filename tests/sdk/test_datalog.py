@@ -23,7 +23,7 @@ from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.sdk.datalog_row import Packed
 from tests.orchestrator.net import on_loop
 from tests.sdk.net import Counting, Echo, calls, until
-from tests.sdk.test_payload import NAMED, assert_same
+from tests.sdk.test_codecs import NAMED, assert_same
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -329,7 +329,7 @@ def test_a_line_that_is_broken_is_named(tmp_path: Path) -> None:
 
 
 def test_arrays_that_json_cannot_hold_are_bytes() -> None:
-    from cogrs.sdk.datalog_file import _packed_to_json
+    from cogrs.sdk.datalog_jsonl import _packed_to_json
 
     for array in (np.float32([np.nan]), np.complex64([1j])):
         assert "data" in _packed_to_json(Packed(array.dtype.str, array.shape, array.tobytes()))

@@ -61,7 +61,7 @@ async def test_an_endpoint_that_stops_ends_its_trials() -> None:
         trials = [await net.controller.start_trial() for _ in range(3)]
         await until(lambda: all(len(named(told[trial.id], "step")) >= 2 for trial in trials))
         await net.endpoint.stop(0)
-        assert net.sessions() == 0
+        assert net.components() == 0
         for trial in trials:
             await net.controller.wait_ended(trial.id)
             assert told[trial.id][-1] == LOST
@@ -132,7 +132,7 @@ async def test_the_same_objects_serve_without_a_socket() -> None:
             (final,) = named(heard[trial.id, "a0"], "end")
             assert final.observation.terminated
         for host in local.values():
-            await until(lambda host=host: not host.sessions)
+            await until(lambda host=host: not host.components)
             await host.close()
 
 
@@ -159,7 +159,7 @@ async def test_local_environments_of_trials_that_fail_are_freed() -> None:
         trial = await controller.start_trial()
         await controller.wait_ended(trial.id)
         for host in local.values():
-            await until(lambda host=host: not host.sessions)
+            await until(lambda host=host: not host.components)
             await host.close()
     assert told[trial.id][-1][0] == "end"
     assert heard[trial.id, "a0"][-1] == LOST

@@ -203,14 +203,15 @@ async def test_failures_say_their_text_to_those_that_are_known(
 @pytest.mark.parametrize("value", ["\x1b[31m", "a\x85b", "\u202e"])
 @on_loop
 async def test_metadata_that_does_not_print_is_refused(value: str) -> None:
-    from cogrs.sdk.call import CallError, metadata_of
+    from cogrs.sdk.call_error import CallError
+    from cogrs.sdk.servicer import _metadata_of
 
     class Context:
         def invocation_metadata(self) -> Any:
             return (("trial-id", value),)
 
     with pytest.raises(CallError, match="trial-id: expected printable ASCII") as caught:
-        metadata_of(Context(), "trial-id")  # type: ignore[arg-type]
+        _metadata_of(Context(), ("trial-id",))  # type: ignore[arg-type]
     assert value not in str(caught.value)
 
 

@@ -11,7 +11,7 @@ import pytest
 from cogrs import orchestrator, sdk
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.common_pb2 import Action
-from cogrs.sdk.reply_stream import ReplyStream
+from cogrs.sdk.action_stream import ActionStream
 from tests.orchestrator.net import on_loop
 from tests.sdk.test_client import Line
 
@@ -143,7 +143,7 @@ class StubbornCall:
 @on_loop
 async def test_hand_shake_goes_out_before_an_answer_that_overtakes_it() -> None:
     call = StubbornCall()
-    stream = ReplyStream(call)
+    stream = ActionStream(call)
     answer = pb.TrialActionRequest(action=Action())
     writing = asyncio.ensure_future(stream.write(answer))
     await asyncio.sleep(0)
@@ -156,7 +156,7 @@ async def test_hand_shake_goes_out_before_an_answer_that_overtakes_it() -> None:
 @on_loop
 async def test_stream_closes_while_its_hand_shake_waits() -> None:
     call = StubbornCall()
-    stream = ReplyStream(call)
+    stream = ActionStream(call)
     await asyncio.sleep(0)
     await stream.close()
     await stream.write(pb.TrialActionRequest(action=Action()))

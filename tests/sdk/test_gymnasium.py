@@ -119,7 +119,7 @@ async def test_one_actor_only() -> None:
 
     async with world(make, lambda: Cyclic(calls()), actors=("a0", "a1")) as net:
         reason = net.reason(await net.play())
-    assert "start failed: ValueError: actors: expected one, got a0, a1" in reason
+    assert "start failed: ValueError: actors: expected one player, got a0, a1" in reason
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ async def hanging(environment: Any, agent: Any, method: str, hang: Hang) -> None
         stops = [net.orchestrator.stop, net.endpoint.stop]
         await stop_in_time(*(reversed(stops) if method == "lost" else stops))
         assert hang.entered.is_set()
-        assert net.sessions() == 0
+        assert net.components() == 0
         del trial
 
 

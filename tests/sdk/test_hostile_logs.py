@@ -11,30 +11,13 @@ import pytest
 
 from cogrs import sdk
 from cogrs.api.common_pb2 import TrialParams
-from cogrs.sdk import datalog_file, datalog_row
+from cogrs.sdk import datalog_jsonl, datalog_parquet, datalog_row
+from tests.logs import ROW, read_samples, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEAD = {"trial_id": "t", "params": {"actors": [{"name": "a"}]}}
-ROW: dict[str, Any] = {
-    "trial_id": "t",
-    "sample": 0,
-    "tick": 0,
-    "timestamp": 1,
-    "actor": "a",
-    "actor_class": "c",
-    "observation": {"kind": "<f4", "shape": [1], "values": [1.5]},
-    "terminated": False,
-    "truncated": False,
-    "action": None,
-    "rewards": [
-        {"tick": 0, "value": 1.0, "sources": [{"sender": "e", "value": 1.0, "confidence": 1.0}]}
-    ],
-    "messages": [{"sender": "e", "tick": 0, "type": "t", "data": "aGk="}],
-    "user_id": "u",
-    "end_reason": "",
-}
+GOOD = json.dumps(ROW).encode()
 
 
 def observation(**changes: Any) -> dict[str, Any]:
@@ -104,37 +87,24 @@ LINES = {
 }
 
 
-def written(folder: Path, *lines: str) -> Path:
-    path = folder / "t.jsonl"
-    text = "\n".join((json.dumps(HEAD), *lines)) + "\n"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return path
-
-
-def read(path: Path) -> list[sdk.Sample]:
-    return list(sdk.read_log(path)[1])
-
-
 @pytest.mark.parametrize("kind", [*ROWS, *LINES])
 def test_line_that_no_sink_writes_is_refused_with_its_file(tmp_path: Path, kind: str) -> None:
     line = LINES.get(kind) or json.dumps({**ROW, **ROWS[kind]})
-    good = json.dumps(ROW)
-    path = written(tmp_path, line, good)
+    path = write_log(tmp_path, line.encode("utf-8", "surrogateescape"), GOOD)
     with pytest.raises(ValueError, match=r"t\.jsonl:") as caught:
-        read(path)
+        read_samples(path)
     assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize("head", [deep(100_000), "5", "{", '{"params": 5}', '{"params": {"a": 1}}'])
 def test_head_that_no_sink_writes_is_refused(tmp_path: Path, head: str) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text(f"{head}\n")
+    path = write_log(tmp_path, head=head.encode())
     with pytest.raises(ValueError, match=r"t\.jsonl: expected a trial's parameters first"):
-        read(path)
+        read_samples(path)
 
 
 def test_row_as_a_sink_writes_it_is_read(tmp_path: Path) -> None:
-    (sample,) = read(written(tmp_path, json.dumps(ROW)))
+    (sample,) = read_samples(write_log(tmp_path, GOOD))
     assert sample.observations["a"].value == np.float32(1.5)
     assert sample.messages["a"][0].payload.value == b"hi"
 
@@ -142,14 +112,14 @@ def test_row_as_a_sink_writes_it_is_read(tmp_path: Path) -> None:
 def test_line_or_sample_above_its_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path, json.dumps(ROW), json.dumps({**ROW, "actor": "b"}))
-    assert len(read(path)) == 1
+    path = write_log(tmp_path, GOOD, json.dumps({**ROW, "actor": "b"}).encode())
+    assert len(read_samples(path)) == 1
     monkeypatch.setattr(datalog_row, "LOG_SAMPLE_BYTES", 300)
     with pytest.raises(ValueError, match=r"t\.jsonl: expected samples of at most 300 bytes"):
-        read(path)
-    monkeypatch.setattr(datalog_file, "LOG_LINE_BYTES", 100)
+        read_samples(path)
+    monkeypatch.setattr(datalog_jsonl, "LOG_LINE_BYTES", 100)
     with pytest.raises(ValueError, match=r"t\.jsonl:2: expected lines of at most 100 bytes"):
-        read(path)
+        read_samples(path)
 
 
 # -- Parquet -----------------------------------------------------------------------------------
@@ -157,6 +127,7 @@ def test_line_or_sample_above_its_limit_is_refused(
 
 def structs(**changes: Any) -> dict[str, Any]:
     row = {**ROW, **changes}
+    row["action"] = {"kind": "", "shape": [], "data": b"hi"}
     row["messages"] = [{**each, "data": b"hi"} for each in row["messages"]]
     if "values" in (row["observation"] or {}):
         row["observation"] = {"kind": "<f4", "shape": [1], "data": np.float32(1.5).tobytes()}
@@ -171,7 +142,7 @@ def parquet(folder: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
         "cogrs.trial_id": b"t",
         "cogrs.params": params.SerializeToString(),
     }
-    schema = options.pop("schema", None) or datalog_file._schema()
+    schema = options.pop("schema", None) or datalog_parquet._schema()
     table = pa.Table.from_pylist(rows, schema.with_metadata(metadata))
     path = folder / "t.parquet"
     pq.write_table(table, path, **options)
@@ -200,7 +171,7 @@ def test_parquet_whose_rows_are_one_sample_is_refused_before_they_are_read(
     shared = {"kind": "", "shape": [], "data": bytes(4 << 20)}
     rows = [structs(observation=shared) for _ in range(20)]
     with pytest.raises(ValueError, match=r"t\.parquet: expected samples of at most"):
-        read(parquet(tmp_path, rows, dictionary_pagesize_limit=1 << 30))
+        read_samples(parquet(tmp_path, rows, dictionary_pagesize_limit=1 << 30))
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "brotli", "lz4"])
@@ -214,12 +185,12 @@ def test_parquet_whose_columns_exceed_a_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = parquet(tmp_path, [structs(sample=number) for number in range(20)])
-    assert len(read(path)) == 20
-    monkeypatch.setattr(datalog_file, "LOG_GROUP_VALUES", 19)
+    assert len(read_samples(path)) == 20
+    monkeypatch.setattr(datalog_parquet, "LOG_GROUP_VALUES", 19)
     with pytest.raises(ValueError, match=r"t\.parquet: .* expected at most 19 values"):
         sdk.read_log(path)
-    monkeypatch.setattr(datalog_file, "LOG_GROUP_VALUES", 20)
-    monkeypatch.setattr(datalog_file, "LOG_GROUP_BYTES", 20)
+    monkeypatch.setattr(datalog_parquet, "LOG_GROUP_VALUES", 20)
+    monkeypatch.setattr(datalog_parquet, "LOG_GROUP_BYTES", 20)
     with pytest.raises(ValueError, match=r"t\.parquet: .* expected at most 20 bytes"):
         sdk.read_log(path)
 
@@ -262,7 +233,7 @@ def test_parquet_with_values_that_no_sink_writes_is_refused(tmp_path: Path) -> N
     ]
     for changes in odd:
         with pytest.raises(ValueError, match=r"t\.parquet: "):
-            read(parquet(tmp_path, [structs(**changes)]))
+            read_samples(parquet(tmp_path, [structs(**changes)]))
 
 
 # -- what is written ---------------------------------------------------------------------------
@@ -294,7 +265,7 @@ def test_link_in_the_place_of_the_unfinished_file_is_not_followed(
     sink.sample(sample())
     sink.end()
     assert not (folder / "t.parquet").is_symlink()
-    assert len(read(folder / "t.parquet")) == 1
+    assert len(read_samples(folder / "t.parquet")) == 1
     if target == "file":
         assert other.read_text() == "precious"
     else:
@@ -309,7 +280,7 @@ def test_unfinished_file_of_a_process_that_was_ended_is_replaced(tmp_path: Path)
     sink.sample(sample())
     sink.end()
     assert os.listdir(tmp_path) == ["t.parquet"]
-    assert len(read(tmp_path / "t.parquet")) == 1
+    assert len(read_samples(tmp_path / "t.parquet")) == 1
 
 
 def test_link_in_the_place_of_a_file_of_lines_is_refused(tmp_path: Path) -> None:
@@ -334,14 +305,14 @@ def test_sample_that_could_not_be_read_again_is_not_written(
         sink.sample(sample(2000))
     sink.lost()
     (path,) = tmp_path.iterdir()
-    assert len(read(path)) == 1
+    assert len(read_samples(path)) == 1
 
 
 def test_large_samples_are_written_in_row_groups_of_bounded_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(datalog_file, "_ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(datalog_parquet, "_ROW_GROUP_BYTES", 1000)
     sink = sdk.ParquetSink(tmp_path)
     sink.start(trial())
     for _ in range(10):
@@ -362,7 +333,7 @@ def test_parquet_row_of_many_messages_that_share_a_value_is_refused_before_it_is
     assert path.stat().st_size < 1 << 20
     before = pa.total_allocated_bytes()
     with pytest.raises(ValueError, match=r"t\.parquet: expected samples of at most"):
-        read(path)
+        read_samples(path)
     assert pa.total_allocated_bytes() - before < 100 << 20
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cogrs import orchestrator, sdk
-from cogrs.threads import Threads
+from cogrs.threads import ThreadPool
 from tests.orchestrator.net import LIMIT, on_loop
 from tests.sdk.net import Counting, Echo, calls, kinds, until, world
 
@@ -369,14 +369,14 @@ async def test_what_needs_no_thread_has_none() -> None:
             return 0
 
     async with world(lambda: Counting(calls()), Waits, actors=["a", "b"]) as net:
-        pool = net.endpoint._hosts[1].sessions.threads  # type: ignore[union-attr]
+        pool = net.endpoint._hosts[1].components.threads  # type: ignore[union-attr]
         await net.play()
     assert set(taken) == {0}
 
 
 @on_loop
 async def test_a_pool_shares_what_it_may_not_start() -> None:
-    pool = Threads("cogrs-test", most=2)
+    pool = ThreadPool("cogrs-test", most=2)
     workers = [pool.take() for _ in range(5)]
     assert len(pool) == 2
     assert sorted(each.users for each in set(workers)) == [2, 3]
@@ -392,7 +392,7 @@ async def test_a_pool_shares_what_it_may_not_start() -> None:
 
 @on_loop
 async def test_a_thread_that_is_busy_is_left_behind() -> None:
-    pool = Threads("cogrs-test", most=1)
+    pool = ThreadPool("cogrs-test", most=1)
     held = threading.Event()
     worker = pool.take()
     worker.call(held.wait, LIMIT)
@@ -410,7 +410,7 @@ async def test_a_thread_that_is_busy_is_left_behind() -> None:
 
 @on_loop
 async def test_a_pool_that_is_forgotten_ends_its_threads() -> None:
-    pool = Threads("cogrs-test")
+    pool = ThreadPool("cogrs-test")
     pool.give_back(pool.take())
     assert "cogrs-test" in names()
     del pool
@@ -419,7 +419,7 @@ async def test_a_pool_that_is_forgotten_ends_its_threads() -> None:
 
 @on_loop
 async def test_calls_that_were_quick_come_back_at_once_and_in_order() -> None:
-    pool = Threads("cogrs-test")
+    pool = ThreadPool("cogrs-test")
     worker = pool.take()
     made: list[int] = []
     direct = 0
@@ -467,7 +467,7 @@ async def test_gymnasium_of_classic_control_runs_on_the_loop() -> None:
 async def test_a_method_that_outlives_its_trial_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cogrs.sdk.sessions._PATIENCE", 0.01)
+    monkeypatch.setattr("cogrs.sdk.component_table._PATIENCE", 0.01)
     entered, held = threading.Event(), threading.Event()
 
     class Late(Counting):

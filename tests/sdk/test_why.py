@@ -255,6 +255,6 @@ async def test_person_beside_a_player_of_gymnasium_is_told_what_to_do() -> None:
             begun.set()
             (final,) = [event async for event in session]
         assert isinstance(final, sdk.Final)
-        assert "actors: expected one, got pole, ann" in final.reason
+        assert "actors: expected one player, got pole, ann" in final.reason
         assert "PettingZooEnvironment" in final.reason
         assert (await controller.wait_ended(trial.id)).reason == final.reason

@@ -65,7 +65,7 @@ async def test_each_actor_of_each_trial_has_its_own_recurrent_state() -> None:
             world.action_of(states), world.prob_of(states), counts[:, 0], counts + np.array([1, 0])
         )
 
-    async with stage(policy, length=6, actors=2, recurrent=np.zeros(2), timeout_ms=5) as on:
+    async with stage(policy, length=6, actors=2, recurrent=np.zeros(2), timeout=0.005) as on:
         await on.play(10)
         episodes = on.episodes()
         assert len(episodes) == 20

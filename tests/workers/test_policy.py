@@ -47,7 +47,7 @@ async def test_a_policy_that_leaves_ends_its_trial_and_answers_the_next(leaving,
 
 @on_loop
 async def test_a_policy_that_never_returns_is_left_alone(monkeypatch, caplog):
-    monkeypatch.setattr("cogrs.workers.actor._PATIENCE", 0.1)
+    monkeypatch.setattr("cogrs.workers.actor_worker._PATIENCE", 0.1)
     entered, held = threading.Event(), threading.Event()
 
     def policy(states):

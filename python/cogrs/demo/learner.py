@@ -88,7 +88,7 @@ def report(
     due = time.monotonic()
     save_due = due + EVERY
     while not parent.stop_request.is_set():
-        figures = worker.step(wait=0.2)
+        figures = worker.step(timeout=0.2)
         if figures is not None:
             losses.append(figures["loss"])
         if time.monotonic() >= due:

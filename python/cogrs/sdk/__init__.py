@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cogrs.sdk.actor_session import ActorEvent, ActorSession
     from cogrs.sdk.agent import Action, Agent, FunctionAgent
-    from cogrs.sdk.client import ClientActor, ClientSession, play
+    from cogrs.sdk.client import ClientActor, play
+    from cogrs.sdk.client_session import ClientSession
+    from cogrs.sdk.codecs import (
+        ArrayCodec,
+        BytesCodec,
+        Codec,
+        Codecs,
+        Decoded,
+        MessageCodec,
+        array_message,
+        read_array_message,
+    )
     from cogrs.sdk.controller import (
         StartedTrial,
         TrialController,
@@ -16,7 +27,9 @@ if TYPE_CHECKING:
         run_trial,
     )
     from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
-    from cogrs.sdk.datalog_file import JsonLinesSink, ParquetSink, read_log
+    from cogrs.sdk.datalog_jsonl import JsonLinesSink
+    from cogrs.sdk.datalog_parquet import ParquetSink
+    from cogrs.sdk.datalog_reader import read_log
     from cogrs.sdk.endpoint import (
         Endpoint,
         local_agents,
@@ -30,20 +43,9 @@ if TYPE_CHECKING:
     from cogrs.sdk.environment_session import Actions, EnvironmentEvent, EnvironmentSession
     from cogrs.sdk.gymnasium import GymnasiumEnvironment
     from cogrs.sdk.hook import NewTrial, PreTrialHook
-    from cogrs.sdk.payload import (
-        ArrayCodec,
-        BytesCodec,
-        Codec,
-        Codecs,
-        Decoded,
-        MessageCodec,
-        array_message,
-        read_array_message,
-    )
     from cogrs.sdk.pettingzoo import PettingZooEnvironment
-    from cogrs.sdk.remote_call import RemoteCallError, UnreachableError
+    from cogrs.sdk.remote_errors import RemoteCallError, UnreachableError
     from cogrs.sdk.space import SpaceCodec
-    from cogrs.sdk.tick import step_of_reward
     from cogrs.sdk.trial import (
         ENVIRONMENT,
         NOW,
@@ -55,69 +57,36 @@ if TYPE_CHECKING:
         ReceivedReward,
         Reward,
         Trial,
+        step_of_reward,
     )
 
-_HOMES = {
-    "Action": "agent",
-    "Actions": "environment_session",
-    "Actor": "trial",
-    "ActorEvent": "actor_session",
-    "ActorSession": "actor_session",
-    "Agent": "agent",
-    "ArrayCodec": "payload",
-    "BytesCodec": "payload",
-    "ClientActor": "client",
-    "ClientSession": "client",
-    "Codec": "payload",
-    "Codecs": "payload",
-    "DatalogSink": "datalog",
-    "Decoded": "payload",
-    "ENVIRONMENT": "trial",
-    "Endpoint": "endpoint",
-    "EndpointHandle": "endpoint_handle",
-    "Environment": "environment",
-    "EnvironmentEvent": "environment_session",
-    "EnvironmentSession": "environment_session",
-    "Final": "trial",
-    "FunctionAgent": "agent",
-    "GymnasiumEnvironment": "gymnasium",
-    "JsonLinesSink": "datalog_file",
-    "LoggedTrial": "datalog",
-    "Message": "trial",
-    "MessageCodec": "payload",
-    "NOW": "trial",
-    "NewTrial": "hook",
-    "Observation": "trial",
-    "ParquetSink": "datalog_file",
-    "PettingZooEnvironment": "pettingzoo",
-    "PreTrialHook": "hook",
-    "ReceivedMessage": "trial",
-    "ReceivedReward": "trial",
-    "RemoteCallError": "remote_call",
-    "Reward": "trial",
-    "Sample": "datalog",
-    "SpaceCodec": "space",
-    "StartedTrial": "controller",
-    "Trial": "trial",
-    "TrialController": "controller",
-    "TrialEnd": "controller",
-    "TrialFailedError": "controller",
-    "TrialState": "controller",
-    "UnreachableError": "remote_call",
-    "Update": "environment",
-    "array_message": "payload",
-    "local_agents": "endpoint",
-    "local_datalog": "endpoint",
-    "local_environments": "endpoint",
-    "local_hooks": "endpoint",
-    "play": "client",
-    "read_array_message": "payload",
-    "read_log": "datalog_file",
-    "run_trial": "controller",
-    "serve": "endpoint",
-    "serve_endpoint": "endpoint_handle",
-    "step_of_reward": "tick",
+_MODULES = {
+    "actor_session": "ActorEvent ActorSession",
+    "agent": "Action Agent FunctionAgent",
+    "client": "ClientActor play",
+    "client_session": "ClientSession",
+    "codecs": "ArrayCodec BytesCodec Codec Codecs Decoded MessageCodec array_message "
+    "read_array_message",
+    "controller": "run_trial StartedTrial TrialController TrialEnd TrialFailedError TrialState",
+    "datalog": "DatalogSink LoggedTrial Sample",
+    "datalog_jsonl": "JsonLinesSink",
+    "datalog_parquet": "ParquetSink",
+    "datalog_reader": "read_log",
+    "endpoint": "Endpoint local_agents local_datalog local_environments local_hooks serve",
+    "endpoint_handle": "EndpointHandle serve_endpoint",
+    "environment": "Environment Update",
+    "environment_session": "Actions EnvironmentEvent EnvironmentSession",
+    "gymnasium": "GymnasiumEnvironment",
+    "hook": "NewTrial PreTrialHook",
+    "pettingzoo": "PettingZooEnvironment",
+    "remote_errors": "RemoteCallError UnreachableError",
+    "space": "SpaceCodec",
+    "trial": "ENVIRONMENT NOW Actor Final Message Observation ReceivedMessage ReceivedReward "
+    "Reward Trial step_of_reward",
 }
+"""The names that each module has for users; a module is imported when one of them is used."""
+
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "ENVIRONMENT",

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cogrs.hung_calls import qualified_name
-from cogrs.sdk.agent import Action, Agent
-from cogrs.sdk.script import Inbox, Script
-from cogrs.sdk.session import session_name
+from cogrs.sdk.agent import Agent, as_action
+from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ActorSession(ABC):
         """Answer the latest observation. When the trial has ended meanwhile: nothing.
 
         Args:
-            value: The action, as the codec carries it.
+            value: The action, as the codec carries it, or an `Action`.
             rewards: Rewards for actors.
             messages: User data for actors, or the environment.
 
@@ -71,7 +71,7 @@ class AgentSession(ActorSession):
     def __init__(self, trial: Trial) -> None:
         """Begin."""
         self.trial = trial
-        self.inbox: Inbox[ActorEvent] = Inbox()
+        self.inbox: EventQueue[ActorEvent] = EventQueue()
         self._rewards: list[Reward] = []
         self._messages: list[Message] = []
 
@@ -83,7 +83,7 @@ class AgentSession(ActorSession):
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
         """Answer the latest observation."""
-        action = Action(value, [*self._rewards, *rewards], [*self._messages, *messages])
+        action = as_action(value, [*self._rewards, *rewards], [*self._messages, *messages])
         if self.inbox.answer(action):
             self._rewards, self._messages = [], []
         elif not self.inbox.over:
@@ -107,13 +107,13 @@ class SessionAgent(Agent):
         """Play by this function. It returns after `Final`; it is cancelled if that never comes."""
         self._function = function
         self.function_name = qualified_name(function)
-        self._script: Script[ActorEvent] | None = None
+        self._script: FunctionTask[ActorEvent] | None = None
 
     def start(self, trial: Trial) -> None:
         """Start the function."""
         self._session = AgentSession(trial)
-        self._script = Script(
-            session_name(trial.id, trial.name),
+        self._script = FunctionTask(
+            component_name(trial.id, trial.name),
             self._session.inbox,
             lambda: self._function(self._session),
         )
@@ -141,7 +141,7 @@ class SessionAgent(Agent):
             await self._script.cancel()
 
     @property
-    def _running(self) -> Script[ActorEvent]:
+    def _running(self) -> FunctionTask[ActorEvent]:
         if self._script is None:
             raise RuntimeError("this agent has not started")
         return self._script

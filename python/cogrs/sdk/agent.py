@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from cogrs.hung_calls import qualified_name
@@ -23,20 +24,40 @@ if TYPE_CHECKING:
     )
 
 
+class NoValue(Enum):
+    """What stands where an action has no value."""
+
+    NO_VALUE = 0
+
+
+NO_VALUE = NoValue.NO_VALUE
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """What an actor does, with what it tells others at the same time.
 
     Attributes:
         value: The action itself. With `ArrayCodec` an array of numbers or booleans of any dtype
-            and shape, or what NumPy makes one of.
+            and shape, or what NumPy makes one of. Observers leave it out.
         rewards: Rewards for actors; they arrive with the next observation.
         messages: User data for actors, or the environment.
     """
 
-    value: Any
+    value: Any = NO_VALUE
     rewards: Sequence[Reward] = field(default_factory=tuple)
     messages: Sequence[Message] = field(default_factory=tuple)
+
+
+def as_action(
+    value: Any, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
+) -> Action:
+    """Return the `Action` of a plain value, or of an `Action`, with more rewards and messages."""
+    if not isinstance(value, Action):
+        return Action(value, rewards, messages)
+    if not (rewards or messages):
+        return value
+    return Action(value.value, [*value.rewards, *rewards], [*value.messages, *messages])
 
 
 class Agent:

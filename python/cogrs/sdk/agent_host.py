@@ -3,71 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import agent_pb2 as pb
 from cogrs.api import common_pb2
-from cogrs.sdk.agent import Action, Agent
-from cogrs.sdk.payload import encoded
-from cogrs.sdk.session import Session, choose, is_awaitable, session_name
-from cogrs.sdk.sessions import Replies, Sessions
-from cogrs.sdk.trial import Trial
+from cogrs.sdk.agent import Agent, as_action
+from cogrs.sdk.component_host import ComponentHost
+from cogrs.sdk.component_table import ResponseStream
+from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
 from cogrs.sdk.wire import (
-    actors_of,
+    action_content,
     messages_of,
     received_final,
     received_message,
     received_observation,
     received_reward,
     rewards_of,
+    started_trial,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from cogrs.sdk.payload import CodecBook, Codecs
-    from cogrs.threads import Threads
+    from cogrs.sdk.codecs import CodecRegistry, Codecs
+    from cogrs.sdk.trial import Trial
+    from cogrs.threads import ThreadPool
 
 
-class AgentHost:
-    """What the orchestrator asks of agents; its methods are those of `local://` ones."""
+class AgentHost(ComponentHost["_HostedAgent"]):
+    """What an orchestrator calls of agents."""
 
     def __init__(
         self,
         implementations: Mapping[str, Callable[[], Agent]],
-        codecs: CodecBook,
+        codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
-        """Make an agent by one of these factories for each actor of each trial."""
+        """Create an agent by one of these factories for each actor of each trial."""
+        super().__init__("cogrs-agent", stream_timeout)
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-agent")
 
     async def on_start(
         self, trial_id: str, actor_name: str, request: pb.AgentStartRequest
     ) -> pb.AgentStartReply:
-        """Start an agent for an actor.
-
-        Raises:
-            CallError: Unknown implementation, actor that is here already, failure of the user's.
-        """
+        """Start an agent for an actor."""
         make = choose(self._implementations, request.impl_name)
-        trial = Trial(
-            trial_id,
-            actors_of(request.actors_in_trial),
-            actor_name,
-            request.impl_name,
-            request.config.content if request.HasField("config") else None,
-        )
-        key = (trial_id, actor_name)
-        session = _Session(trial, self._codecs, self.sessions.threads)
-        self.sessions.add(key, session)
-        try:
-            await session.start(make)
-        except BaseException:
-            self.sessions.free(key)
-            raise
-        self.sessions.expect_stream(key)
+        trial = started_trial(trial_id, actor_name, request)
+        component = _HostedAgent(trial, self._codecs, self.components.threads)
+        await self._start((trial_id, actor_name), component, partial(component.start, make))
         return pb.AgentStartReply()
 
     def on_observation(
@@ -75,65 +60,40 @@ class AgentHost:
         trial_id: str,
         actor_name: str,
         requests: AsyncIterator[pb.AgentObservationRequest],
-    ) -> Replies[pb.AgentObservationRequest, pb.AgentActionReply]:
+    ) -> ResponseStream[pb.AgentObservationRequest, pb.AgentActionReply]:
         """Have an agent act on each observation; freed when the stream is over.
 
         The stream of a trial that ends well is closed after OnEnd.
-
-        Raises:
-            CallError: As the other methods, by the first reply.
         """
-        return Replies(self.sessions, (trial_id, actor_name), requests)
+        return ResponseStream(self.components, (trial_id, actor_name), requests)
 
     async def on_reward(
         self, trial_id: str, actor_name: str, request: pb.AgentRewardRequest
     ) -> pb.AgentRewardReply:
-        """Give an agent a reward.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
-        await self.sessions.get((trial_id, actor_name)).reward(request.reward)
+        """Give an agent a reward."""
+        await self.components.get((trial_id, actor_name)).reward(request.reward)
         return pb.AgentRewardReply()
 
     async def on_message(
         self, trial_id: str, actor_name: str, request: pb.AgentMessageRequest
     ) -> pb.AgentMessageReply:
-        """Give an agent what was sent to it.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
-        await self.sessions.get((trial_id, actor_name)).message(request.messages)
+        """Give an agent what was sent to it."""
+        await self.components.get((trial_id, actor_name)).message(request.messages)
         return pb.AgentMessageReply()
 
     async def on_end(
         self, trial_id: str, actor_name: str, request: pb.AgentEndRequest
     ) -> pb.AgentEndReply:
-        """End an agent, and free it.
-
-        Raises:
-            CallError: Actor that is not here, failure of the user's.
-        """
-        session = self.sessions.take((trial_id, actor_name))
-        try:
-            await session.end(request.final_data)
-        finally:
-            self.sessions.lose(session)
+        """End an agent, and free it."""
+        await self._end((trial_id, actor_name), lambda it: it.end(request.final_data))
         return pb.AgentEndReply()
 
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose all actors of trials that are under way, within about so many seconds."""
-        await self.sessions.close(grace)
 
-    on_stop = close
-
-
-class _Session(Session[Agent]):
+class _HostedAgent(HostedComponent[Agent]):
     """An agent in its trial."""
 
-    def __init__(self, trial: Trial, book: CodecBook, threads: Threads) -> None:
-        super().__init__(session_name(trial.id, trial.name), threads)
+    def __init__(self, trial: Trial, book: CodecRegistry, threads: ThreadPool) -> None:
+        super().__init__(component_name(trial.id, trial.name), threads)
         self._trial = trial
         self._book = book
         self._codecs: Codecs
@@ -144,7 +104,7 @@ class _Session(Session[Agent]):
     async def start(self, make: Callable[[], Agent]) -> None:
         async def start(agent: Agent) -> None:
             self._codecs = self._book.of(self._trial.actor)
-            await self.tell(agent.start, self._trial)
+            await self.call_method(agent.start, self._trial)
 
         await self.make(make, start)
 
@@ -156,7 +116,7 @@ class _Session(Session[Agent]):
             if self._ending:
                 return None
             observation = received_observation(message, self._codecs.observation, self._trial.name)
-            action = self.begin(agent.act, observation)
+            action = self.start_call(agent.act, observation)
             if not is_awaitable(action):
                 return self._reply(action)
             try:
@@ -167,30 +127,30 @@ class _Session(Session[Agent]):
                 raise
             return self._reply(action)
 
-        return await self.call("act", act)
+        return await self.run("act", act)
 
     async def reward(self, message: common_pb2.Reward) -> None:
         async def reward(agent: Agent) -> None:
-            await self.tell(agent.reward, received_reward(message))
+            await self.call_method(agent.reward, received_reward(message))
 
-        await self.call("reward", reward)
+        await self.run("reward", reward)
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(agent: Agent) -> None:
             for each in messages:
-                await self.tell(agent.message, received_message(each))
+                await self.call_method(agent.message, received_message(each))
 
-        await self.call("message", message)
+        await self.run("message", message)
 
     async def end(self, data: common_pb2.ActorPeriodData) -> None:
         async def end(agent: Agent) -> None:
             final = received_final(data, self._codecs.observation, self._trial.name)
-            await self.tell(agent.end, final)
+            await self.call_method(agent.end, final)
 
         self._ending = True
         if self._acting is not None:
             self._interrupted = self._acting.cancel()
-        await self.last(end)
+        await self.run_last(end)
 
     async def _interruptible(self, action: Awaitable[Any]) -> Any:
         """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""
@@ -203,8 +163,8 @@ class _Session(Session[Agent]):
                 task.uncancel()
 
     def _reply(self, action: Any) -> pb.AgentActionReply:
-        done = action if isinstance(action, Action) else Action(action)
-        content = encoded(self._codecs.action, done.value, f"action of {self._trial.name!r}")
+        done = as_action(action)
+        content = action_content(done, self._codecs.action, self._trial.name)
         return pb.AgentActionReply(
             action=common_pb2.Action(content=content),
             rewards=rewards_of(done.rewards, self._trial.actors),

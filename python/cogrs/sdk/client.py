@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
-import grpc.aio
-
-from cogrs.api import common_pb2
 from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub
-from cogrs.event_loop import check_no_loop, check_own_loop, handle_exception
+from cogrs.event_loop import check_no_loop, handle_exception
 from cogrs.hung_calls import TimeLimitError, qualified_name, run_limited
-from cogrs.sdk.actor_session import ActorSession
+from cogrs.sdk.client_session import ClientContext, ClientSession
+from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.connection import Connection
 from cogrs.sdk.endpoint import CLIENT_OPTIONS
-from cogrs.sdk.payload import CodecBook, encoded
-from cogrs.sdk.player import check_player, play_session
-from cogrs.sdk.remote_call import calling
-from cogrs.sdk.reply_stream import ReplyStream, is_broken
-from cogrs.sdk.session import session_name
-from cogrs.sdk.slot_secrets import SlotSecrets, shown
-from cogrs.sdk.trial import Final, Observation, Trial
-from cogrs.sdk.wire import actors_of, messages_of, received_final, received_observation, rewards_of
-from cogrs.tokens import cannot_be_pickled
+from cogrs.sdk.player_function import check_player, play_session
+from cogrs.sdk.remote_errors import raising_remote_errors
+from cogrs.sdk.trial import Final, Trial
+from cogrs.sdk.wire import (
+    actors_of,
+)
 from cogrs.validation import check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cogrs.api.orchestrator_pb2_grpc import ClientActorAsyncStub
-    from cogrs.sdk.actor_session import ActorEvent
-    from cogrs.sdk.connection import Metadata
-    from cogrs.sdk.payload import AnyCodec, Codecs
-    from cogrs.sdk.player import Player
-    from cogrs.sdk.trial import Message, Reward
+    from cogrs.sdk.codecs import AnyCodec
+    from cogrs.sdk.player_function import PlayerFunction
     from cogrs.tls import ClientTls
 
 _HEARTBEAT = 10.0
 """Seconds between two signs of life; orchestrators wait 30 by default."""
-
-_SILENCE = 20.0
-"""Seconds without an answer after which a connection counts as lost."""
-
-_RETRY = 0.2
-"""Seconds between two attempts to return."""
-
-_NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
-"""How a return is refused while nobody answers, or the old stream is still taken for alive."""
 
 
 class ClientActor:
@@ -101,11 +81,10 @@ class ClientActor:
         self.connection: Connection[ClientActorAsyncStub] = Connection(
             endpoint, ClientActorStub, CLIENT_OPTIONS, tls=tls, token=token
         )
-        self.codecs = CodecBook(codec)
         self.endpoint = endpoint
-        self.heartbeat = heartbeat
-        self.reconnect = reconnect
-        self.secrets = SlotSecrets()
+        self._context = ClientContext(
+            self.connection, CodecRegistry(codec), float(heartbeat), float(reconnect)
+        )
 
     async def join(
         self, trial_id: str = "", *, name: str = "", actor_class: str = "", secret: str = ""
@@ -145,9 +124,9 @@ class ClientActor:
             request.actor_name = name
         else:
             request.actor_class = actor_class
-        secret = secret or self.secrets.of(trial_id, name)
-        with calling(self.endpoint):
-            reply, secret = await self.secrets.join(
+        secret = secret or self._context.secrets.of(trial_id, name)
+        with raising_remote_errors(self.endpoint):
+            reply, secret = await self._context.secrets.join(
                 self.stub, request, secret, self.connection.metadata
             )
         trial = Trial(
@@ -156,10 +135,10 @@ class ClientActor:
             reply.actor_name,
             config=reply.config.content if reply.HasField("config") else None,
         )
-        return ClientSession(self, trial, secret)
+        return ClientSession(self._context, trial, secret)
 
     async def play(
-        self, player: Player, trial_id: str = "", *, name: str = "", actor_class: str = ""
+        self, player: PlayerFunction, trial_id: str = "", *, name: str = "", actor_class: str = ""
     ) -> Final | None:
         """Take part in a trial until it is over.
 
@@ -197,200 +176,9 @@ class ClientActor:
         await self.close()
 
 
-class ClientSession(ActorSession):
-    """A client in its place in a trial. It returns by itself when its connection is lost."""
-
-    def __init__(self, client: ClientActor, trial: Trial, secret: str) -> None:
-        """Open the stream, and show signs of life."""
-        self.trial = trial
-        self.final: Final | None = None
-        """What came last, once it has been told."""
-        self._client = client
-        self._codecs: Codecs = client.codecs.of(trial.actor)
-        self._secret = secret
-        self._events: deque[ActorEvent] = deque()
-        self._owes = False
-        self._over = False
-        """Whether the stream is over, or was left."""
-        self._left = False
-        self._loop = asyncio.get_running_loop()
-        self._stream = self._open()
-        self._beating = asyncio.ensure_future(self._beat())
-
-    @property
-    def secret(self) -> str:
-        """What binds the place to this client, for a return from another process.
-
-        "" where the orchestrator gives none. Whoever has it can act as this actor.
-        """
-        return self._secret
-
-    @property
-    def _metadata(self) -> Metadata:
-        whom = (("trial-id", self.trial.id), ("actor-name", self.trial.name))
-        return (*self._client.connection.metadata, *whom, *shown(self._secret))
-
-    async def __anext__(self) -> ActorEvent:
-        """Return the next event.
-
-        Raises:
-            RemoteCallError: The connection is lost, or the orchestrator gave this actor up.
-            RuntimeError: Called in another event loop than `join`, or the client is closed.
-        """
-        self._check_loop()
-        while not self._events:
-            if self._over or self.final is not None:
-                raise StopAsyncIteration
-            with calling(self._client.endpoint):
-                await self._receive()
-        event = self._events.popleft()
-        if isinstance(event, Observation):
-            self._owes = True
-        elif isinstance(event, Final):
-            self.final = event
-            self._client.secrets.forget(self.trial)
-            await self.leave()
-        return event
-
-    async def act(
-        self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
-    ) -> None:
-        """Answer the latest observation; see `ActorSession.act`.
-
-        Raises:
-            RuntimeError: There is no observation that is not answered, the actor has left, the
-                client is closed, or this is another event loop than that of `join`.
-        """
-        self._check_loop()
-        if self.final is not None:
-            return
-        self._client.connection.check_open()
-        if self._left:
-            raise RuntimeError(f"action: actor {self.trial.name!r} has left trial {self.trial.id}")
-        if not self._owes:
-            raise RuntimeError("action: there is no observation that is not answered")
-        content = encoded(self._codecs.action, value, f"action of {self.trial.name!r}")
-        for reward in rewards:
-            await self.send_reward(reward)
-        for message in messages:
-            await self.send_message(message)
-        self._owes = False
-        action = common_pb2.Action(content=content)
-        await self._stream.write(pb.TrialActionRequest(action=action))
-
-    async def send_reward(self, reward: Reward) -> None:
-        """Reward actors, at once."""
-        request = pb.TrialRewardRequest(rewards=rewards_of([reward], self.trial.actors))
-        with calling(self._client.endpoint):
-            await self._client.stub.SendReward(request, metadata=self._metadata)
-
-    async def send_message(self, message: Message) -> None:
-        """Send user data to actors, or the environment, at once."""
-        request = pb.TrialMessageRequest(messages=messages_of([message], self.trial.actors))
-        with calling(self._client.endpoint):
-            await self._client.stub.SendMessage(request, metadata=self._metadata)
-
-    async def leave(self) -> None:
-        """Leave the place. The orchestrator keeps it for a while, see `ClientActor.join`.
-
-        Raises:
-            RuntimeError: Called in another event loop than `join`.
-        """
-        self._check_loop()
-        self._left = self._over = True
-        self._beating.cancel()
-        await self._stream.close()
-        await asyncio.wait({self._beating})
-
-    async def __aenter__(self) -> Self:
-        """Return the session."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Leave."""
-        await self.leave()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise cannot_be_pickled("the session of an actor")
-
-    def _check_loop(self) -> None:
-        check_own_loop("the session of an actor", self._loop, "join in the one that is to play")
-
-    def _open(self) -> ReplyStream:
-        return ReplyStream(self._client.stub.ActionStream(metadata=self._metadata))
-
-    async def _receive(self) -> None:
-        try:
-            reply = await self._stream.read()
-        except grpc.aio.AioRpcError as error:
-            if self._over:
-                return
-            if not self._client.reconnect or not is_broken(error):
-                raise
-            await self._return()
-        else:
-            if reply is None:
-                self._over = True
-            else:
-                self._take(reply)
-
-    async def _return(self) -> None:
-        """Join again, and open a new stream: it begins with the latest observation."""
-        request = pb.TrialJoinRequest(trial_id=self.trial.id, actor_name=self.trial.name)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._client.reconnect
-        while True:
-            try:
-                left = max(until - loop.time(), _RETRY)
-                client, metadata = self._client, self._client.connection.metadata
-                _, self._secret = await client.secrets.join(
-                    client.stub, request, self._secret, metadata, timeout=left
-                )
-                break
-            except grpc.aio.AioRpcError as error:
-                if error.code() not in _NOT_YET or loop.time() >= until:
-                    raise
-            await asyncio.sleep(_RETRY)
-        self._stream = self._open()
-
-    def _take(self, reply: pb.TrialActionReply) -> None:
-        codec, name = self._codecs.observation, self.trial.name
-        try:
-            final = received_final(reply.data, codec, name)
-            seen = [received_observation(each, codec, name) for each in reply.data.observations]
-        except ValueError as error:
-            raise ValueError(f"{session_name(self.trial.id, name)}: {error}") from error
-        if reply.final_data:
-            self._events.append(final)
-        else:
-            self._events.extend((*final.rewards, *final.messages, *seen))
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(self._client.heartbeat)
-            if self._client.connection.closed:
-                return
-            if self._stream.is_over:
-                continue  # a sign of life now would keep the place from being free for the return
-            stub, request = self._client.stub, pb.TrialHeartbeatRequest()
-            try:
-                await stub.Heartbeat(request, metadata=self._metadata, timeout=_SILENCE)
-            except grpc.aio.AioRpcError as error:
-                # Whoever reads the stream learns of a lost connection, and of its end; but not of
-                # one that was dropped on the way without a word.
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    self._client.connection.renew(stub)
-                    self._stream.lose()
-
-
 def play(
     endpoint: str,
-    player: Player,
+    player: PlayerFunction,
     trial_id: str = "",
     *,
     name: str = "",

@@ -18,7 +18,7 @@ from cogrs.api.orchestrator_pb2_grpc import TrialLifecycleStub
 from cogrs.escape import escaped
 from cogrs.sdk.connection import Connection, blocking_channel, metadata_of
 from cogrs.sdk.endpoint import CLIENT_OPTIONS, address_of
-from cogrs.sdk.remote_call import RemoteCallError, calling
+from cogrs.sdk.remote_errors import RemoteCallError, raising_remote_errors
 from cogrs.sdk.wire import actors_of
 from cogrs.validation import check_header, check_kind, check_text, check_timeout
 from cogrs.yaml_document import check_document
@@ -167,7 +167,7 @@ class TrialController:
                 started with its own is asked to end.
         """
         request = _start_request(config, self._user_id, params)
-        with calling(self._endpoint):
+        with raising_remote_errors(self._endpoint):
             reply = await self._stub.StartTrial(request, metadata=self._who)
         if params is not None and not reply.params_taken:
             await self.terminate_trial(reply.trial_id)
@@ -177,7 +177,7 @@ class TrialController:
     async def terminate_trial(self, trial_id: str) -> None:
         """Ask for the end of a trial, without waiting for it."""
         request = pb.TerminateTrialRequest()
-        with calling(self._endpoint):
+        with raising_remote_errors(self._endpoint):
             await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
     async def wait_ended(self, trial_id: str) -> TrialEnd:
@@ -192,7 +192,7 @@ class TrialController:
         """
         watch = self._stub.WatchTrials(_ENDED, metadata=self._who)
         try:
-            with calling(self._endpoint):
+            with raising_remote_errors(self._endpoint):
                 # From here on no end is missed: it was before this, or is told.
                 await watch.initial_metadata()
                 if (end := await self._end_of(trial_id)) is not None:
@@ -219,13 +219,13 @@ class TrialController:
 
     async def _info(self, trial_id: str) -> pb.TrialInfo:
         metadata = self._who + _of(trial_id)
-        with calling(self._endpoint):
+        with raising_remote_errors(self._endpoint):
             reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=metadata)
         return reply.trial[0]
 
     async def trials(self) -> dict[str, TrialState]:
         """Return the states of all trials that are listed."""
-        with calling(self._endpoint):
+        with raising_remote_errors(self._endpoint):
             reply = await self._stub.GetTrialInfo(pb.TrialInfoRequest(), metadata=self._who)
         return {info.trial_id: TrialState(info.state) for info in reply.trial}
 
@@ -243,7 +243,7 @@ class TrialController:
         request = pb.TrialListRequest(filter=_states(states))
         call = self._stub.WatchTrials(request, metadata=self._who)
         try:
-            with calling(self._endpoint):
+            with raising_remote_errors(self._endpoint):
                 async for entry in call:
                     yield entry.trial_id, TrialState(entry.state)
         finally:
@@ -251,7 +251,7 @@ class TrialController:
 
     async def versions(self) -> dict[str, str]:
         """Return the versions of the orchestrator and what it is made of."""
-        with calling(self._endpoint):
+        with raising_remote_errors(self._endpoint):
             reply = await self._stub.Version(common_pb2.VersionRequest(), metadata=self._who)
         return {each.name: each.version for each in reply.versions}
 
@@ -320,7 +320,7 @@ def run_trial(
         watch = stub.WatchTrials(_ENDED, timeout=timeout, metadata=who)
         trial, end = None, None
         try:
-            with calling(endpoint):
+            with raising_remote_errors(endpoint):
                 watch.initial_metadata()
                 left = None if until is None else max(until - time.monotonic(), 0.0)
                 reply = stub.StartTrial(request, timeout=left, metadata=who)

@@ -6,88 +6,77 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import datalog_pb2 as pb
+from cogrs.sdk.codecs import decoded
+from cogrs.sdk.component_host import ComponentHost
 from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
-from cogrs.sdk.payload import decoded
-from cogrs.sdk.session import Session
-from cogrs.sdk.sessions import Sessions
-from cogrs.sdk.trial import Actor
-from cogrs.sdk.wire import received_message, received_observation, received_reward
+from cogrs.sdk.hosted_component import HostedComponent
+from cogrs.sdk.wire import actors_of, received_message, received_observation, received_reward
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from cogrs.sdk.payload import CodecBook
-    from cogrs.sdk.trial import Observation
-    from cogrs.threads import Threads
+    from cogrs.sdk.codecs import CodecRegistry
+    from cogrs.sdk.trial import Actor, Observation
+    from cogrs.threads import ThreadPool
 
 
-class DatalogHost:
-    """What the orchestrator asks of a data log; its methods are those of `local://` ones."""
+class DatalogHost(ComponentHost["_HostedLog"]):
+    """What an orchestrator calls of a data log."""
 
-    def __init__(self, make: Callable[[], DatalogSink], codecs: CodecBook) -> None:
-        """Make a log by this factory for each trial."""
+    def __init__(self, make: Callable[[], DatalogSink], codecs: CodecRegistry) -> None:
+        """Create a log by this factory for each trial."""
+        super().__init__("cogrs-datalog")
         self._make = make
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(0.0, "cogrs-datalog")
 
     async def on_log_sample(
         self, trial_id: str, requests: AsyncIterator[pb.LogExporterSampleRequest]
     ) -> pb.LogExporterSampleReply:
-        """Take the parameters of a trial, and its samples, until it is over.
-
-        Raises:
-            CallError: Trial that is here already, samples before parameters, failure of the user's.
-        """
-        session = _Session(trial_id, self._codecs, self.sessions.threads)
-        self.sessions.add((trial_id,), session)
+        """Take the parameters of a trial, and its samples, until it is over."""
+        component = _HostedLog(trial_id, self._codecs, self.components.threads)
+        self.components.add((trial_id,), component)
         try:
             async for request in requests:
                 if request.HasField("trial_params"):
-                    await session.start(self._make, request.trial_params)
+                    await component.start(self._make, request.trial_params)
                 else:
-                    await session.sample(request.sample)
+                    await component.sample(request.sample)
             # A stream that breaks off raises instead.
-            await session.end()
+            await component.end()
         finally:
-            self.sessions.free((trial_id,))
+            self.components.free((trial_id,))
         return pb.LogExporterSampleReply()
 
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose the logs of all trials that are under way, within about so many seconds."""
-        await self.sessions.close(grace)
 
-    on_stop = close
-
-
-class _Session(Session[DatalogSink]):
+class _HostedLog(HostedComponent[DatalogSink]):
     """The log of a trial."""
 
-    def __init__(self, trial_id: str, book: CodecBook, threads: Threads) -> None:
+    def __init__(self, trial_id: str, book: CodecRegistry, threads: ThreadPool) -> None:
         super().__init__(f"trial {trial_id}: data log", threads)
         self._trial_id = trial_id
         self._book = book
         self._actors: tuple[Actor, ...] = ()
 
     async def start(self, make: Callable[[], DatalogSink], params: common_pb2.TrialParams) -> None:
-        self._actors = tuple(Actor(each.name, each.actor_class) for each in params.actors)
+        self._actors = actors_of(params.actors)
         trial = LoggedTrial(self._trial_id, self._actors, params)
 
         async def start(sink: DatalogSink) -> None:
-            await self.tell(sink.start, trial)
+            await self.call_method(sink.start, trial)
 
         await self.make(make, start)
 
     async def sample(self, message: pb.DatalogSample) -> None:
         async def sample(sink: DatalogSink) -> None:
-            await self.tell(sink.sample, self._sample(message))
+            await self.call_method(sink.sample, self._sample(message))
 
-        await self.call("sample", sample)
+        await self.run("sample", sample)
 
     async def end(self) -> None:
         async def end(sink: DatalogSink) -> None:
-            await self.tell(sink.end)
+            await self.call_method(sink.end)
 
-        await self.last(end)
+        await self.run_last(end)
 
     def _sample(self, message: pb.DatalogSample) -> Sample:
         told = message.HasField("observations")

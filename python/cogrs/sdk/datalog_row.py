@@ -18,8 +18,8 @@ from cogrs.arrays import array_of
 from cogrs.dtypes import dtype_of, dtype_text, portable
 from cogrs.limits import LOG_SAMPLE_BYTES
 from cogrs.optional_dependency import import_optional
+from cogrs.sdk.codecs import ArrayCodec
 from cogrs.sdk.datalog import Sample
-from cogrs.sdk.payload import ArrayCodec
 from cogrs.sdk.trial import ENVIRONMENT, Observation, ReceivedMessage, ReceivedReward
 from cogrs.shown import shown
 

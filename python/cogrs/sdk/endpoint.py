@@ -22,12 +22,12 @@ from cogrs.listen_address import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
 from cogrs.sdk.agent import Agent, FunctionAgent
 from cogrs.sdk.agent_host import AgentHost
+from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.datalog_host import DatalogHost
 from cogrs.sdk.environment import Environment
 from cogrs.sdk.environment_host import EnvironmentHost
 from cogrs.sdk.environment_session import EnvironmentSession, SessionEnvironment
 from cogrs.sdk.hook import HookHost
-from cogrs.sdk.payload import CodecBook
 from cogrs.sdk.servicer import AgentServicer, DatalogServicer, EnvironmentServicer, HookServicer
 from cogrs.tls import ServerTls, listen
 from cogrs.tokens import check_tokens
@@ -36,9 +36,9 @@ from cogrs.validation import check_kind, check_named, check_seconds, check_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cogrs.sdk.codecs import AnyCodec
     from cogrs.sdk.datalog import DatalogSink
     from cogrs.sdk.hook import PreTrialHook
-    from cogrs.sdk.payload import AnyCodec
 
 AnyEnvironment: TypeAlias = (
     Callable[[], Environment] | Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]
@@ -277,7 +277,7 @@ def local_environments(
         codec: As of `serve`.
     """
     factories = _factories("environments", implementations, Environment, SessionEnvironment)
-    return EnvironmentHost(factories, CodecBook(codec), _STREAM_TIMEOUT)
+    return EnvironmentHost(factories, CodecRegistry(codec), _STREAM_TIMEOUT)
 
 
 def local_agents(
@@ -290,7 +290,7 @@ def local_agents(
         codec: As of `serve`.
     """
     factories = _factories("agents", implementations, Agent, SessionAgent)
-    return AgentHost(factories, CodecBook(codec), _STREAM_TIMEOUT)
+    return AgentHost(factories, CodecRegistry(codec), _STREAM_TIMEOUT)
 
 
 def local_hooks(implementations: Mapping[str, PreTrialHook]) -> HookHost:
@@ -313,7 +313,7 @@ def local_datalog(make: Callable[[], DatalogSink], *, codec: AnyCodec | None = N
         codec: As of `serve`.
     """
     _check_callable("datalog", make)
-    return DatalogHost(make, CodecBook(codec))
+    return DatalogHost(make, CodecRegistry(codec))
 
 
 def _factories(

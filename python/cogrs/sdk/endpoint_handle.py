@@ -10,10 +10,10 @@ from cogrs.server_thread import ServerHandle, ServerThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cogrs.sdk.codecs import AnyCodec
     from cogrs.sdk.datalog import DatalogSink
     from cogrs.sdk.endpoint import AnyAgent, AnyEnvironment
     from cogrs.sdk.hook import PreTrialHook
-    from cogrs.sdk.payload import AnyCodec
     from cogrs.tls import ServerTls
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cogrs.sdk.trial import Message, ReceivedMessage, Reward, Trial
 
@@ -52,6 +52,11 @@ class Environment:
     threads at each step, and block all trials of the process meanwhile. A class that is given to
     `serve` as it is, is made there, too; another function only if it has an `inline` of its own."""
 
+    observers: Collection[str] = ()
+    """Actors that watch and do not act: names, "class.*" for those of a class, or "*". Their
+    answers are left out of `actions`; may be set by `start`. What orchestrators need not wait for
+    is the option `observer` of an actor there."""
+
     def start(self, trial: Trial) -> Any:
         """Begin.
 
@@ -64,7 +69,7 @@ class Environment:
         """Do what the actors decided.
 
         Args:
-            actions: The action of each actor, by its name, in the trial's order.
+            actions: The action of each actor but the observers, by its name, in the trial's order.
 
         Returns:
             An `Update`.

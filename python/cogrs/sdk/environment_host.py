@@ -3,112 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from cogrs.api import common_pb2
 from cogrs.api import environment_pb2 as pb
+from cogrs.sdk.codecs import decoded, encoded
+from cogrs.sdk.component_host import ComponentHost
+from cogrs.sdk.component_table import ResponseStream
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.payload import decoded, encoded
-from cogrs.sdk.session import Session, choose, is_awaitable, session_name
-from cogrs.sdk.sessions import Replies, Sessions
-from cogrs.sdk.trial import Trial
-from cogrs.sdk.wire import actors_of, messages_of, received_message, rewards_of
+from cogrs.sdk.hosted_component import HostedComponent, choose, component_name, is_awaitable
+from cogrs.sdk.trial import ENVIRONMENT
+from cogrs.sdk.wire import expanded, messages_of, received_message, rewards_of, started_trial
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from cogrs.sdk.payload import CodecBook
-    from cogrs.threads import Threads
+    from cogrs.sdk.codecs import CodecRegistry
+    from cogrs.sdk.trial import Trial
+    from cogrs.threads import ThreadPool
 
 
-class EnvironmentHost:
-    """What the orchestrator asks of environments; its methods are those of `local://` ones."""
+class EnvironmentHost(ComponentHost["_HostedEnvironment"]):
+    """What an orchestrator calls of environments."""
 
     def __init__(
         self,
         implementations: Mapping[str, Callable[[], Environment]],
-        codecs: CodecBook,
+        codecs: CodecRegistry,
         stream_timeout: float,
     ) -> None:
-        """Make an environment by one of these factories for each trial."""
+        """Create an environment by one of these factories for each trial."""
+        super().__init__("cogrs-environment", stream_timeout)
         self._implementations = implementations
         self._codecs = codecs
-        self.sessions: Sessions[_Session] = Sessions(stream_timeout, "cogrs-environment")
 
     async def on_start(self, trial_id: str, request: pb.EnvStartRequest) -> pb.EnvStartReply:
-        """Start an environment for a trial, and return its first observations.
-
-        Raises:
-            CallError: Unknown implementation, trial that is here already, failure of the user's.
-        """
+        """Start an environment for a trial, and return its first observations."""
         make = choose(self._implementations, request.impl_name)
-        trial = Trial(
-            trial_id,
-            actors_of(request.actors_in_trial),
-            implementation=request.impl_name,
-            config=request.config.content if request.HasField("config") else None,
-        )
-        session = _Session(trial, self._codecs, self.sessions.threads)
-        self.sessions.add((trial_id,), session)
-        try:
-            reply = await session.start(make)
-        except BaseException:
-            self.sessions.free((trial_id,))
-            raise
-        self.sessions.expect_stream((trial_id,))
+        trial = started_trial(trial_id, ENVIRONMENT, request)
+        component = _HostedEnvironment(trial, self._codecs, self.components.threads)
+        reply = await self._start((trial_id,), component, partial(component.start, make))
         return pb.EnvStartReply(observation_set=reply.observation_set)
 
     def on_action(
         self, trial_id: str, requests: AsyncIterator[pb.EnvActionRequest]
-    ) -> Replies[pb.EnvActionRequest, pb.EnvActionReply]:
-        """Step the environment for each set of actions; freed when the stream is over.
-
-        Raises:
-            CallError: As the other methods, by the first reply.
-        """
-        return Replies(self.sessions, (trial_id,), requests)
+    ) -> ResponseStream[pb.EnvActionRequest, pb.EnvActionReply]:
+        """Step the environment for each set of actions; freed when the stream is over."""
+        return ResponseStream(self.components, (trial_id,), requests)
 
     async def on_message(self, trial_id: str, request: pb.EnvMessageRequest) -> pb.EnvMessageReply:
-        """Give the environment what was sent to it.
-
-        Raises:
-            CallError: Trial that is not here, failure of the user's.
-        """
-        await self.sessions.get((trial_id,)).message(request.messages)
+        """Give the environment what was sent to it."""
+        await self.components.get((trial_id,)).message(request.messages)
         return pb.EnvMessageReply()
 
     async def on_end(self, trial_id: str, request: pb.EnvActionRequest) -> pb.EnvActionReply:
-        """End the environment, after the step that is under way, and free it.
-
-        Raises:
-            CallError: Trial that is not here, failure of the user's.
-        """
-        session = self.sessions.take((trial_id,))
-        try:
-            return await session.end(request.action_set.actions)
-        finally:
-            self.sessions.lose(session)
-
-    async def close(self, grace: float = 1.0) -> None:
-        """Lose all trials that are under way, within about so many seconds."""
-        await self.sessions.close(grace)
-
-    on_stop = close
+        """End the environment, after the step that is under way, and free it."""
+        return await self._end((trial_id,), lambda it: it.end(request.action_set.actions))
 
 
-class _Session(Session[Environment]):
+class _HostedEnvironment(HostedComponent[Environment]):
     """An environment in its trial."""
 
-    def __init__(self, trial: Trial, codecs: CodecBook, threads: Threads) -> None:
-        super().__init__(session_name(trial.id), threads)
+    def __init__(self, trial: Trial, codecs: CodecRegistry, threads: ThreadPool) -> None:
+        super().__init__(component_name(trial.id), threads)
         self._trial = trial
         self._codecs = codecs
         self._tick = 0
+        self._observers: frozenset[str] = frozenset()
 
     async def start(self, make: Callable[[], Environment]) -> pb.EnvActionReply:
         async def start(environment: Environment) -> pb.EnvActionReply:
-            update = _checked(await self.tell(environment.start, self._trial))
+            update = _checked(await self.call_method(environment.start, self._trial))
+            watching = getattr(environment, "observers", ())
+            self._observers = frozenset(expanded("observers", watching, self._trial.actors))
             if update.final or update.rewards or update.messages:
                 raise ValueError("update: expected observations and nothing else at the start")
             return self._reply(update)
@@ -119,7 +88,7 @@ class _Session(Session[Environment]):
     async def step(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def step(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents)
-            update = self.begin(environment.step, actions)
+            update = self.start_call(environment.step, actions)
             update = _checked(await update if is_awaitable(update) else update)
             self._tick += 1
             reply = self._reply(update)
@@ -127,7 +96,7 @@ class _Session(Session[Environment]):
                 self.finish()
             return reply
 
-        return await self.call("step", step)
+        return await self.run("step", step)
 
     def answer(self, request: pb.EnvActionRequest) -> Awaitable[pb.EnvActionReply]:
         return self.step(request.action_set.actions)
@@ -135,7 +104,7 @@ class _Session(Session[Environment]):
     async def end(self, contents: Sequence[bytes]) -> pb.EnvActionReply:
         async def end(environment: Environment) -> pb.EnvActionReply:
             actions = self._actions(contents, last=True)
-            update = await self.tell(environment.end, actions)
+            update = await self.call_method(environment.end, actions)
             if update is None:
                 return pb.EnvActionReply(final_update=True)
             reply = self._reply(_checked(update))
@@ -144,14 +113,14 @@ class _Session(Session[Environment]):
             reply.observation_set.tick_id = 0
             return reply
 
-        return await self.last(end)
+        return await self.run_last(end)
 
     async def message(self, messages: Sequence[common_pb2.Message]) -> None:
         async def message(environment: Environment) -> None:
             for each in messages:
-                await self.tell(environment.message, received_message(each))
+                await self.call_method(environment.message, received_message(each))
 
-        await self.call("message", message)
+        await self.run("message", message)
 
     def _actions(self, contents: Sequence[bytes], *, last: bool = False) -> dict[str, Any]:
         actors = self._trial.actors
@@ -162,7 +131,7 @@ class _Session(Session[Environment]):
                 self._codecs.of(actor).action, content, f"action of {actor.name!r}"
             ).value
             for actor, content in zip(actors, contents, strict=False)
-            if content or not last
+            if actor.name not in self._observers and (content or not last)
         }
 
     def _reply(self, update: Update) -> pb.EnvActionReply:
@@ -195,17 +164,17 @@ class _Session(Session[Environment]):
             "truncated": self._flags("truncated", update.truncated),
         }
         contents: list[bytes] = []
-        known: dict[tuple[Any, ...], int] = {}
+        known: dict[tuple[Any, ...], tuple[int, Any]] = {}
         index = []
         for actor in self._trial.actors:
             codec = self._codecs.of(actor).observation
             value = values[actor.name] if each else values
             mine = {name: flag[actor.name] for name, flag in flags.items()}
-            key = (id(codec), actor.name if each else "", *mine.values())
+            key = (id(codec), id(value), *mine.values())
             if key not in known:
-                known[key] = len(contents)
+                known[key] = len(contents), value  # which keeps its id from being used again
                 contents.append(encoded(codec, value, f"observation of {actor.name!r}", **mine))
-            index.append(known[key])
+            index.append(known[key][0])
         return contents, index
 
     def _flags(self, what: str, flag: bool | Mapping[str, bool]) -> Mapping[str, bool]:

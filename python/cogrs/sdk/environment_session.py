@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cogrs.hung_calls import qualified_name
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.script import Inbox, Script
-from cogrs.sdk.session import session_name
+from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import ReceivedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from cogrs.sdk.trial import Trial
 
@@ -47,7 +47,10 @@ class EnvironmentSession:
     def __init__(self, trial: Trial) -> None:
         """Begin."""
         self.trial = trial
-        self.inbox: Inbox[EnvironmentEvent] = Inbox()
+        self.inbox: EventQueue[EnvironmentEvent] = EventQueue()
+        self.observers: Collection[str] = ()
+        """Actors that do not act, as of `Environment.observers`; may be set before the first
+        update."""
         self.ending = False
         """Whether the actions that were told are the last ones."""
 
@@ -80,15 +83,17 @@ class SessionEnvironment(Environment):
         """Play by this function. It tells the first observations by an update before all else."""
         self._function = function
         self.function_name = qualified_name(function)
-        self._script: Script[EnvironmentEvent] | None = None
+        self._script: FunctionTask[EnvironmentEvent] | None = None
 
     async def start(self, trial: Trial) -> Any:
         """Start the function, and wait for the first observations."""
         self._session = EnvironmentSession(trial)
-        self._script = Script(
-            session_name(trial.id), self._session.inbox, lambda: self._function(self._session)
+        self._script = FunctionTask(
+            component_name(trial.id), self._session.inbox, lambda: self._function(self._session)
         )
-        return await self._running.ask()
+        update = await self._running.ask()
+        self.observers = self._session.observers
+        return update
 
     async def step(self, actions: Mapping[str, Any]) -> Any:
         """Wait for what comes of actions."""
@@ -111,7 +116,7 @@ class SessionEnvironment(Environment):
             await self._script.cancel()
 
     @property
-    def _running(self) -> Script[EnvironmentEvent]:
+    def _running(self) -> FunctionTask[EnvironmentEvent]:
         if self._script is None:
             raise RuntimeError("this environment has not started")
         return self._script

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from cogrs.action_mask import MaskLayout
 from cogrs.optional_dependency import import_optional
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.frames import Frames
+from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.space import carried, carried_mask, check_names, fitting
-from cogrs.validation import check_kind
+from cogrs.sdk.wire import expanded
+from cogrs.validation import check_kind, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Trial
 
 
-_OWN = ("action_mask", "frames_to", "inline")
+_OWN = ("action_mask", "frames_to", "inline", "observers", "player")
 
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 """Modules whose environments take microseconds for a step, and are bound to no thread."""
@@ -46,7 +47,11 @@ class _Factory:
 
 
 class GymnasiumEnvironment(Environment):
-    """One episode of a Gymnasium environment is one trial of one actor.
+    """One episode of a Gymnasium environment is one trial of one player.
+
+    Other actors of the trial are observers: they observe what the player does, and may send rewards
+    and messages, but do not act. Give them the option `observer` of the orchestrator, so that no
+    tick waits for them.
 
     Observations have the dtype and shape of the observation space; a discrete one is an int64 of
     shape `()`, one of several parts a mapping of arrays, in which a tuple's parts are "0", "1" and
@@ -63,6 +68,8 @@ class GymnasiumEnvironment(Environment):
         action_mask: bool = False,
         frames_to: Sequence[str] = (),
         inline: bool | None = None,
+        player: str = "",
+        observers: Sequence[str] | None = None,
     ) -> None:
         """Use the environment that `make` makes.
 
@@ -78,19 +85,28 @@ class GymnasiumEnvironment(Environment):
                 `read_array_message`. Names as those of `Message`.
             inline: Whether the environment is quick, as of `Environment.inline`; None leaves that
                 to the class, and `factory` to what it knows of Gymnasium's own.
+            player: Name of the actor that plays; "" for the one that is no observer.
+            observers: Actors that watch: names, "class.*" or "*". None stands for all but the
+                player, if that is named.
 
         Raises:
-            TypeError: `inline` is no bool, or `frames_to` one string.
+            TypeError: `inline` is not a bool, `player` is not a string, or `frames_to` or
+                `observers` is a single string.
         """
+        check_text("player", player)
+        if isinstance(observers, str):
+            raise TypeError(f"observers: expected a sequence of names, got {observers!r}")
         check_kind("inline", inline, bool | None, "True, False or None")
         if inline is not None:
             self.inline = inline
         self._make = make
         self._seed = seed
         self._action_mask = action_mask
-        self._frames = Frames(frames_to)
+        self._frames = FrameSender(frames_to)
         self._env: gymnasium.Env[Any, Any] | None = None
-        self._actor = ""
+        self._player = player
+        self._watching = observers
+        self._actors: tuple[str, ...] = ()
         self._tick = 0
         self._latest: Any = None
 
@@ -137,17 +153,11 @@ class GymnasiumEnvironment(Environment):
         """Make and reset the environment.
 
         Raises:
-            ValueError: The trial has not one actor, there is no mask or a wrong one, or two parts
+            ValueError: The trial has not one player, there is no mask or a wrong one, or two parts
                 of a space have the same name as text.
         """
-        if len(trial.actors) != 1:
-            names = ", ".join(trial.actor_names) or "none"
-            raise ValueError(
-                f"actors: expected one, got {names}: GymnasiumEnvironment has one player. For a "
-                "person beside it write a cogrs.sdk.Environment, for several players use "
-                "PettingZooEnvironment"
-            )
-        self._actor = trial.actors[0].name
+        self._actors = trial.actor_names
+        self._choose_player(trial)
         self._env = self._make()
         check_names(self._env.observation_space, "observation_space")
         check_names(self._env.action_space, "action_space")
@@ -157,15 +167,15 @@ class GymnasiumEnvironment(Environment):
         return self._update()
 
     def step(self, actions: Mapping[str, Any]) -> Update:
-        """Step the environment with the actor's action.
+        """Step the environment with the player's action.
 
         Raises:
             ValueError: The action is none of the action space.
             RuntimeError: The episode has not started, or is over.
         """
         env = self._running()
-        what = f"action of {self._actor!r}"
-        action = fitting(env.action_space, actions[self._actor], what)
+        what = f"action of {self._player!r}"
+        action = fitting(env.action_space, actions[self._player], what)
         observation, reward, terminated, truncated, info = env.step(action)
         self._tick += 1
         self._observe(observation, info)
@@ -173,7 +183,7 @@ class GymnasiumEnvironment(Environment):
         if over:
             self._close()
         update = self._update()
-        update.rewards = {self._actor: float(reward)}
+        update.rewards = {self._player: float(reward)}
         update.messages = self._frames.give()
         update.final = over
         update.terminated, update.truncated = bool(terminated), bool(truncated)
@@ -181,7 +191,7 @@ class GymnasiumEnvironment(Environment):
 
     def end(self, actions: Mapping[str, Any]) -> Update:
         """Take the last action, if there is one; the episode is cut short there."""
-        update = self.step(actions) if self._actor in actions else self._update()
+        update = self.step(actions) if self._player in actions else self._update()
         update.truncated = not update.terminated
         self._close()
         return update
@@ -202,7 +212,22 @@ class GymnasiumEnvironment(Environment):
         self._frames.take(self._env, self._tick)
 
     def _update(self) -> Update:
-        return Update({self._actor: self._latest})
+        return Update(dict.fromkeys(self._actors, self._latest))
+
+    def _choose_player(self, trial: Trial) -> None:
+        watching = self._watching
+        if watching is None:
+            watching = [name for name in self._actors if self._player not in ("", name)]
+        self.observers = expanded("observers", watching, trial.actors)
+        players = [name for name in self._actors if name not in self.observers]
+        if len(players) != 1 or self._player not in ("", *players):
+            expected = f"the player {self._player!r}" if self._player else "one player"
+            got = ", ".join(players) or f"only observers: {', '.join(self._actors) or 'no actors'}"
+            raise ValueError(
+                f"actors: expected {expected}, got {got}. Name the player (player=) or those that "
+                "watch (observers=); for several players use PettingZooEnvironment"
+            )
+        (self._player,) = players
 
     def _running(self) -> gymnasium.Env[Any, Any]:
         if self._env is None:

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from cogrs.api.common_pb2 import TrialParams
 from cogrs.api.hooks_pb2 import PreTrialContext
-from cogrs.sdk.session import Session, choose, failure_of
-from cogrs.sdk.sessions import Sessions
+from cogrs.sdk.component_host import ComponentHost
+from cogrs.sdk.hosted_component import HostedComponent, choose, failure_of
 from cogrs.user_errors import is_failure
 
 _logger = logging.getLogger("cogrs.sdk")
@@ -41,28 +41,26 @@ It may be plain or async. An exception refuses the trial, with its text.
 """
 
 
-class HookHost:
-    """What the orchestrator asks of hooks; its methods are those of `local://` ones."""
+class HookHost(ComponentHost["HostedComponent[Any]"]):
+    """What an orchestrator calls of hooks."""
 
     def __init__(self, implementations: Mapping[str, PreTrialHook]) -> None:
-        """Ask these."""
+        """Call these."""
+        super().__init__("cogrs-hook")
         self._implementations = implementations
-        self.sessions: Sessions[Session[Any]] = Sessions(0.0, "cogrs-hook")
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Return the parameters as a hook has them.
-
-        Raises:
-            CallError: Unknown implementation, failure of the user's.
-        """
+        """Return the parameters as a hook has them."""
         hook = choose(self._implementations, context.impl_name)
         params = TrialParams()
         params.CopyFrom(context.params)
         new = NewTrial(trial_id, params, context.user_id, context.impl_name)
-        session: Session[Any] = Session(f"trial {trial_id}: pre-trial hook", self.sessions.threads)
-        self.sessions.open(session)
+        component: HostedComponent[Any] = HostedComponent(
+            f"trial {trial_id}: pre-trial hook", self.components.threads
+        )
+        self.components.open(component)
         try:
-            changed = await session.ask(hook, new)
+            changed = await component.call_function(hook, new)
             if changed is not None and not isinstance(changed, TrialParams):
                 kind = type(changed).__name__
                 raise TypeError(f"expected TrialParams or None to be returned, got {kind}")
@@ -70,13 +68,7 @@ class HookHost:
             if not is_failure(error):
                 raise
             _logger.exception("trial %s: pre-trial hook failed", trial_id)
-            raise failure_of(session.who, error) from error
+            raise failure_of(component.label, error) from error
         finally:
-            self.sessions.lose(session)
+            self.components.lose(component)
         return PreTrialContext(params=params if changed is None else changed)
-
-    async def close(self, grace: float = 1.0) -> None:
-        """Wait for hooks that are under way, about so many seconds."""
-        await self.sessions.close(grace)
-
-    on_stop = close

@@ -10,14 +10,15 @@ import numpy as np
 
 from cogrs.action_mask import ACTION_MASK, refuse_illegal
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.frames import Frames
+from cogrs.sdk.frame_sender import FrameSender
 from cogrs.sdk.pettingzoo_game import game_of
 from cogrs.sdk.space import check_names, fitting, in_form
+from cogrs.sdk.wire import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cogrs.sdk.pettingzoo_game import Game, Outcome
+    from cogrs.sdk.pettingzoo_game import PettingZooGame, StepOutcome
     from cogrs.sdk.trial import Trial
 
     OnIllegal = Literal["environment", "raise"]
@@ -59,6 +60,7 @@ class PettingZooEnvironment(Environment):
         *,
         frames_to: Sequence[str] = (),
         on_illegal: OnIllegal = "environment",
+        observers: Sequence[str] = (),
     ) -> None:
         """Use the environment that `make` makes.
 
@@ -73,18 +75,24 @@ class PettingZooEnvironment(Environment):
                 has a rule of its own, such as a penalty and the end of the game, a clip, or an
                 exception; "raise" ends the trial with an error that says what was legal. The error
                 is in the environment's log and in the reason why the trial ended.
+            observers: Actors that watch instead of playing an agent: names, "class.*" or "*". They
+                observe a mapping from each player's name to what that observes.
 
         Raises:
             ValueError: `on_illegal` is something else.
+            TypeError: `observers` or `frames_to` is a single string.
         """
+        if isinstance(observers, str):
+            raise TypeError(f"observers: expected a sequence of names, got {observers!r}")
         if on_illegal not in ("environment", "raise"):
             raise ValueError(f"on_illegal: expected 'environment' or 'raise', got {on_illegal!r}")
         self._make = make
         self._seed = seed
-        self._frames = Frames(frames_to)
+        self._frames = FrameSender(frames_to)
         self._on_illegal = on_illegal
-        self._game: Game | None = None
-        self._cast = _Cast((), (), None)
+        self.observers = observers
+        self._game: PettingZooGame | None = None
+        self._cast = _Casting((), (), None)
         self._tick = 0
         self._seen: dict[str, Any] = {}
         self._finished: set[str] = set()
@@ -122,7 +130,9 @@ class PettingZooEnvironment(Environment):
             raise ValueError("agents: expected one at least after the reset, got none")
         # Some environments know their agents only after that.
         possible = getattr(env, "possible_agents", None) or None
-        self._cast = _Cast(trial.actor_names, list(env.agents), possible)
+        self.observers = expanded("observers", self.observers, trial.actors)
+        players = [name for name in trial.actor_names if name not in self.observers]
+        self._cast = _Casting(players, list(env.agents), possible)
         for agent in env.agents:
             check_names(env.action_space(agent), f"action_space of {agent!r}")
         self._frames.take(env, self._tick)
@@ -176,7 +186,7 @@ class PettingZooEnvironment(Environment):
         if len(decided) == len(asked):
             update = self.step(actions)
         else:
-            update = Update(dict(self._seen), terminated={}, truncated={})
+            update = Update(self._observations(), terminated={}, truncated={})
         over = dict(update.terminated) if isinstance(update.terminated, Mapping) else {}
         update.truncated = {
             actor: actor not in finished and not over.get(actor, False) for actor in self._seen
@@ -199,7 +209,7 @@ class PettingZooEnvironment(Environment):
             refuse_illegal(space, seen[ACTION_MASK], found, what)
         return found
 
-    def _update(self, outcome: Outcome) -> Update:
+    def _update(self, outcome: StepOutcome) -> Update:
         """Return what actors observe, and for which of them it is over with this."""
         game = self._running()
         over: dict[str, Any] = {}
@@ -215,12 +225,16 @@ class PettingZooEnvironment(Environment):
         alive = set(game.alive)
         self._finished -= {actor for actor, agent in self._cast.agents.items() if agent in alive}
         return Update(
-            dict(self._seen),
+            self._observations(),
             terminated={a: bool(outcome.terminated.get(agent)) for a, agent in over.items()},
             truncated={a: bool(outcome.truncated.get(agent)) for a, agent in over.items()},
         )
 
-    def _running(self) -> Game:
+    def _observations(self) -> dict[str, Any]:
+        players = dict(self._seen)
+        return {**players, **dict.fromkeys(self.observers, players)}
+
+    def _running(self) -> PettingZooGame:
         if self._game is None:
             raise RuntimeError("this episode has not started, or is over")
         return self._game
@@ -235,7 +249,7 @@ _NOTHING = np.zeros(0, np.float32)
 """What an actor observes whose agent is not known yet."""
 
 
-class _Cast:
+class _Casting:
     """Which agent each actor plays."""
 
     def __init__(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What came of a step, by agent; agents that are not there are left out."""
 
     observations: Mapping[Any, Any]
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
         return bool(self.terminated.get(agent) or self.truncated.get(agent))
 
 
-class Game(Protocol):
+class PettingZooGame(Protocol):
     """An environment of either interface."""
 
     env: Any
@@ -38,17 +38,17 @@ class Game(Protocol):
     def alive(self) -> Sequence[Any]:
         """Agents for which the episode goes on."""
 
-    def reset(self, seed: int | None) -> Outcome:
+    def reset(self, seed: int | None) -> StepOutcome:
         """Start an episode."""
 
-    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+    def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
         """Do what the agents that were asked decided."""
 
     def absent(self, agent: Any) -> Any:
         """Return what an agent observes that has not been there yet."""
 
 
-def game_of(env: Any) -> Game:
+def game_of(env: Any) -> PettingZooGame:
     """Return the game of an environment.
 
     Raises:
@@ -58,10 +58,10 @@ def game_of(env: Any) -> Game:
     if not all(callable(getattr(env, name, None)) for name in methods):
         kind = type(env).__name__
         raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
-    return _Turns(env) if hasattr(env, "agent_iter") else _Parallel(env)
+    return _AecGame(env) if hasattr(env, "agent_iter") else _ParallelGame(env)
 
 
-class _Observations:
+class _ObservationConverter:
     """Observations as they are carried, each with the mask of its info."""
 
     def __init__(self, env: Any) -> None:
@@ -115,26 +115,26 @@ def _with_mask(shown: Any, mask: Any) -> Any:
     return {ACTION_MASK: mask, **parts}
 
 
-class _Parallel:
+class _ParallelGame:
     """All agents act at once."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
         self.asked: Sequence[Any] = ()
-        self._observations = _Observations(env)
+        self._observations = _ObservationConverter(env)
 
     @property
     def alive(self) -> Sequence[Any]:
         return self.asked
 
-    def reset(self, seed: int | None) -> Outcome:
+    def reset(self, seed: int | None) -> StepOutcome:
         observations, infos = self.env.reset(seed=seed)
         self.asked = tuple(self.env.agents)
-        return Outcome(self._shown(observations, infos), {}, {}, {})
+        return StepOutcome(self._shown(observations, infos), {}, {}, {})
 
-    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+    def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
         observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
-        outcome = Outcome(self._shown(observations, infos), rewards, terminated, truncated)
+        outcome = StepOutcome(self._shown(observations, infos), rewards, terminated, truncated)
         # Agents may come, and come back.
         self.asked = tuple(agent for agent in self.env.agents if not outcome.over(agent))
         return outcome
@@ -149,13 +149,13 @@ class _Parallel:
         }
 
 
-class _Turns:
+class _AecGame:
     """One agent after the other."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
         self.asked: Sequence[Any] = ()
-        self._observations = _Observations(env)
+        self._observations = _ObservationConverter(env)
 
     @property
     def alive(self) -> Sequence[Any]:
@@ -166,12 +166,12 @@ class _Turns:
             if not (env.terminations.get(agent) or env.truncations.get(agent))
         ]
 
-    def reset(self, seed: int | None) -> Outcome:
+    def reset(self, seed: int | None) -> StepOutcome:
         self.env.reset(seed=seed)
         self._skip_finished()
-        return Outcome(self._shown(self.env.agents), {}, {}, {})
+        return StepOutcome(self._shown(self.env.agents), {}, {}, {})
 
-    def step(self, actions: Mapping[Any, Any]) -> Outcome:
+    def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
         env = self.env
         (turn,) = self.asked
         env.step(actions[turn])
@@ -182,7 +182,9 @@ class _Turns:
         truncated = dict(env.truncations)
         observations = self._shown(agents)
         self._skip_finished()
-        return Outcome({**observations, **self._shown(env.agents)}, rewards, terminated, truncated)
+        return StepOutcome(
+            {**observations, **self._shown(env.agents)}, rewards, terminated, truncated
+        )
 
     def absent(self, agent: Any) -> Any:
         return _with_turn(self._observations.absent(agent), turn=False)

@@ -1,171 +1,127 @@
-"""The gRPC services of what is served: they read metadata, and ask the hosts."""
+"""The gRPC services of what is served: they read metadata, call the hosts, and set statuses.
+
+Hosts know nothing of gRPC: their methods are those that an orchestrator calls on components in its
+own process. A servicer passes a call on to its host and turns a `CallError` into a status.
+
+Replies of a stream are written, not yielded: gRPC leaves the generator of a call that is cancelled
+to the garbage collector.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
-from typing import TYPE_CHECKING
+import logging
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import grpc
+
+from cogrs._core import __version__
+from cogrs.api import common_pb2
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
-from cogrs.sdk.call import answering, metadata_of, versions
+from cogrs.sdk.call_error import CallError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from cogrs.api import agent_pb2, common_pb2, datalog_pb2, environment_pb2, hooks_pb2
-    from cogrs.sdk.agent_host import AgentHost
-    from cogrs.sdk.call import Context
-    from cogrs.sdk.datalog_host import DatalogHost
-    from cogrs.sdk.environment_host import EnvironmentHost
-    from cogrs.sdk.hook import HookHost
+    from cogrs.api import datalog_pb2
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+API_VERSION = "1.0.0-alpha6"
 
 _CANCELLATION = 0.2
 """Seconds in which the task of a call that was cut off is cancelled."""
 
+_TRIAL, _ACTOR = ("trial-id",), ("trial-id", "actor-name")
+"""The metadata that tells which component a call is for."""
 
-class EnvironmentServicer(EnvironmentEndpointServicer):
-    """The service `EnvironmentEndpoint`."""
+_logger = logging.getLogger("cogrs.sdk")
 
-    def __init__(self, host: EnvironmentHost, brief: bool = False) -> None:
-        """Ask this host; tell callers briefly what failed where they may be anybody."""
+
+class _Servicer:
+    """What all services have in common."""
+
+    def __init__(self, host: Any, brief: bool = False) -> None:
+        """Call this host; tell callers briefly what failed where they may be anybody."""
         self._host, self._brief = host, brief
 
-    async def OnStart(
-        self, request: environment_pb2.EnvStartRequest, context: Context
-    ) -> environment_pb2.EnvStartReply:
-        """Start an environment for a trial."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_start(_trial(context), request)
+    async def Version(
+        self, request: common_pb2.VersionRequest, context: Context
+    ) -> common_pb2.VersionInfo:
+        """Return the versions of a service of this package."""
+        named = {"cogrs": __version__, "cogment-api": API_VERSION, "grpc": grpc.__version__}
+        return common_pb2.VersionInfo(
+            versions=[
+                common_pb2.VersionInfo.Version(name=name, version=version)
+                for name, version in named.items()
+            ]
+        )
 
-    async def OnAction(  # type: ignore[override]
-        self, requests: AsyncIterator[environment_pb2.EnvActionRequest], context: Context
-    ) -> None:
-        """Step the environment of a trial for each set of actions."""
-        async with answering(context, brief=self._brief):
-            replies = self._host.on_action(_trial(context), requests)
+
+def _unary(method: str, keys: tuple[str, ...]) -> Any:
+    """Return the handler of a call with one request, which a method of the host answers."""
+
+    async def handle(self: _Servicer, request: Any, context: Context) -> Any:
+        async with _answering(context, brief=self._brief):
+            return await getattr(self._host, method)(*_metadata_of(context, keys), request)
+
+    return handle
+
+
+def _stream(method: str, keys: tuple[str, ...]) -> Any:
+    """Return the handler of a call with a reply to each of its requests."""
+
+    async def handle(self: _Servicer, requests: AsyncIterator[Any], context: Context) -> None:
+        async with _answering(context, brief=self._brief):
+            replies = getattr(self._host, method)(*_metadata_of(context, keys), requests)
             # Closed here, and not whenever it is collected, however the call ends.
             async with aclosing(replies):
                 async for reply in replies:
                     await context.write(reply)
 
-    async def OnMessage(
-        self, request: environment_pb2.EnvMessageRequest, context: Context
-    ) -> environment_pb2.EnvMessageReply:
-        """Give the environment of a trial what was sent to it."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_message(_trial(context), request)
-
-    async def OnEnd(
-        self, request: environment_pb2.EnvActionRequest, context: Context
-    ) -> environment_pb2.EnvActionReply:
-        """End the environment of a trial."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_end(_trial(context), request)
-
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Tell versions."""
-        return versions()
+    return handle
 
 
-class AgentServicer(AgentEndpointServicer):
+class EnvironmentServicer(_Servicer, EnvironmentEndpointServicer):
+    """The service `EnvironmentEndpoint`."""
+
+    OnStart = _unary("on_start", _TRIAL)
+    OnAction = _stream("on_action", _TRIAL)
+    OnMessage = _unary("on_message", _TRIAL)
+    OnEnd = _unary("on_end", _TRIAL)
+
+
+class AgentServicer(_Servicer, AgentEndpointServicer):
     """The service `AgentEndpoint`."""
 
-    def __init__(self, host: AgentHost, brief: bool = False) -> None:
-        """Ask this host; tell callers briefly what failed where they may be anybody."""
-        self._host, self._brief = host, brief
-
-    async def OnStart(
-        self, request: agent_pb2.AgentStartRequest, context: Context
-    ) -> agent_pb2.AgentStartReply:
-        """Start an agent for an actor."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_start(*_actor(context), request)
-
-    async def OnObservation(  # type: ignore[override]
-        self, requests: AsyncIterator[agent_pb2.AgentObservationRequest], context: Context
-    ) -> None:
-        """Have an agent act on each observation."""
-        async with answering(context, brief=self._brief):
-            replies = self._host.on_observation(*_actor(context), requests)
-            async with aclosing(replies):
-                async for reply in replies:
-                    await context.write(reply)
-
-    async def OnReward(
-        self, request: agent_pb2.AgentRewardRequest, context: Context
-    ) -> agent_pb2.AgentRewardReply:
-        """Give an agent a reward."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_reward(*_actor(context), request)
-
-    async def OnMessage(
-        self, request: agent_pb2.AgentMessageRequest, context: Context
-    ) -> agent_pb2.AgentMessageReply:
-        """Give an agent what was sent to it."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_message(*_actor(context), request)
-
-    async def OnEnd(
-        self, request: agent_pb2.AgentEndRequest, context: Context
-    ) -> agent_pb2.AgentEndReply:
-        """End an agent."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_end(*_actor(context), request)
-
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Tell versions."""
-        return versions()
+    OnStart = _unary("on_start", _ACTOR)
+    OnObservation = _stream("on_observation", _ACTOR)
+    OnReward = _unary("on_reward", _ACTOR)
+    OnMessage = _unary("on_message", _ACTOR)
+    OnEnd = _unary("on_end", _ACTOR)
 
 
-class HookServicer(TrialHooksServicer):
+class HookServicer(_Servicer, TrialHooksServicer):
     """The service `TrialHooks`."""
 
-    def __init__(self, host: HookHost, brief: bool = False) -> None:
-        """Ask this host; tell callers briefly what failed where they may be anybody."""
-        self._host, self._brief = host, brief
-
-    async def OnPreTrial(
-        self, request: hooks_pb2.PreTrialContext, context: Context
-    ) -> hooks_pb2.PreTrialContext:
-        """Set the parameters of a trial."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_pre_trial(_trial(context), request)
-
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Tell versions."""
-        return versions()
+    OnPreTrial = _unary("on_pre_trial", _TRIAL)
 
 
-class DatalogServicer(LogExporterServicer):
+class DatalogServicer(_Servicer, LogExporterServicer):
     """The service `LogExporter`."""
-
-    def __init__(self, host: DatalogHost, brief: bool = False) -> None:
-        """Ask this host; tell callers briefly what failed where they may be anybody."""
-        self._host, self._brief = host, brief
 
     async def OnLogSample(
         self,
         requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
         context: Context,
-    ) -> datalog_pb2.LogExporterSampleReply:
+    ) -> Any:
         """Keep what happens in a trial."""
-        async with answering(context, brief=self._brief):
-            return await self._host.on_log_sample(_trial(context), _whole(requests))
-
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Tell versions."""
-        return versions()
+        async with _answering(context, brief=self._brief):
+            return await self._host.on_log_sample(*_metadata_of(context, _TRIAL), _whole(requests))
 
 
 async def _whole(
@@ -180,11 +136,43 @@ async def _whole(
         await asyncio.sleep(_CANCELLATION)
 
 
-def _trial(context: Context) -> str:
-    (trial_id,) = metadata_of(context, "trial-id")
-    return trial_id
+@asynccontextmanager
+async def _answering(context: Context, *, brief: bool) -> AsyncIterator[None]:
+    """End a call with the status of the `CallError` that is raised inside.
+
+    Args:
+        context: Of the call.
+        brief: Whether the caller may be anybody, who is not told what the failure says: that can
+            have paths, and more.
+    """
+    try:
+        yield
+    except CallError as error:
+        await context.abort(error.code, error.brief if brief else str(error))
+    except grpc.aio.BaseError:
+        raise
+    except Exception as error:
+        if not brief:
+            raise  # gRPC tells its text, and logs it
+        _logger.exception("a call failed")
+        text = f"internal error: {type(error).__name__}; see the log there"
+        await context.abort(grpc.StatusCode.UNKNOWN, text)
 
 
-def _actor(context: Context) -> tuple[str, str]:
-    trial_id, name = metadata_of(context, "trial-id", "actor-name")
-    return trial_id, name
+def _metadata_of(context: Context, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of some metadata.
+
+    Raises:
+        CallError: Some are missing, or are not printable ASCII.
+    """
+    given = dict(context.invocation_metadata() or ())
+    missing = [key for key in keys if not given.get(key)]
+    if missing:
+        text = f"metadata: expected {', '.join(keys)}; missing: {', '.join(missing)}"
+        raise CallError(grpc.StatusCode.INVALID_ARGUMENT, text)
+    values = tuple(str(given[key]) for key in keys)
+    for key, value in zip(keys, values, strict=True):
+        if not (value.isascii() and value.isprintable()):
+            text = f"metadata: {key}: expected printable ASCII, got {value!r}"
+            raise CallError(grpc.StatusCode.INVALID_ARGUMENT, text)
+    return values

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs.optional_dependency import import_optional
-from cogrs.sdk.payload import ArrayCodec, Decoded
+from cogrs.sdk.codecs import ArrayCodec, Decoded
 
 if TYPE_CHECKING:
     import gymnasium

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cogrs.api import common_pb2
 from cogrs.api.any import pack
-from cogrs.sdk.payload import decoded
+from cogrs.sdk.agent import NO_VALUE
+from cogrs.sdk.codecs import decoded, encoded
 from cogrs.sdk.trial import (
     NOW,
     Actor,
@@ -18,13 +19,17 @@ from cogrs.sdk.trial import (
     ReceivedMessage,
     ReceivedReward,
     Reward,
+    Trial,
 )
 from cogrs.validation import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cogrs.sdk.payload import Codec
+    from cogrs.api.agent_pb2 import AgentStartRequest
+    from cogrs.api.environment_pb2 import EnvStartRequest
+    from cogrs.sdk.agent import Action
+    from cogrs.sdk.codecs import Codec
 
 Item = TypeVar("Item")
 
@@ -35,9 +40,28 @@ _LARGEST = 3.4028234663852886e38
 """Of float32."""
 
 
-def actors_of(actors: Iterable[common_pb2.TrialActor]) -> tuple[Actor, ...]:
+def actors_of(
+    actors: Iterable[common_pb2.TrialActor] | Iterable[common_pb2.ActorParams],
+) -> tuple[Actor, ...]:
     """Return actors as they came over the wire."""
     return tuple(Actor(actor.name, actor.actor_class) for actor in actors)
+
+
+def started_trial(trial_id: str, name: str, request: EnvStartRequest | AgentStartRequest) -> Trial:
+    """Return the trial of a request to start an environment or an actor."""
+    config = request.config.content if request.HasField("config") else None
+    return Trial(trial_id, actors_of(request.actors_in_trial), name, request.impl_name, config)
+
+
+def action_content(action: Action, codec: Codec, name: str) -> bytes:
+    """Return the bytes of an actor's action; those of an action without a value are empty.
+
+    Raises:
+        TypeError: The codec does not carry the value.
+    """
+    if action.value is NO_VALUE:
+        return b""
+    return encoded(codec, action.value, f"action of {name!r}")
 
 
 def rewards_of(
@@ -131,6 +155,24 @@ def receivers(receiver: str, actors: Sequence[Actor]) -> list[str]:
     if receiver.endswith(".*"):
         return [actor.name for actor in actors if actor.actor_class == receiver[:-2]]
     return [receiver]
+
+
+def expanded(what: str, given: Iterable[str], actors: Sequence[Actor]) -> list[str]:
+    """Return the names of the actors that are meant by names, "class.*" or "*".
+
+    Raises:
+        TypeError: `given` is a string, or not several strings.
+        ValueError: A name is that of no actor.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"{what}: expected a sequence of names, got {given!r}")
+    names = [actor.name for actor in actors]
+    found = [name for each in given for name in receivers(each, actors)]
+    for name in found:
+        if name not in names:
+            known = ", ".join(names)
+            raise ValueError(f"{what}: expected actors of this trial, {known}; got {name!r}")
+    return found
 
 
 def received_reward(message: common_pb2.Reward) -> ReceivedReward:

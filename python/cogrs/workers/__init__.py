@@ -1,21 +1,24 @@
 """What joins the systems: trials, batched policies, replay, learning."""
 
-from cogrs.workers.actor import ActorWorker, Decision
+import warnings
+from typing import Any
+
+from cogrs.workers.actor_worker import ActorWorker, Decision
 from cogrs.workers.checkpoint import restore_episodes
-from cogrs.workers.datalog import Judgement, ReplaySink, feed_log
-from cogrs.workers.learner import PARAMETERS, LearnerWorker
+from cogrs.workers.learner_worker import PARAMETERS, LearnerWorker
 from cogrs.workers.parameters import pack_arrays, unpack_arrays
 from cogrs.workers.player import Player
-from cogrs.workers.step import STEP_INFO, step_info, trial_number
+from cogrs.workers.replay_sink import PolicyAnnotation, ReplaySink, feed_log
+from cogrs.workers.step_info import STEP_INFO, step_info, trial_number
 
 __all__ = [
     "PARAMETERS",
     "STEP_INFO",
     "ActorWorker",
     "Decision",
-    "Judgement",
     "LearnerWorker",
     "Player",
+    "PolicyAnnotation",
     "ReplaySink",
     "feed_log",
     "pack_arrays",
@@ -24,3 +27,11 @@ __all__ = [
     "trial_number",
     "unpack_arrays",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Judgement":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    text = "cogrs.workers.Judgement is now cogrs.workers.PolicyAnnotation"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    return PolicyAnnotation

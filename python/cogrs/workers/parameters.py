@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from cogrs.sdk.payload import ArrayCodec, decoded, encoded
+from cogrs.sdk.codecs import ArrayCodec, decoded, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

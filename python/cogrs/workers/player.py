@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cogrs.sdk import Agent, step_of_reward
-from cogrs.workers.step import step_info
+from cogrs.workers.step_info import step_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,6 +30,16 @@ class ActorOptions:
     """Seconds for an agent's OnStart, or for a client to join, instead of `start_timeout` and
     `join_timeout`; 0 stands for no limit."""
 
+    observer: bool | None = None
+    """Whether the actor only watches: no tick waits for its answer, and the environment is given
+    its default action, or an empty one. Its rewards and messages count as everybody's. It is
+    `optional` unless that is said to be False."""
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether the trial starts, and goes on, without the actor."""
+        return bool(self.observer if self.optional is None else self.optional)
+
     def __post_init__(self) -> None:
         """Check all options.
 
@@ -37,8 +47,9 @@ class ActorOptions:
             TypeError: An option has the wrong type.
             ValueError: A timeout is not a finite number of seconds >= 0.
         """
-        if self.optional is not None:
-            check_flag("optional", self.optional)
+        for name in ("optional", "observer"):
+            if getattr(self, name) is not None:
+                check_flag(name, getattr(self, name))
         check_kind("default_action", self.default_action, bytes | None, "bytes")
         for name in ("response_timeout", "initial_connection_timeout"):
             if (value := getattr(self, name)) is not None:

@@ -271,8 +271,9 @@ class ClientSlot(Actor):
     def _restore(self) -> None:
         observation = self._trial.recall(self)
         if observation is not None:
-            self._owes = True
-            self._await_action()
+            if not self.options.observer:
+                self._owes = True
+                self._await_action()
             if not any(reply.data.observations for reply in self._outbox):
                 period = ActorPeriodData(observations=[observation])
                 self._outbox.append(TrialActionReply(data=period))

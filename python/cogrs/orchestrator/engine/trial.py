@@ -207,7 +207,8 @@ class Trial(TrialRecord):
     def actor_acted(self, actor: Actor, action: bytes) -> None:
         """Keep the action of an actor; the first of a tick counts."""
         if self._phase is Phase.FINAL or not self._pending.put(actor.index, action):
-            self.counts["extra actions"] += 1
+            if not actor.options.observer:
+                self.counts["extra actions"] += 1
             return
         actor.settle()
         if self._pending.complete:
@@ -227,12 +228,15 @@ class Trial(TrialRecord):
             self._step()
 
     def _act_for_absent(self) -> None:
-        """Take the default actions of the actors that are gone."""
+        """Take the default actions of observers and of actors that are gone."""
         if self.state is not State.RUNNING or self._phase is not Phase.ACTORS:
             return
-        absent = [actor for actor in self.actors if actor.gone]
+        absent = [actor for actor in self.actors if actor.gone or actor.options.observer]
         for actor in absent:
-            if self._pending.put(actor.index, actor.options.default_action or b""):
+            put = self._pending.put(actor.index, actor.options.default_action or b"")
+            if actor.options.observer:
+                actor.settle()
+            elif put:
                 self.counts["default actions"] += 1
         if absent and self._pending.complete:
             self._step()
@@ -288,7 +292,8 @@ class Trial(TrialRecord):
         """Expect the action of an actor that came back; see `ActorCallbacks`."""
         if self._phase is not Phase.ACTORS or self.latest is None:
             return None
-        self._pending.take_back(actor.index)
+        if not actor.options.observer:
+            self._pending.take_back(actor.index)
         return observation.for_actor(self.latest, actor.index)
 
     @property
@@ -313,13 +318,14 @@ class Trial(TrialRecord):
 
     def actor_lost(self, actor: Actor, reason: str) -> None:
         """Go on without an optional actor that failed or is gone, or end the trial."""
-        if not actor.options.optional or self.state >= State.TERMINATING:
+        if not actor.options.may_be_lost or self.state >= State.TERMINATING:
             self.end(reason, failed=True)
         elif not actor.gone:
             actor.leave(reason)
             what = "trial %s goes on without an actor: %s"
             self._log.warning(what, self.id, escaped(reason))
-            if all(actor.gone for actor in self.actors):
+            players = [each for each in self.actors if not each.options.observer]
+            if all(each.gone for each in players or self.actors):
                 public = f"no actor is left: {public_reason_of(reason)}"
                 self.end(EndReason(f"no actor is left: {reason}", public), failed=True)
             else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cogrs.replay.batch import BatchT
 from cogrs.workers.checkpoint import write_file
+from cogrs.workers.deprecated import renamed_argument
 from cogrs.workers.parameters import pack_arrays, unpack_arrays
 
 if TYPE_CHECKING:
@@ -68,17 +69,23 @@ class LearnerWorker(Generic[BatchT]):
         """Updates that were made."""
         self._publish()
 
-    def step(self, wait: float) -> Mapping[str, float] | None:
+    def step(
+        self, timeout: float | None = None, *, wait: float | None = None
+    ) -> Mapping[str, float] | None:
         """Learn from one batch.
 
         Args:
-            wait: Seconds to wait for it.
+            timeout: Seconds to wait for it.
+            wait: The old name of `timeout`.
 
         Returns:
             The figures of `update`; None when there were too few samples for so long.
         """
+        timeout = renamed_argument("wait", "timeout", wait, timeout)
+        if timeout is None:
+            raise TypeError("timeout: expected a number of seconds, got None")
         try:
-            batch = self._server.get_batch(self._batch_size, wait=wait)
+            batch = self._server.get_batch(self._batch_size, wait=timeout)
         except TimeoutError:
             return None
         figures = self._update(batch)

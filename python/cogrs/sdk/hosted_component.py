@@ -12,7 +12,7 @@ from grpc import StatusCode
 
 from cogrs.hung_calls import names_call, qualified_name
 from cogrs.sdk.agent import Agent
-from cogrs.sdk.call import CallError
+from cogrs.sdk.call_error import CallError
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.environment import Environment
 from cogrs.user_errors import as_exception, is_failure
@@ -20,19 +20,19 @@ from cogrs.user_errors import as_exception, is_failure
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from cogrs.threads import Threads, Worker
+    from cogrs.threads import ThreadPool, WorkerThread
 
 _logger = logging.getLogger("cogrs.sdk")
 
 
-class Losable(Protocol):
+class HasLost(Protocol):
     """An environment, or an agent."""
 
     def lost(self) -> Any:
         """Give up."""
 
 
-User = TypeVar("User", bound=Losable)
+UserObject = TypeVar("UserObject", bound=HasLost)
 Result = TypeVar("Result")
 
 _DEFAULTS = frozenset(
@@ -69,45 +69,47 @@ def _do_nothing() -> None:
     """Return when what was called before on the same thread has."""
 
 
-class Session(Generic[User]):
+class HostedComponent(Generic[UserObject]):
     """One object of a user's in one trial.
 
     Its plain methods are called on one thread, which it has until it is closed, unless the object
     says `inline`; async ones on the event loop.
     """
 
-    def __init__(self, who: str, threads: Threads) -> None:
+    def __init__(self, label: str, threads: ThreadPool) -> None:
         """Have no object yet.
 
         Args:
-            who: Trial and component, for errors and the log.
+            label: Trial and component, for errors and the log.
             threads: Where the thread comes from.
         """
-        self.who = who
-        self._user: User | None = None
+        self.label = label
+        self._user_object: UserObject | None = None
         # No method is called while another is awaited: an end must not meet a step.
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._over = False
         self._threads = threads
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._inline = False
-        self._given_up = False
+        self._abandoned = False
         """Whether the thread may be busy with what nobody waits for any more."""
         self._awaited: tuple[Any, asyncio.Task[Any] | None] | None = None
         """The async method that is under way, and the task that awaits it."""
-        self.told_late = False
+        self.reported_late = False
         """Whether it was told that a method does not return."""
 
-    async def make(self, make: Callable[[], User], start: Callable[[User], Awaitable[Any]]) -> Any:
+    async def make(
+        self, make: Callable[[], UserObject], start: Callable[[UserObject], Awaitable[Any]]
+    ) -> Any:
         """Make the object, and start it.
 
         Raises:
             CallError: That failed.
         """
-        async with self._turn:
-            return await self._guard("start", self._make(make, start))
+        async with self._lock:
+            return await self._wrap_errors("start", self._make(make, start))
 
-    async def call(self, what: str, job: Callable[[User], Awaitable[Result]]) -> Result:
+    async def run(self, what: str, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Have a job done with the object.
 
         Args:
@@ -117,72 +119,72 @@ class Session(Generic[User]):
         Raises:
             CallError: It failed, or came too late.
         """
-        async with self._turn:
-            return await self._guard(what, job(self._present()))
+        async with self._lock:
+            return await self._wrap_errors(what, job(self._object()))
 
-    async def last(self, job: Callable[[User], Awaitable[Result]]) -> Result:
+    async def run_last(self, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Have the last job done: the end.
 
         Raises:
             CallError: As `call`.
         """
-        async with self._turn:
-            result = await self._guard("end", job(self._present()))
+        async with self._lock:
+            result = await self._wrap_errors("end", job(self._object()))
             self._over = True
             return result
 
-    async def ask(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function that is no object's; for a session that is of that call alone.
+    async def call_function(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that is no object's; for a component that is of that call alone.
 
         Raises:
             Exception: Whatever it raises.
         """
         self._inline = is_inline(function)
-        async with self._turn:
-            return await self.tell(function, *args)
+        async with self._lock:
+            return await self.call_method(function, *args)
 
     async def lose(self) -> None:
         """Give the object up, unless it was brought to its end, and wait for its thread."""
-        async with self._turn:
-            if not self._over and self._user is not None:
+        async with self._lock:
+            if not self._over and self._user_object is not None:
                 self._over = True
                 try:
-                    await self.tell(self._user.lost)
+                    await self.call_method(self._user_object.lost)
                 except BaseException as error:
                     if not is_failure(error):
                         raise
-                    _logger.exception("%s: lost failed", self.who)
-            if self._given_up:
-                await self._catch_up()
+                    _logger.exception("%s: lost failed", self.label)
+            if self._abandoned:
+                await self._drain_thread()
 
-    async def tell(self, method: Callable[..., Any], *args: Any) -> Any:
+    async def call_method(self, method: Callable[..., Any], *args: Any) -> Any:
         """Call a method of the object where it belongs, and return its result."""
-        value = self.begin(method, *args)
+        value = self.start_call(method, *args)
         return await value if is_awaitable(value) else value
 
-    @names_call(lambda local: f"{local['self'].who}: {qualified_name(local['method'])}")
-    def begin(self, method: Callable[..., Any], *args: Any) -> Any:
+    @names_call(lambda local: f"{local['self'].label}: {qualified_name(local['method'])}")
+    def start_call(self, method: Callable[..., Any], *args: Any) -> Any:
         """Call a method of the object where it belongs.
 
         Returns:
             Its result, or an awaitable of that: quick methods cost no coroutine.
         """
-        if self._given_up or not (self._inline or _runs_on_loop(method)):
-            return self._begin_later(method, *args)
+        if self._abandoned or not (self._inline or _runs_on_loop(method)):
+            return self._call_later(method, *args)
         try:
             value = method(*args)
         except GeneratorExit as error:  # of a generator of the user's: this coroutine goes on
             raise as_exception(error) from error
-        return self._settled(method, value) if is_awaitable(value) else value
+        return self._await_result(method, value) if is_awaitable(value) else value
 
-    async def _begin_later(self, method: Callable[..., Any], *args: Any) -> Any:
+    async def _call_later(self, method: Callable[..., Any], *args: Any) -> Any:
         if self._inline or _runs_on_loop(method):
-            await self._catch_up()
-            return await self.tell(method, *args)
+            await self._drain_thread()
+            return await self.call_method(method, *args)
         value = await self._on_thread(method, *args)
-        return await self._settled(method, value) if is_awaitable(value) else value
+        return await self._await_result(method, value) if is_awaitable(value) else value
 
-    async def _settled(self, method: Callable[..., Any], value: Awaitable[Any]) -> Any:
+    async def _await_result(self, method: Callable[..., Any], value: Awaitable[Any]) -> Any:
         self._awaited = method, asyncio.current_task()
         try:
             return await value
@@ -199,19 +201,19 @@ class Session(Generic[User]):
                     await asyncio.wait({outcome})
                 outcome = await outcome
             except asyncio.CancelledError:
-                self._given_up = True
+                self._abandoned = True
                 raise
         value, error = outcome
         if error is not None:
             raise error
         return value
 
-    async def _catch_up(self) -> None:
+    async def _drain_thread(self) -> None:
         if self._worker is not None:
             done = self._worker.call(_do_nothing)
             if not isinstance(done, tuple):
                 await asyncio.wait({done})
-        self._given_up = False
+        self._abandoned = False
 
     @property
     def over(self) -> bool:
@@ -240,27 +242,29 @@ class Session(Generic[User]):
         """Take the end as reached; nothing is called any more."""
         self._over = True
 
-    async def _make(self, make: Callable[[], User], start: Callable[[User], Awaitable[Any]]) -> Any:
-        self._user = make() if is_inline(make) else await self._on_thread(make)
-        self._inline = is_inline(self._user)
-        methods = [getattr(self._user, name, None) for name in _METHODS]
+    async def _make(
+        self, make: Callable[[], UserObject], start: Callable[[UserObject], Awaitable[Any]]
+    ) -> Any:
+        self._user_object = make() if is_inline(make) else await self._on_thread(make)
+        self._inline = is_inline(self._user_object)
+        methods = [getattr(self._user_object, name, None) for name in _METHODS]
         if self._inline or all(each is None or _runs_on_loop(each) for each in methods):
             self.close()
-        return await start(self._user)
+        return await start(self._user_object)
 
-    def _present(self) -> User:
-        if self._over or self._user is None:
-            raise CallError(StatusCode.NOT_FOUND, f"{self.who} is over")
-        return self._user
+    def _object(self) -> UserObject:
+        if self._over or self._user_object is None:
+            raise CallError(StatusCode.NOT_FOUND, f"{self.label} is over")
+        return self._user_object
 
-    async def _guard(self, what: str, work: Awaitable[Result]) -> Result:
+    async def _wrap_errors(self, what: str, work: Awaitable[Result]) -> Result:
         try:
             return await work
         except BaseException as error:
             if not is_failure(error):
                 raise
-            _logger.exception("%s: %s failed", self.who, what)
-            raise failure_of(f"{self.who}: {what}", error) from error
+            _logger.exception("%s: %s failed", self.label, what)
+            raise failure_of(f"{self.label}: {what}", error) from error
 
 
 def failure_of(what: str, error: BaseException) -> CallError:
@@ -269,7 +273,7 @@ def failure_of(what: str, error: BaseException) -> CallError:
     return CallError(StatusCode.UNKNOWN, f"{failed}: {error}", f"{failed}; see the log there")
 
 
-def session_name(trial_id: str, *actor: str) -> str:
+def component_name(trial_id: str, *actor: str) -> str:
     """Return what errors call the environment of a trial, or an actor in it."""
     return f"trial {trial_id}: actor {actor[0]!r}" if actor else f"trial {trial_id}: environment"
 

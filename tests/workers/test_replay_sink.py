@@ -11,7 +11,7 @@ import pytest
 
 from cogrs import ReplayMemory, orchestrator, sdk
 from cogrs.orchestrator import Config
-from cogrs.workers import STEP_INFO, ActorWorker, Judgement, ReplaySink, feed_log
+from cogrs.workers import STEP_INFO, ActorWorker, PolicyAnnotation, ReplaySink, feed_log
 from tests.orchestrator.net import on_loop
 from tests.replay import build, network
 from tests.replay.model import FIELDS
@@ -25,8 +25,8 @@ TRIALS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 100
 LENGTH = 7
 
 
-def judge(state: Any, _action: Any) -> Judgement:
-    return Judgement(world.prob_of(state[None])[0], world.value_of(state[None])[0])
+def annotate(state: Any, _action: Any) -> PolicyAnnotation:
+    return PolicyAnnotation(world.prob_of(state[None])[0], world.value_of(state[None])[0])
 
 
 async def late(environment: world.Environment, update: sdk.Update) -> None:
@@ -70,7 +70,7 @@ class Both(sdk.DatalogSink):
     """Feeds a memory at once, and writes a file."""
 
     def __init__(self, rem: ReplayMemory, folder: Path, finished: set[str]) -> None:
-        self.feed = ReplaySink(rem, judge, actors=("a0", "a1"))
+        self.feed = ReplaySink(rem, annotate, actors=("a0", "a1"))
         self.file = sdk.JsonLinesSink(folder)
         self.finished = finished
 
@@ -139,7 +139,7 @@ async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None
 
         read = memory()
         paths = [tmp_path / f"{trial_id}.jsonl" for trial_id in ids]
-        assert await feed_log(read, paths, judge, actors=("a0", "a1")) == len(live)
+        assert await feed_log(read, paths, annotate, actors=("a0", "a1")) == len(live)
         assert_equal(live, by_key(read))
 
 

@@ -13,9 +13,11 @@ import numpy as np
 from cogrs.collector import RequestBatcher
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
-from cogrs.workers.lull import Lull
+from cogrs.validation import check_seconds
+from cogrs.workers.deprecated import renamed_argument
+from cogrs.workers.idle_detector import IdleDetector
 from cogrs.workers.player import Player
-from cogrs.workers.step import STEP_INFO
+from cogrs.workers.step_info import STEP_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,9 +72,10 @@ class ActorWorker:
         *,
         recurrent: npt.ArrayLike | None = None,
         batch_size: int = 64,
-        timeout_ms: float = 5.0,
+        timeout: float = 0.005,
         samples_per_step: float = 4.0,
         on_episode: Callable[[int, float], None] | None = None,
+        timeout_ms: float | None = None,
     ) -> None:
         """Start the policy's thread, and the one that pushes.
 
@@ -83,16 +86,19 @@ class ActorWorker:
             recurrent: What the policy is given of a trial at its first state, such as zeros for a
                 recurrent net; of any dtype and shape. Each actor of each trial has its own.
             batch_size: States at most that the policy sees at once.
-            timeout_ms: Milliseconds that the first of them waits at most. None waits longer than
-                it takes until nobody else is about to ask.
+            timeout: Seconds that the first of them waits at most. It waits no longer than until
+                every agent of its event loop has asked.
             samples_per_step: Samples pushed for each step stored.
             on_episode: Called with steps and sum of rewards of each closed episode.
+            timeout_ms: The old `timeout`, in milliseconds.
 
         Raises:
             ValueError: The memory's templates do not suit, or a number is out of range.
         """
-        if not 0 < timeout_ms < float("inf"):
-            raise ValueError(f"timeout_ms: expected milliseconds > 0, got {timeout_ms}")
+        if timeout_ms is not None:
+            timeout_ms /= 1000
+        timeout = renamed_argument("timeout_ms", "timeout, in seconds", timeout_ms, timeout)
+        check_seconds("timeout", timeout, above=True)
         if not 0 <= samples_per_step < float("inf"):
             raise ValueError(f"samples_per_step: expected a number >= 0, got {samples_per_step}")
         self._client = client
@@ -105,8 +111,10 @@ class ActorWorker:
         self.dropped_rewards = 0
         """Rewards that reached no step: it was evicted, or never was."""
         self._players: dict[tuple[str, str], Player] = {}
-        self._batcher = _batcher(self._memory, batch_size, timeout_ms, self.recurrent)
-        self._lulls: WeakKeyDictionary[asyncio.AbstractEventLoop, Lull] = WeakKeyDictionary()
+        self._batcher = _batcher(self._memory, batch_size, timeout, self.recurrent)
+        self._detectors: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleDetector] = (
+            WeakKeyDictionary()
+        )
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
         self._unpushed = 0
@@ -141,18 +149,18 @@ class ActorWorker:
         inputs = {"state": state}
         if self.recurrent is not None:
             inputs["recurrent"] = self.recurrent if recurrent is None else recurrent
-        self._lull().asked()
+        self._idle_detector().note_request()
         decision = await self._batcher.ask_async(inputs)
         if not decision["decided"]:
             raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
         return decision
 
-    def _lull(self) -> Lull:
+    def _idle_detector(self) -> IdleDetector:
         loop = asyncio.get_running_loop()
-        lull = self._lulls.get(loop)
-        if lull is None:
-            lull = self._lulls[loop] = Lull(loop, self._batcher.flush)
-        return lull
+        detector = self._detectors.get(loop)
+        if detector is None:
+            detector = self._detectors[loop] = IdleDetector(loop, self._batcher.flush)
+        return detector
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
         """Reward an actor of a trial that may be over; while it runs, its own rewards do the same.
@@ -296,7 +304,7 @@ class ActorWorker:
 def _batcher(
     rem: ReplayMemory,
     batch_size: int,
-    timeout_ms: float,
+    timeout: float,
     recurrent: npt.NDArray[Any] | None,
 ) -> RequestBatcher:
     """Return a request batcher for the fields of a memory.
@@ -318,7 +326,7 @@ def _batcher(
         inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,
-        timeout=timeout_ms / 1e3,
+        timeout_usec=max(1, round(timeout * 1_000_000)),
     )
 
 

@@ -96,7 +96,7 @@ async def test_trials_at_once_never_mix():
         return world.decide(states)
 
     async with stage(
-        policy, length=lambda number: 3 + number % 7, actors=2, batch_size=16, timeout_ms=20
+        policy, length=lambda number: 3 + number % 7, actors=2, batch_size=16, timeout=0.02
     ) as on:
         trials = await on.play(24)
         episodes = on.episodes()
@@ -320,7 +320,7 @@ async def test_a_policy_that_raises_fails_its_trials_and_no_others(caplog):
 )
 @on_loop
 async def test_a_wrong_decision_is_a_failure(wrong, caplog):
-    async with stage(lambda s: wrong(world.decide(s)), actors=2, timeout_ms=50) as on:
+    async with stage(lambda s: wrong(world.decide(s)), actors=2, timeout=0.05) as on:
         await on.play()
         assert on.episodes() == []
         with pytest.raises(RuntimeError):
@@ -473,8 +473,8 @@ async def test_close_ends_all_threads_and_waits():
             dict.fromkeys("rvq", np.zeros(2, np.float32)), {}, "reward_buf", id="two rewards"
         ),
         pytest.param({}, {"batch_size": 0}, "batch_size", id="batch_size"),
-        pytest.param({}, {"timeout_ms": 0}, "timeout_ms", id="no timeout"),
-        pytest.param({}, {"timeout_ms": float("nan")}, "timeout_ms", id="nan"),
+        pytest.param({}, {"timeout": 0}, "timeout", id="no timeout"),
+        pytest.param({}, {"timeout": float("nan")}, "timeout", id="nan"),
         pytest.param({}, {"samples_per_step": -1}, "samples_per_step", id="negative"),
     ],
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from cogrs.sdk import DatalogSink, Final, Trial
+from cogrs.workers.deprecated import renamed_argument
 from cogrs.workers.player import Player
 
 if TYPE_CHECKING:
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from cogrs.replay import ReplayMemory
     from cogrs.sdk import LoggedTrial, Sample
 
+    Annotate: TypeAlias = Callable[[npt.NDArray[Any], Any], "PolicyAnnotation"]
 
-class Judgement(NamedTuple):
-    """What is not in a data log, but in a stored step.
+
+class PolicyAnnotation(NamedTuple):
+    """What a policy says of a step, which a data log does not hold and a stored step does.
 
     Fields:
         prob: Probability with which the action was chosen.
@@ -36,7 +39,7 @@ class ReplaySink(DatalogSink):
 
     Late rewards, ends and broken trials are what they are there, by the same code. An actor whose
     agent failed has no episode, as its worker would have dropped it. A log holds no probabilities
-    and values: `judge` tells them.
+    and values: `annotate` returns them.
 
     The memory's `info` is `STEP_INFO`; it is written to when samples come, so that one thread at a
     time feeds it, or an event loop.
@@ -47,23 +50,26 @@ class ReplaySink(DatalogSink):
     def __init__(
         self,
         memory: ReplayMemory,
-        judge: Callable[[npt.NDArray[Any], Any], Judgement] | None = None,
+        annotate: Annotate | None = None,
         *,
         actors: Collection[str] | None = None,
+        judge: Annotate | None = None,
     ) -> None:
         """Write to a memory.
 
         Args:
             memory: Where episodes go.
-            judge: Called with a state and the action that answered it, which is None for the last
-                state of an episode that did not terminate; None takes `Judgement()`.
+            annotate: Called with a state and the action that answered it, which is None for the
+                last state of an episode that did not terminate; None takes `PolicyAnnotation()`.
             actors: Names of the actors that are stored; None stands for all.
+            judge: The old name of `annotate`.
         """
         self._memory = memory
-        self._judge = judge or (lambda _state, _action: Judgement())
+        annotate = renamed_argument("judge", "annotate", judge, annotate)
+        self._annotate = annotate or (lambda _state, _action: PolicyAnnotation())
         self._actors = actors
         self._players: dict[str, Player] = {}
-        self._told: _Told | None = None
+        self._decisions: _LoggedDecisions | None = None
         self._unanswered: set[str] = set()
         self.dropped_rewards = 0
         """Rewards that reached no step."""
@@ -72,10 +78,10 @@ class ReplaySink(DatalogSink):
 
     def start(self, trial: LoggedTrial) -> None:
         """Open the episodes."""
-        self._told = _Told(self)
+        self._decisions = _LoggedDecisions(self)
         for actor in trial.actors:
             if self._actors is None or actor.name in self._actors:
-                player = Player(self._told)
+                player = Player(self._decisions)
                 player.start(Trial(trial.id, trial.actors, actor.name))
                 self._players[actor.name] = player
 
@@ -100,11 +106,11 @@ class ReplaySink(DatalogSink):
     async def _go_on(self, name: str, player: Player, sample: Sample) -> None:
         for reward in sample.rewards.get(name, ()):
             player.reward(reward)
-        told = self._told
-        if told is None or name not in sample.observations or name in self._unanswered:
+        decisions = self._decisions
+        if decisions is None or name not in sample.observations or name in self._unanswered:
             return
         if name in sample.actions:
-            told.action = sample.actions[name]
+            decisions.action = sample.actions[name]
             await player.act(sample.observations[name])
         else:
             await player.see(sample.observations[name])
@@ -115,18 +121,18 @@ class ReplaySink(DatalogSink):
         if sample.end_reason.startswith(f"actor {name!r} at "):
             player.lost()
             return
-        if self._told is not None:
-            self._told.action = None
+        if self._decisions is not None:
+            self._decisions.action = None
         observation = sample.observations.get(name)
         await player.end(Final(observation, sample.rewards.get(name, ())))
 
-    def judged(self, state: Any, action: Any) -> Judgement:
-        """Return what the judge says."""
-        return Judgement(*self._judge(state, action))
+    def annotation(self, state: Any, action: Any) -> PolicyAnnotation:
+        """Return what the policy says of a step."""
+        return PolicyAnnotation(*self._annotate(state, action))
 
 
-class _Told:
-    """The worker of players whose decisions are told."""
+class _LoggedDecisions:
+    """Decides what the log says: the worker of players that replay a log."""
 
     recurrent = None
 
@@ -136,9 +142,9 @@ class _Told:
         self.memory = sink._memory
 
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
-        """Return the action that was told."""
+        """Return the action of the log."""
         del recurrent
-        prob, value = self._sink.judged(state, self.action)
+        prob, value = self._sink.annotation(state, self.action)
         return {"action": self.action, "prob": np.float32(prob), "value": np.float32(value)}
 
     def closed(self, player: Player) -> None:
@@ -154,17 +160,19 @@ class _Told:
 async def feed_log(
     memory: ReplayMemory,
     paths: Sequence[str | os.PathLike[str]],
-    judge: Callable[[npt.NDArray[Any], Any], Judgement] | None = None,
+    annotate: Annotate | None = None,
     *,
     actors: Collection[str] | None = None,
+    judge: Annotate | None = None,
 ) -> int:
     """Write trials that lie in files into a memory, in their order; see `ReplaySink`.
 
     Args:
         memory: Where episodes go.
         paths: Files of `JsonLinesSink` or `ParquetSink`.
-        judge: As of `ReplaySink`.
+        annotate: As of `ReplaySink`.
         actors: As of `ReplaySink`.
+        judge: The old name of `annotate`.
 
     All files are read through first: nothing is written if one of them is broken.
 
@@ -173,18 +181,19 @@ async def feed_log(
 
     Raises:
         OSError, ValueError: As `cogrs.sdk.read_log`; the memory is as it was.
-        Exception: What the judge raises, and what the memory does for values that do not fit. A
+        Exception: What `annotate` raises, and what the memory does for values that do not fit. A
             note of the exception says how many episodes were written before.
     """
     from cogrs.sdk import read_log
 
+    annotate = renamed_argument("judge", "annotate", judge, annotate)
     for path in paths:
         for _ in read_log(path)[1]:
             pass
     episodes = 0
     for path in paths:
         trial, samples = read_log(path)
-        sink = ReplaySink(memory, judge, actors=actors)
+        sink = ReplaySink(memory, annotate, actors=actors)
         sink.start(trial)
         try:
             for sample in samples:

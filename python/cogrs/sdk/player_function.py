@@ -8,7 +8,6 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cogrs.sdk.agent import Action
 from cogrs.sdk.trial import Observation
 from cogrs.user_errors import as_exception
 
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
 
     from cogrs.sdk.actor_session import ActorSession
 
-Player: TypeAlias = "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
+PlayerFunction: TypeAlias = (
+    "Callable[[ActorSession], Awaitable[Any]] | Callable[[Observation], Any]"
+)
 """An async function over a session, or a plain one from observations to actions."""
 
 
@@ -31,7 +32,7 @@ def check_player(player: object) -> None:
         raise TypeError(f"player: expected a function, got {type(player).__name__}")
 
 
-async def play_session(session: ActorSession, player: Player) -> None:
+async def play_session(session: ActorSession, player: PlayerFunction) -> None:
     """Play an actor by a function until its trial is over."""
     given: Any = player
     if inspect.iscoroutinefunction(given):
@@ -44,9 +45,7 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
     async for event in session:
         if not isinstance(event, Observation):
             continue
-        action = await _on_thread(function, event)
-        done = action if isinstance(action, Action) else Action(action)
-        await session.act(done.value, rewards=done.rewards, messages=done.messages)
+        await session.act(await _on_thread(function, event))
 
 
 async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:

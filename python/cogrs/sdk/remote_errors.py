@@ -76,7 +76,7 @@ class UnreachableError(RemoteCallError, ConnectionError):
 
 
 @contextmanager
-def calling(endpoint: str) -> Iterator[None]:
+def raising_remote_errors(endpoint: str) -> Iterator[None]:
     """Raise errors of gRPC inside as `RemoteCallError`, or `UnreachableError`."""
     try:
         yield

@@ -169,7 +169,7 @@ async def test_functions_of_a_server_that_stops_are_cancelled() -> None:
 
     async with world(lambda: Counting(calls()), {"agent": wait}) as net:
         trial = await net.controller.start_trial()
-        await until(lambda: net.sessions() == 2)
+        await until(lambda: net.components() == 2)
         await net.endpoint.stop(0)
         await net.controller.wait_ended(trial.id)
         await until(lambda: ends == ["cancelled"])

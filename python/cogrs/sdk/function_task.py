@@ -20,7 +20,7 @@ _running: set[asyncio.Task[Any]] = set()
 """Functions that run: the event loop alone would forget them."""
 
 
-class Inbox(Generic[Event]):
+class EventQueue(Generic[Event]):
     """Events for a function, in their order, and what waits for its answer. An async iterator."""
 
     def __init__(self) -> None:
@@ -70,11 +70,11 @@ class Inbox(Generic[Event]):
         return event
 
 
-class Script(Generic[Event]):
+class FunctionTask(Generic[Event]):
     """One run of a function."""
 
     def __init__(
-        self, who: str, inbox: Inbox[Event], function: Callable[[], Coroutine[Any, Any, Any]]
+        self, who: str, inbox: EventQueue[Event], function: Callable[[], Coroutine[Any, Any, Any]]
     ) -> None:
         """Start it."""
         self._who = who

@@ -22,7 +22,7 @@ from cogrs.sdk import (
     array_message,
     read_array_message,
 )
-from cogrs.sdk.payload import CodecBook
+from cogrs.sdk.codecs import CodecRegistry
 
 DTYPES = st.one_of(
     st_numpy.boolean_dtypes(),
@@ -115,16 +115,16 @@ def test_bytes_stay_as_they_are() -> None:
 
 def test_each_class_of_actors_may_have_its_own_codecs() -> None:
     one, two = Codecs(BytesCodec(), ArrayCodec()), Codecs(ArrayCodec(), BytesCodec())
-    book = CodecBook({"one": one, "two": two})
+    book = CodecRegistry({"one": one, "two": two})
     assert book.of(Actor("a", "two")) is two
     assert book.of(Actor("b", "one")) is one
     with pytest.raises(
         ValueError, match=r"'a': expected a class with codecs, of 'one', 'two'; got 'x'"
     ):
         book.of(Actor("a", "x"))
-    assert CodecBook(one).of(Actor("a", "x")) is one
+    assert CodecRegistry(one).of(Actor("a", "x")) is one
     single = BytesCodec()
-    assert CodecBook(single).of(Actor("a", "x")) == Codecs(single, single)
+    assert CodecRegistry(single).of(Actor("a", "x")) == Codecs(single, single)
 
 
 NAMED = st.recursive(

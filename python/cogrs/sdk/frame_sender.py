@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cogrs.sdk.payload import array_message
+from cogrs.sdk.codecs import array_message
 from cogrs.sdk.trial import Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Frames:
+class FrameSender:
     """Sends what an environment's `render` returns to whoever wants it.
 
     The first observations travel without messages, so their picture comes with the next ones.

@@ -12,13 +12,13 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.user_errors import is_cancelled
 
 _AHEAD = 64
-"""Replies that are read before anybody asks for them."""
+"""ResponseStream that are read before anybody asks for them."""
 
 _BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """How a stream ends whose connection is lost."""
 
 
-class ReplyStream:
+class ActionStream:
     """One call of ActionStream.
 
     It is read ahead: when a trial ends while somebody thinks, what is written then fails, and

@@ -1,4 +1,4 @@
-"""Sessions are freed in every case; a stub calls, as odd as an orchestrator may be."""
+"""ComponentTable are freed in every case; a stub calls, as odd as an orchestrator may be."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cogrs.api.agent_pb2_grpc import AgentEndpointStub
 from cogrs.api.common_pb2 import Message, Observation, TrialActor, VersionRequest
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.sdk.agent_host import AgentHost
+from cogrs.sdk.codecs import CodecRegistry
 from cogrs.sdk.environment_host import EnvironmentHost
-from cogrs.sdk.payload import CodecBook
 from tests.orchestrator.net import on_loop, whom
 from tests.sdk.net import LOST, Counting, Echo, calls, kinds, named, until
 
@@ -49,8 +49,8 @@ class Parts:
         await self.environment.OnStart(request, metadata=TRIAL)
         await self.agent.OnStart(agent.AgentStartRequest(actors_in_trial=ACTORS), metadata=ACTOR)
 
-    def sessions(self) -> int:
-        return sum(len(host.sessions) for host in self.endpoint._hosts)
+    def components(self) -> int:
+        return sum(len(host.components) for host in self.endpoint._hosts)
 
 
 @asynccontextmanager
@@ -72,9 +72,9 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 async def test_calls_without_metadata_are_refused() -> None:
     async with parts(lambda: Counting(calls()), lambda: Echo(calls())) as net:
         code = grpc.StatusCode.INVALID_ARGUMENT
-        text = "metadata: expected trial-id; got none of trial-id"
+        text = "metadata: expected trial-id; missing: trial-id"
         assert await refused(net.environment.OnStart(environment.EnvStartRequest())) == (code, text)
-        text = "metadata: expected trial-id, actor-name; got none of actor-name"
+        text = "metadata: expected trial-id, actor-name; missing: actor-name"
         call = net.agent.OnStart(agent.AgentStartRequest(), metadata=TRIAL)
         assert await refused(call) == (code, text)
 
@@ -109,7 +109,7 @@ async def test_calls_before_the_start_and_after_the_end_find_nobody() -> None:
         )
         assert (await net.environment.OnEnd(ACT, metadata=TRIAL)).final_update
         await net.agent.OnEnd(agent.AgentEndRequest(), metadata=ACTOR)
-        assert net.sessions() == 0
+        assert net.components() == 0
         await all_refused()
     assert kinds(told["t"]) == ["start", "message", "message", "end"]
     assert kinds(heard["t", "a0"]) == ["start", "end"]
@@ -147,7 +147,7 @@ async def test_a_stream_that_is_over_without_an_end_frees_its_session(how: str) 
         await observations.write(agent.AgentObservationRequest(observation=SEEN))
         await actions.read()
         await observations.read()
-        assert net.sessions() == 2
+        assert net.components() == 2
         if how == "lost connection":
             await net.channel.close()
         for stream in (actions, observations):
@@ -157,7 +157,7 @@ async def test_a_stream_that_is_over_without_an_end_frees_its_session(how: str) 
                 await stream.done_writing()
         await until(lambda: LOST in told["t"])
         await until(lambda: LOST in heard["t", "a0"])
-        assert net.sessions() == 0
+        assert net.components() == 0
     assert kinds(told["t"]) == ["start", "step", "lost"]
     assert kinds(heard["t", "a0"]) == ["start", "act", "lost"]
 
@@ -212,7 +212,7 @@ async def test_an_end_comes_after_the_step_that_is_given_up() -> None:
         await until(lambda: ("stuck", None) in told["t"])
         end = net.environment.OnEnd(environment.EnvActionRequest(), metadata=TRIAL)
         # The end has come in when the session cannot be had any more.
-        await until(lambda: not net.endpoint._hosts[0].sessions)
+        await until(lambda: not net.endpoint._hosts[0].components)
         code, _ = await refused(net.environment.OnEnd(ACT, metadata=TRIAL))
         assert code is grpc.StatusCode.NOT_FOUND
         stream.cancel()
@@ -231,7 +231,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
         call.cancel()
         await sent
         await until(lambda: LOST in told["t"])
-        assert net.sessions() == 0
+        assert net.components() == 0
     assert kinds(told["t"]) == ["start", "stuck", "cancelled", "lost"]
 
 
@@ -250,7 +250,7 @@ async def test_an_agent_whose_start_is_cancelled_leaves_nothing() -> None:
         call.cancel()
         await sent
         await until(lambda: LOST in heard["t", "a0"])
-        assert net.sessions() == 0
+        assert net.components() == 0
 
 
 @on_loop
@@ -262,7 +262,7 @@ async def test_stopping_the_server_loses_what_is_under_way() -> None:
         await stream.write(ACT)
         await until(lambda: ("stuck", None) in told["t"])
         await net.endpoint.stop(0)
-        assert net.sessions() == 0
+        assert net.components() == 0
         assert told["t"][-1] == heard["t", "a0"][-1] == LOST
         await net.endpoint.stop(0)
         await net.endpoint.wait()
@@ -282,27 +282,27 @@ async def test_who_will_not_be_lost_does_not_keep_the_server_from_stopping() -> 
             await net.endpoint.stop(0.01)
         finally:
             logging.disable(logging.NOTSET)
-        assert net.sessions() == 0
+        assert net.components() == 0
 
 
 @on_loop
 async def test_a_start_that_nobody_follows_up_is_freed() -> None:
     told, heard = calls(), calls()
     hosts = (
-        EnvironmentHost({"env": lambda: Counting(told)}, CodecBook(None), 0.01),
-        AgentHost({"agent": lambda: Echo(heard)}, CodecBook(None), 0.01),
+        EnvironmentHost({"env": lambda: Counting(told)}, CodecRegistry(None), 0.01),
+        AgentHost({"agent": lambda: Echo(heard)}, CodecRegistry(None), 0.01),
     )
     await hosts[0].on_start("t", environment.EnvStartRequest(actors_in_trial=ACTORS))
     await hosts[1].on_start("t", "a0", agent.AgentStartRequest(actors_in_trial=ACTORS))
     await until(lambda: LOST in told["t"])
     await until(lambda: LOST in heard["t", "a0"])
-    assert [len(host.sessions) for host in hosts] == [0, 0]
+    assert [len(host.components) for host in hosts] == [0, 0]
 
 
 @on_loop
 async def test_a_stream_that_was_opened_may_be_silent_for_long() -> None:
     told = calls()
-    host = EnvironmentHost({"env": lambda: Counting(told)}, CodecBook(None), 0.01)
+    host = EnvironmentHost({"env": lambda: Counting(told)}, CodecRegistry(None), 0.01)
     await host.on_start("t", environment.EnvStartRequest(actors_in_trial=ACTORS))
 
     async def requests() -> AsyncIterator[environment.EnvActionRequest]:
@@ -365,7 +365,7 @@ async def test_an_action_that_nobody_waits_for_does_not_hold_up_the_end() -> Non
         stream = net.agent.OnObservation(metadata=ACTOR)
         await stream.write(agent.AgentObservationRequest(observation=SEEN))
         end = asyncio.ensure_future(net.agent.OnEnd(agent.AgentEndRequest(), metadata=ACTOR).code())
-        await until(lambda: not net.endpoint._hosts[1].sessions)
+        await until(lambda: not net.endpoint._hosts[1].components)
         go.set()
         assert await end is grpc.StatusCode.OK
         assert await told is grpc.StatusCode.OK

@@ -118,6 +118,8 @@ class ArrayCodec:
             message = pb.Array.FromString(content)
         except DecodeError as error:
             raise ValueError(f"expected an array message, got {error}") from None
+        if not content:
+            raise ValueError("expected an array message, got no bytes")
         return Decoded(_value(message), message.terminated, message.truncated)
 
 
@@ -269,7 +271,7 @@ AnyCodec: TypeAlias = Codec | Codecs | Mapping[str, Codecs]
 """One codec for everything; a pair; or a pair for each class of actors."""
 
 
-class CodecBook:
+class CodecRegistry:
     """Knows the codecs of every class of actors."""
 
     def __init__(self, codec: AnyCodec | None) -> None:

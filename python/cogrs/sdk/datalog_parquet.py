@@ -1,0 +1,253 @@
+"""Data logs as Parquet files; needs pyarrow.
+
+Files may come from anybody. So what is read is bounded before it is made: by what a file says of
+its columns, and by the bytes of each row.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from cogrs.api.common_pb2 import TrialParams
+from cogrs.limits import LOG_GROUP_BYTES, LOG_GROUP_VALUES
+from cogrs.optional_dependency import import_optional
+from cogrs.sdk.datalog_file import FileSink
+from cogrs.sdk.datalog_row import Packed, check_size, checked_row, spread_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cogrs.sdk.datalog import LoggedTrial
+    from cogrs.sdk.datalog_row import Row
+
+_ROW_GROUP, _ROW_GROUP_BYTES = 4096, 64 << 20
+"""Rows, or bytes, that a Parquet file is written by."""
+
+_ROWS, _ROWS_BYTES = 256, 16 << 20
+"""Rows that are read out of a Parquet file together, unless they have more bytes."""
+
+_COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
+"""Of Parquet files that are read: those of others make gigabytes out of kilobytes."""
+
+_TRIAL, _PARAMS = b"cogrs.trial_id", b"cogrs.params"
+
+
+class ParquetSink(FileSink):
+    """Writes a trial to `<trial id>.parquet`, a row for each actor at each tick.
+
+    It needs pyarrow: `pip install 'cogrs[parquet]'`. The file has its name once it is whole, or the
+    trial broke off.
+    """
+
+    suffix = ".parquet"
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Write to a folder, which is made if it is not there.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        super().__init__(folder)
+        self._parquet = _pyarrow("pyarrow.parquet")
+        self._writer: Any = None
+        self._rows: list[Row] = []
+        self._size = 0
+
+    def _open(self, path: Path, trial: LoggedTrial) -> None:
+        if path.exists():
+            raise FileExistsError(f"{path} exists already")
+        metadata = {_TRIAL: trial.id.encode(), _PARAMS: trial.params.SerializeToString()}
+        self._path = path
+        self._schema = _schema().with_metadata(metadata)
+        self._part = path.with_name(f"{path.name}.part")
+        self._file = _created(self._part)
+        try:
+            self._writer = self._parquet.ParquetWriter(self._file, self._schema)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _add(self, rows: list[Row], size: int) -> None:
+        self._rows += rows
+        self._size += size
+        if len(self._rows) >= _ROW_GROUP or self._size >= _ROW_GROUP_BYTES:
+            self._write()
+
+    def lost(self) -> None:
+        """Close the file: what was told is in it."""
+        if self._writer is None:
+            return
+        with self._file:
+            self._write()
+            writer, self._writer = self._writer, None
+            writer.close()
+        self._part.replace(self._path)
+
+    def _write(self) -> None:
+        rows, self._rows, self._size = self._rows, [], 0
+        if rows:
+            pyarrow = _pyarrow("pyarrow")
+            kept = [_to_structs(row) for row in rows]
+            self._writer.write_table(pyarrow.Table.from_pylist(kept, self._schema))
+
+
+def _created(path: Path) -> IO[bytes]:
+    """Make a file anew: what lies there is of a process that was ended, or a link to be removed.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    with suppress(FileNotFoundError):
+        path.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
+
+
+def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
+    """Return the id and parameters of a file's trial, and its rows as they are asked for.
+
+    Raises:
+        ValueError: It has no parameters, or would take more than such files may. Rows raise it as
+            they are read.
+    """
+    parquet = _pyarrow("pyarrow.parquet")
+    with _arrow_errors(path), closing(parquet.ParquetFile(path)) as file:
+        metadata = file.schema_arrow.metadata or {}
+        _check_columns(file, path.stat().st_size)
+    if _PARAMS not in metadata or _TRIAL not in metadata:
+        raise ValueError(f"{path}: expected a trial's parameters in its metadata, got none")
+    try:
+        params = TrialParams.FromString(metadata[_PARAMS])
+        return metadata[_TRIAL].decode(), params, _parquet_rows(path)
+    except (DecodeError, ValueError) as error:
+        raise ValueError(f"{path}: expected a trial's parameters: {error}") from error
+
+
+def _check_columns(file: Any, size: int) -> None:
+    """Refuse a file that says of itself that it would take more than files of logs may.
+
+    Raises:
+        ValueError: Says what exceeds its limit.
+    """
+    if not file.schema_arrow.remove_metadata().equals(_schema()):
+        raise ValueError("expected the columns of a data log, got others")
+    if file.metadata.num_rows > size:
+        raise ValueError(f"expected no more rows than bytes, got {file.metadata.num_rows}")
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            where = f"row group {number}, {column.path_in_schema}"
+            if column.compression not in _COMPRESSIONS:
+                expected = " or ".join(_COMPRESSIONS)
+                raise ValueError(f"{where}: expected {expected}, got {column.compression}")
+            if column.num_values > LOG_GROUP_VALUES:
+                expected = f"at most {LOG_GROUP_VALUES} values"
+                raise ValueError(f"{where}: expected {expected}, got {column.num_values}")
+            if column.total_uncompressed_size > LOG_GROUP_BYTES:
+                expected = f"at most {LOG_GROUP_BYTES} bytes"
+                raise ValueError(
+                    f"{where}: expected {expected}, got {column.total_uncompressed_size}"
+                )
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    parquet = _pyarrow("pyarrow.parquet")
+    with closing(parquet.ParquetFile(path)) as file:
+        # A value that many rows share is kept once until its row is read, however large it is.
+        shared = [column.path for column in file.schema if column.physical_type == "BYTE_ARRAY"]
+    with (
+        _arrow_errors(path),
+        closing(parquet.ParquetFile(path, read_dictionary=shared)) as file,
+    ):
+        for batch in file.iter_batches(_ROW_GROUP, use_threads=False):
+            for at in range(0, batch.num_rows, _ROWS):
+                for rows in _small(batch.slice(at, _ROWS)):
+                    yield from (checked_row(_from_structs(row)) for row in rows.to_pylist())
+
+
+def _small(rows: Any) -> Iterator[Any]:
+    """Yield rows together while they are small, and otherwise one by one.
+
+    Raises:
+        ValueError: One is larger than a sample may be.
+    """
+    if spread_size(rows.to_struct_array()) <= _ROWS_BYTES:
+        yield rows
+        return
+    for at in range(rows.num_rows):
+        row = rows.slice(at, 1)
+        check_size(spread_size(row.to_struct_array()))
+        yield row
+
+
+@contextmanager
+def _arrow_errors(path: Path) -> Iterator[None]:
+    """Make a ValueError that names the file of what pyarrow raises for one that is damaged."""
+    try:
+        yield
+    except (_pyarrow("pyarrow").ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # it cannot be read at all
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _from_structs(row: Row) -> Row:
+    for name in ("observation", "action"):
+        if row[name] is not None:
+            row[name] = Packed(**row[name])
+    return row
+
+
+def _to_structs(row: Row) -> Row:
+    return {
+        name: value._asdict() if isinstance(value, Packed) else value for name, value in row.items()
+    }
+
+
+def _schema() -> Any:
+    pa = _pyarrow("pyarrow")
+    payload = pa.struct(
+        [("kind", pa.string()), ("shape", pa.list_(pa.uint64())), ("data", pa.binary())]
+    )
+    source = pa.struct(
+        [("sender", pa.string()), ("value", pa.float32()), ("confidence", pa.float32())]
+    )
+    reward = pa.struct(
+        [("tick", pa.int64()), ("value", pa.float32()), ("sources", pa.list_(source))]
+    )
+    message = pa.struct(
+        [
+            ("sender", pa.string()),
+            ("tick", pa.int64()),
+            ("type", pa.string()),
+            ("data", pa.binary()),
+        ]
+    )
+    return pa.schema(
+        [
+            ("trial_id", pa.string()),
+            ("sample", pa.int64()),
+            ("tick", pa.int64()),
+            ("timestamp", pa.uint64()),
+            ("actor", pa.string()),
+            ("actor_class", pa.string()),
+            ("observation", payload),
+            ("terminated", pa.bool_()),
+            ("truncated", pa.bool_()),
+            ("action", payload),
+            ("rewards", pa.list_(reward)),
+            ("messages", pa.list_(message)),
+            ("user_id", pa.string()),
+            ("end_reason", pa.string()),
+        ]
+    )
+
+
+def _pyarrow(name: str) -> Any:
+    return import_optional(name, "Parquet files need pyarrow", "'cogrs[parquet]'")

@@ -1,0 +1,59 @@
+"""Reads the files of data logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cogrs.files import check_regular
+from cogrs.sdk.datalog import LoggedTrial
+from cogrs.sdk.datalog_jsonl import read_json_lines
+from cogrs.sdk.datalog_parquet import read_parquet
+from cogrs.sdk.datalog_row import samples_of
+from cogrs.sdk.wire import actors_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from google.protobuf.message import Message
+
+    from cogrs.sdk.datalog import Sample
+
+_READERS = {".jsonl": read_json_lines, ".parquet": read_parquet}
+
+
+def read_log(
+    path: str | os.PathLike[str], messages: Sequence[type[Message]] = ()
+) -> tuple[LoggedTrial, Iterator[Sample]]:
+    """Read what `JsonLinesSink` or `ParquetSink` has written.
+
+    Args:
+        path: A file, `.jsonl` or `.parquet`.
+        messages: Classes of the user's messages; those of other classes are bytes.
+
+    Returns:
+        The trial, and its samples in their order, read as they are asked for.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no such file, or exceeds a limit: see docs/limits.md. Samples raise it as
+            they are read.
+    """
+    where = Path(path)
+    if where.suffix not in _READERS:
+        raise ValueError(f"path: expected a .jsonl or .parquet file, got {where}")
+    check_regular(where)
+    trial_id, params, rows = _READERS[where.suffix](where)
+    return LoggedTrial(trial_id, actors_of(params.actors), params), _named(
+        where, samples_of(rows, messages)
+    )
+
+
+def _named(path: Path, samples: Iterator[Sample]) -> Iterator[Sample]:
+    """Yield samples; errors begin with the file."""
+    try:
+        yield from samples
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from error
