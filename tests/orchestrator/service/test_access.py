@@ -42,7 +42,7 @@ REQUIRED = Security(tokens=[OURS], client_tokens=[THEIRS], slot_secrets="require
 
 
 async def join(net: Net, trial_id: str, shown: Shown, name: str = "c0") -> str:
-    """Join, and return the secret that was given; "" without one."""
+    """Join, and return the secret that was given; or ""."""
     request = api.TrialJoinRequest(trial_id=trial_id, actor_name=name)
     call = net.actors.JoinTrial(request, metadata=shown)
     await call

@@ -21,7 +21,6 @@ from tests.secured import TOKEN, Authority, code_of, parts, walk
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 OTHER = "another-token-that-is-known"
 
 
