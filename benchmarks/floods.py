@@ -10,17 +10,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import multiprocessing
 import os
 import time
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import numpy as np
-from orchestrator import StillServicer, WalkServicer, observations, run, whom
+from orchestrator import (
+    StillServicer,
+    WalkServicer,
+    child,
+    observations,
+    resident,
+    run,
+    whom,
+)
 from table import _grid
 
 from cogrs import serve_orchestrator
@@ -50,7 +56,7 @@ from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
 SECONDS = 3.0
 CALLERS = 8
@@ -111,26 +117,6 @@ def orchestrator(pipe: Any) -> None:
     with serve_orchestrator(config, port=0, uvloop=True) as running:
         pipe.send((running.port, os.getpid()))
         running.wait()
-
-
-@contextmanager
-def child(target: Callable[[Any], None]) -> Iterator[Any]:
-    """Run a process with one end of a pipe, and return the other end."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=target, args=(theirs,))
-    process.start()
-    try:
-        yield ours
-    finally:
-        process.terminate()
-        process.join()
-
-
-def resident(pid: int) -> float:
-    """Return the megabytes of a process that are in memory."""
-    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Floods:

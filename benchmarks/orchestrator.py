@@ -186,14 +186,14 @@ def components(pipe: Any) -> None:
 
 
 @contextmanager
-def child() -> Iterator[int]:
-    """Run a process with components, and return its port."""
+def child(target: Callable[[Any], None]) -> Iterator[Any]:
+    """Run a process with one end of a pipe, and return the other end."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=components, args=(theirs,))
+    process = context.Process(target=target, args=(theirs,))
     process.start()
     try:
-        yield ours.recv()
+        yield ours
     finally:
         process.terminate()
         process.join()
@@ -336,10 +336,10 @@ async def growth(trials: int, before: int) -> float:
         return resident() - begin
 
 
-def resident() -> float:
-    """Return the megabytes of this process that are in memory."""
+def resident(pid: int | str = "self") -> float:
+    """Return the megabytes of a process that are in memory."""
     gc.collect()
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -354,9 +354,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--trials", type=int, default=2000, help="for memory")
     given = parser.parse_args()
-    with child() as port:
+    with child(components) as pipe:
         # On one loop: what gRPC has under way in a loop that is closed troubles the next.
-        run(report(given, port))
+        run(report(given, pipe.recv()))
 
 
 async def report(given: argparse.Namespace, port: int) -> None:

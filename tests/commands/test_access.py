@@ -19,7 +19,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
 from cogrs.orchestrator import Security, ServerTls
 from cogrs.orchestrator.service.config import read_config
 from tests.commands.test_orchestrator import CONFIG, TOKEN, orchestrator, trial
-from tests.orchestrator.secured import Authority
+from tests.secured import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

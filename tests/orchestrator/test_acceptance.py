@@ -71,7 +71,7 @@ class Crowd(Net):
 
 
 @on_loop
-async def test_fifty_agents_in_many_trials_some_of_which_lose_somebody() -> None:
+async def test_trials_of_fifty_agents_play_and_end_when_a_party_is_lost() -> None:
     async with Crowd(seed=1) as net:
         trials = [await net.start() for _ in range(TRIALS)]
         for trial_id, victim in zip(trials, [*REASONS] * TRIALS, strict=False):
@@ -102,7 +102,7 @@ async def nothing_is_left() -> None:
     raise AssertionError(left)
 
 
-def test_a_crowd_of_agents_that_all_start_at_once() -> None:
+def test_many_agents_can_start_at_once() -> None:
     """Servers cancel calls at random when more than 1,000 wait; nobody may be among them."""
 
     @on_loop
@@ -118,14 +118,14 @@ def test_a_crowd_of_agents_that_all_start_at_once() -> None:
 
 
 @on_loop
-async def test_a_crowd_of_clients_that_all_call_at_once() -> None:
+async def test_many_clients_can_call_at_once() -> None:
     async with Net(agents=0, clients=1) as net:
         calls = [net.lifecycle.GetTrialInfo(api.TrialInfoRequest()) for _ in range(3_000)]
         replies = await asyncio.gather(*calls)
         assert len(replies) == 3_000
 
 
-def test_ends_of_both_sides_that_fall_together() -> None:
+def test_trials_end_when_both_sides_end_them_at_once() -> None:
     trials, at_once = (500, 25) if SOAK else (100, 25)
 
     @on_loop
@@ -166,7 +166,7 @@ def test_ends_of_both_sides_that_fall_together() -> None:
     play()
 
 
-def test_trials_that_are_over_leave_nothing_in_memory() -> None:
+def test_ended_trials_leave_nothing_in_memory() -> None:
     trials, first = (2000, 200) if SOAK else (300, 100)
 
     class Forgetful(Walls):
@@ -205,7 +205,7 @@ def test_trials_that_are_over_leave_nothing_in_memory() -> None:
     play()
 
 
-def test_components_may_start_processes() -> None:
+def test_local_components_may_start_processes() -> None:
     class Spawning(Walls):
         async def on_end(self, trial_id: str, request: Any) -> Any:
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", ""], check=True)
@@ -261,7 +261,7 @@ _calls = st.lists(
 @given(_calls, st.lists(_requests, max_size=1), _metadata)
 @settings(max_examples=200 if SOAK else 15)
 @on_loop
-async def test_whatever_is_sent_only_documented_codes_come_back(
+async def test_any_request_gets_only_documented_codes(
     calls: list[tuple[str, bytes, Any, bool]], stream: list[bytes], metadata: Any
 ) -> None:
     async with Net(agents=0, clients=2) as net:
@@ -317,7 +317,7 @@ async def code_of_stream(call: Any) -> str:
     "method", [f"/cogment.{s}/{m}" for s, names in METHODS.items() for m in names]
 )
 @on_loop
-async def test_what_is_no_message_is_a_bad_argument(method: str) -> None:
+async def test_request_that_is_not_a_message_is_an_invalid_argument(method: str) -> None:
     async with (
         await serve(port=0) as running,
         grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
@@ -332,7 +332,7 @@ async def test_what_is_no_message_is_a_bad_argument(method: str) -> None:
 
 
 @on_loop
-async def test_a_method_that_is_not_there() -> None:
+async def test_unknown_method_is_unimplemented() -> None:
     async with (
         await serve(port=0) as running,
         grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @on_loop
-async def test_a_trial_from_start_to_end() -> None:
+async def test_trial_plays_from_start_to_end() -> None:
     async with Net(agents=3) as net:
         watch = net.lifecycle.WatchTrials(api.TrialListRequest())
         await watch.initial_metadata()
@@ -63,7 +63,7 @@ async def test_a_trial_from_start_to_end() -> None:
 
 
 @on_loop
-async def test_many_trials_in_parallel_and_one_that_fails() -> None:
+async def test_failure_of_one_of_many_trials_leaves_the_others() -> None:
     async with Net(agents=5) as net:
         chance = random.Random(1)
         step = net.environment.step
@@ -98,7 +98,7 @@ async def test_many_trials_in_parallel_and_one_that_fails() -> None:
 
 
 @on_loop
-async def test_messages_and_rewards_of_agents() -> None:
+async def test_messages_and_rewards_of_agents_are_delivered() -> None:
     async with Net(agents=2) as net:
         act = net.agents.act
 
@@ -132,7 +132,7 @@ async def test_messages_and_rewards_of_agents() -> None:
 
 
 @on_loop
-async def test_rewards_are_told_one_by_one_and_messages_together_before_what_they_are_for() -> None:
+async def test_rewards_come_one_by_one_and_messages_together_before_their_observation() -> None:
     async with Net(agents=1, max_steps=1) as net:
 
         async def talk(trial_id: str, name: str, observation: Any) -> AgentActionReply:
@@ -164,7 +164,7 @@ async def test_rewards_are_told_one_by_one_and_messages_together_before_what_the
 
 
 @on_loop
-async def test_terminate() -> None:
+async def test_terminate_ends_a_trial() -> None:
     async with Net(agents=1, settings=Settings(close_grace=0.2)) as net:
         net.environment.length = 1_000_000
         trial_id = await net.start()
@@ -192,7 +192,7 @@ async def _endless() -> AsyncIterator[tuple[Net, str]]:
 
 
 @on_loop
-async def test_terminate_is_answered_at_once() -> None:
+async def test_terminate_trial_is_answered_at_once() -> None:
     async with _endless() as (net, trial_id):
         await net.lifecycle.TerminateTrial(api.TerminateTrialRequest(), metadata=whom(trial_id))
         (info,) = (await net.lifecycle.GetTrialInfo(api.TrialInfoRequest())).trial
@@ -201,7 +201,7 @@ async def test_terminate_is_answered_at_once() -> None:
 
 @pytest.mark.parametrize("steps", [1, 3])
 @on_loop
-async def test_max_steps(steps: int) -> None:
+async def test_max_steps_ends_a_trial(steps: int) -> None:
     async with Net(agents=1, max_steps=steps) as net:
         net.environment.length = 100
         trial_id = await net.start()
@@ -213,7 +213,7 @@ async def test_max_steps(steps: int) -> None:
 
 @pytest.mark.parametrize("how", ["final update", "OnEnd"])
 @on_loop
-async def test_an_environment_whose_stream_never_ends_is_cut_off(how: str) -> None:
+async def test_environment_whose_stream_never_ends_is_cut_off(how: str) -> None:
     half_closed, cut = asyncio.Event(), asyncio.Event()
 
     class Endless(EnvironmentService):
@@ -246,7 +246,7 @@ async def _hang(*_: object) -> Any:
 
 @pytest.mark.parametrize("call", ["OnStart", "OnAction"])
 @on_loop
-async def test_an_environment_that_fails(call: str) -> None:
+async def test_environment_that_fails_ends_the_trial(call: str) -> None:
     async with Net(agents=2) as net:
         if call == "OnStart":
             net.environment.observations = None  # type: ignore[assignment]
@@ -262,7 +262,7 @@ async def test_an_environment_that_fails(call: str) -> None:
 
 
 @on_loop
-async def test_an_agent_that_fails_while_it_acts() -> None:
+async def test_agent_that_fails_while_it_acts_ends_the_trial() -> None:
     async with Net(agents=2) as net:
         act = net.agents.act
 
@@ -282,7 +282,7 @@ async def test_an_agent_that_fails_while_it_acts() -> None:
 
 
 @on_loop
-async def test_rewards_and_messages_that_an_agent_does_not_take_are_logged_only(
+async def test_rewards_and_messages_that_an_agent_refuses_are_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     net = Net(agents=1)
@@ -295,7 +295,7 @@ async def test_rewards_and_messages_that_an_agent_does_not_take_are_logged_only(
 
 
 @on_loop
-async def test_an_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_while(
+async def test_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     net = Net(agents=1, max_steps=1, settings=Settings(call_timeout=0.2))
@@ -310,7 +310,7 @@ async def test_an_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_w
 
 @pytest.mark.parametrize("who", ["environment", "agent"])
 @on_loop
-async def test_nobody_listens(who: str) -> None:
+async def test_trial_without_a_listening_component_ends(who: str) -> None:
     nowhere = "grpc://127.0.0.1:1"
     if who == "environment":
         params: dict[str, Any] = {"environment": EnvironmentParams(endpoint=nowhere)}
@@ -324,7 +324,7 @@ async def test_nobody_listens(who: str) -> None:
 
 @pytest.mark.parametrize("who", ["environment", "agent"])
 @on_loop
-async def test_a_start_that_takes_too_long(who: str) -> None:
+async def test_start_that_takes_too_long_fails(who: str) -> None:
     net = Net(agents=1, settings=Settings(start_timeout=0.2))
     service: Any = net.environment if who == "environment" else net.agents
     service.OnStart = _hang
@@ -336,7 +336,7 @@ async def test_a_start_that_takes_too_long(who: str) -> None:
 
 @pytest.mark.parametrize("who", ["environment", "agent"])
 @on_loop
-async def test_a_session_that_starts_too_late_is_freed(who: str) -> None:
+async def test_session_that_starts_too_late_is_freed(who: str) -> None:
     net = Net(agents=1, settings=Settings(close_grace=30))
     service: Any = net.environment if who == "environment" else net.agents
     start, go = service.OnStart, asyncio.Event()
@@ -363,7 +363,7 @@ async def test_a_session_that_starts_too_late_is_freed(who: str) -> None:
 
 
 @on_loop
-async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
+async def test_agent_that_never_answers_its_end_does_not_hold_up_others() -> None:
     class Agents(AgentService):
         async def OnEnd(self, request: Any, context: Any) -> Any:  # noqa: N802
             if ("actor-name", "a0") in context.invocation_metadata():
@@ -379,7 +379,7 @@ async def test_an_agent_that_never_takes_its_end_holds_nobody_up() -> None:
 
 
 @on_loop
-async def test_stopping_ends_trials_softly() -> None:
+async def test_stop_ends_trials_softly() -> None:
     async with Net(agents=1) as net:
         net.environment.length = 1_000_000
         trials = [await net.start() for _ in range(3)]
@@ -392,13 +392,13 @@ async def test_stopping_ends_trials_softly() -> None:
 
 
 @on_loop
-async def test_stopping_does_not_wait_for_those_who_hang() -> None:
+async def test_stop_does_not_wait_for_components_that_hang() -> None:
     async with _endless() as (net, trial_id):
         watch = net.lifecycle.WatchTrials(api.TrialListRequest())
         await watch.initial_metadata()
         await net.orchestrator.stop(0.2)
         assert len(net.agents.of(trial_id, "a0", "end")) == 1
-        # A watcher hears of the end before the watch is over.
+        # A watcher gets the end before its watch is over.
         told = [(await watch.read()).state for _ in range(3)]
         assert told == [api.RUNNING, api.TERMINATING, api.ENDED]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -407,7 +407,7 @@ async def test_stopping_does_not_wait_for_those_who_hang() -> None:
 
 
 @on_loop
-async def test_a_component_that_starts_later_is_found() -> None:
+async def test_component_that_starts_later_is_found() -> None:
     async with Net(agents=1) as net:
         await net.server.stop(0)
         first = await net.start()

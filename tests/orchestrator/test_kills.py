@@ -104,7 +104,9 @@ async def spare(trial: sdk.NewTrial) -> None:
 
 @pytest.mark.parametrize(("role", "number", "moment"), CASES)
 @on_loop
-async def test_a_party_is_lost(role: str, number: signal.Signals, moment: str) -> None:
+async def test_trial_ends_or_goes_on_when_a_party_is_killed_or_stopped(
+    role: str, number: signal.Signals, moment: str
+) -> None:
     moment = "start" if role == "hook" else moment
     async with party(*([role, ""] if role != "client" else ["log", ""])) as served:
         address = await served.line()

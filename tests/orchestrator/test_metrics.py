@@ -104,7 +104,7 @@ def test_durations_of_ticks_are_those_of_the_clock() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.0001, 0), (60.0, -2), (60.1, -1)])
-def test_a_bound_belongs_to_its_bucket(seconds: float, bucket: int) -> None:
+def test_duration_equal_to_a_bound_is_in_its_bucket(seconds: float, bucket: int) -> None:
     metrics = TrialMetrics()
     metrics.add_tick(seconds)
     assert metrics.tick_buckets[bucket] == 1

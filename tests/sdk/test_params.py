@@ -126,7 +126,7 @@ def test_config_of_the_request_and_hooks_come_after_its_params() -> None:
         ({**OTHERS, "actors": []}, "actors: expected at least one"),
         ({**OTHERS, "environment": {"endpoint": "nowhere"}}, "environment: "),
         ({**OTHERS, "environment": {"endpoint": "local://x"}}, "environment: "),
-        ({**OTHERS, "actors": OTHERS["actors"][:1] * 2}, "is there twice"),
+        ({**OTHERS, "actors": OTHERS["actors"][:1] * 2}, "actor name: duplicate"),
         ({**OTHERS, "environment": {"endpoint": "192.0.2.1:9000"}}, "is on another machine"),
     ],
 )

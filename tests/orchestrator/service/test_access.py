@@ -14,8 +14,8 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import VersionRequest
 from cogrs.orchestrator import ClientTls, Security, ServerTls, Settings, serve
 from tests.orchestrator.net import Net, act, on_loop, whom
-from tests.orchestrator.secured import Authority, code_of
 from tests.orchestrator.world import message, reward, texts, values
+from tests.secured import Authority, code_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ REQUIRED = Security(tokens=[OURS], client_tokens=[THEIRS], slot_secrets="require
 
 
 async def join(net: Net, trial_id: str, shown: Shown, name: str = "c0") -> str:
-    """Join, and return the secret that was given; "" without one."""
+    """Join, and return the secret that was given; or ""."""
     request = api.TrialJoinRequest(trial_id=trial_id, actor_name=name)
     call = net.actors.JoinTrial(request, metadata=shown)
     await call

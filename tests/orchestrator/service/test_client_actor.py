@@ -303,7 +303,8 @@ async def test_many_joins_and_cancellations_leave_nothing() -> None:
     assert resident() - begin < 20
 
 
-# A ping each second is the most that clients send; a minute of silence is what proxies allow.
+# One client pings each second, the fastest that is allowed; another idles for a minute, as behind
+# proxies.
 _PINGS = [(1, 5), (1, 65), (10, 65)] if SOAK else [(1, 5)]
 
 

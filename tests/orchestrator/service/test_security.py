@@ -16,10 +16,12 @@ from cogrs.api.common_pb2 import VersionRequest
 from cogrs.api.orchestrator_pb2_grpc import ClientActorStub, TrialLifecycleStub
 from cogrs.orchestrator import ClientTls, Config, Security, ServerTls, Settings, serve
 from tests.orchestrator.net import Net, on_loop, whom
-from tests.orchestrator.secured import OTHER, TOKEN, Authority, code_of, parts, walk
+from tests.secured import TOKEN, Authority, code_of, parts, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+OTHER = "another-token-that-is-known"
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol
+
+from cogrs.orchestrator.engine.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_logger = logging.getLogger("cogrs.orchestrator")
 
 
 class Timer(Protocol):
@@ -48,7 +47,7 @@ class GuardedClock:
             try:
                 callback()
             except Exception as error:
-                _logger.exception("a timer failed")
+                logger.exception("a timer failed")
                 self._crashed(f"{type(error).__name__}: {error}")
 
         return self._clock.call_later(delay, call)

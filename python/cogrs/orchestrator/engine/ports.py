@@ -24,8 +24,28 @@ if TYPE_CHECKING:
     from cogrs.orchestrator.engine.errors import OrchestratorError
 
 
-class EnvironmentPort(Protocol):
-    """Reaches the environment of one trial; calls take effect in their order."""
+class ComponentPort(Protocol):
+    """Reaches one component in one trial; calls take effect in their order."""
+
+    def close(self, grace: float) -> None:
+        """Half-close the stream, and cancel what is left after `grace` seconds."""
+
+
+class ComponentEvents(Protocol):
+    """The answers of a `ComponentPort`."""
+
+    def failed(self, call: str, what: str) -> None:
+        """Handle a failed call, or the end of the stream.
+
+        Failures of OnReward, OnMessage and an agent's OnEnd are only logged.
+        """
+
+    def crashed(self, what: str) -> None:
+        """Handle an error of the port itself."""
+
+
+class EnvironmentPort(ComponentPort, Protocol):
+    """Reaches the environment of one trial."""
 
     def start(self, request: EnvStartRequest) -> None:
         """Call OnStart, and open the stream of actions when it was answered."""
@@ -36,11 +56,8 @@ class EnvironmentPort(Protocol):
     def end(self, messages: Sequence[Message], request: EnvActionRequest) -> None:
         """Pass on messages by OnMessage, then call OnEnd."""
 
-    def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
-
-class EnvironmentEvents(Protocol):
+class EnvironmentEvents(ComponentEvents, Protocol):
     """The answers of an `EnvironmentPort`."""
 
     def started(self, reply: EnvStartReply) -> None:
@@ -52,15 +69,9 @@ class EnvironmentEvents(Protocol):
     def ended(self, reply: EnvActionReply) -> None:
         """Handle the answer to OnEnd."""
 
-    def failed(self, call: str, what: str) -> None:
-        """Handle a failed call, or the end of the stream; failures of OnMessage are only logged."""
 
-    def crashed(self, what: str) -> None:
-        """Handle an error of the port itself."""
-
-
-class AgentPort(Protocol):
-    """Reaches one agent in one trial; calls take effect in their order."""
+class AgentPort(ComponentPort, Protocol):
+    """Reaches one agent in one trial."""
 
     def start(self, request: AgentStartRequest) -> None:
         """Call OnStart, and open the stream of observations when it was answered."""
@@ -74,11 +85,8 @@ class AgentPort(Protocol):
     def end(self, period: ActorPeriodData) -> None:
         """Call OnEnd; `close` follows."""
 
-    def close(self, grace: float) -> None:
-        """Half-close the stream, and cancel what is left after `grace` seconds."""
 
-
-class AgentEvents(Protocol):
+class AgentEvents(ComponentEvents, Protocol):
     """The answers of an `AgentPort`."""
 
     def started(self) -> None:
@@ -89,12 +97,6 @@ class AgentEvents(Protocol):
 
     def ended(self) -> None:
         """Handle the answer to OnEnd, or its failure."""
-
-    def failed(self, call: str, what: str) -> None:
-        """Handle a failed OnStart, or the end of the stream; other failures are only logged."""
-
-    def crashed(self, what: str) -> None:
-        """Handle an error of the port itself."""
 
 
 class ReaderPort(Protocol):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from cogrs.hung_calls import cancel_tasks, is_abandoned
+from cogrs.orchestrator.engine.log import logger
 from cogrs.orchestrator.links.cooperative_scheduler import CooperativeScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-_logger = logging.getLogger("cogrs.orchestrator")
 
 
 class BackgroundTasks:
@@ -41,7 +39,7 @@ class BackgroundTasks:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _logger.error("a background task failed", exc_info=error)
+            logger.error("a background task failed", exc_info=error)
             if crashed is not None:
                 crashed(f"{type(error).__name__}: {error}")
 
@@ -54,4 +52,4 @@ class BackgroundTasks:
         """Cancel all tasks, and wait for them; those that do not end are left behind."""
         while tasks := {task for task in self._tasks if not is_abandoned(task)}:
             for task in await cancel_tasks(tasks):
-                _logger.warning("%s does not end when it is cancelled: it is left behind", task)
+                logger.warning("%s does not end when it is cancelled: it is abandoned", task)

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from cogrs.orchestrator.links.cooperative_scheduler import RunQueue, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cogrs.orchestrator.engine.backlog import Backlog
     from cogrs.orchestrator.links.background_tasks import BackgroundTasks
 
 T = TypeVar("T")
-
-
-class ItemStore(Protocol[T]):
-    """The store of an `AsyncQueue`: a deque, or a `Backlog`."""
-
-    def append(self, item: T, /) -> None:
-        """Add the last item."""
-
-    def popleft(self) -> T:
-        """Take the first item."""
-        ...
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        ...
 
 
 class AsyncQueue(Generic[T]):
@@ -36,9 +22,9 @@ class AsyncQueue(Generic[T]):
     An `asyncio.Queue` does more, which costs every tick several times as much.
     """
 
-    def __init__(self, run_queue: RunQueue, items: ItemStore[T] | None = None) -> None:
-        """Create an open queue, whose items are kept in `items`, or in a deque."""
-        self._items: ItemStore[T] = deque() if items is None else items
+    def __init__(self, run_queue: RunQueue, items: Backlog[Any] | None = None) -> None:
+        """Create an open queue, which keeps its items in a backlog, or in a deque."""
+        self._items: deque[T] | Backlog[Any] = deque() if items is None else items
         self._waiter = Waiter(run_queue)
         self.closed = False
 

@@ -1,4 +1,4 @@
-"""Certificates, tokens, and parts of a trial to protect with them."""
+"""A certificate authority, a token, and parts of a short trial, for tests of secured servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKEN = "a-token-of-23-characters"
-OTHER = "another-token-that-is-known"
 
 
 class Authority:
