@@ -228,6 +228,24 @@ def test_client_that_does_not_read_its_final_data_is_not_waited_for_long() -> No
     assert isinstance(client.reader.error, LateError)
 
 
+@pytest.mark.parametrize("first", ["agent ends", "client reads"])
+def test_stream_that_opens_while_an_agent_ends_takes_the_final_data(first: str) -> None:
+    world, client = running_client(agents=1)
+    client.hang_up()
+    world.environment.events.failed("OnAction", "gone")
+    assert world.trial.state is State.TERMINATING
+    client.rejoin()
+    if first == "agent ends":
+        world.agent().events.ended()
+    assert world.trial.state is State.TERMINATING
+    assert client.read()[-1].final_data
+    assert client.reader.error is None
+    if first == "client reads":
+        assert world.trial.state is State.TERMINATING
+        world.agent().events.ended()
+    assert world.trial.state is State.ENDED
+
+
 # --- opening ---------------------------------------------------------------------------------
 
 

@@ -177,6 +177,7 @@ class ClientSlot(Actor):
             raise PreconditionError(f"{self._label}: the trial is over")
         self._stream = ClientStream(reader, after_join=self._joined)
         self._joined = False
+        self.done = False  # a stream that opens while the trial ends takes the final data
         if not self._finishing:
             self._resume()
             self._trial.heard()
