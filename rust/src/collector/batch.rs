@@ -26,8 +26,6 @@ pub struct BatchLayout {
     rows: usize,
     size: usize,
 }
-
-/// One array.
 #[derive(Debug, Clone, Copy)]
 struct ArrayLayout {
     offset: usize,

@@ -8,11 +8,8 @@ use crate::games::GameSpec;
 
 /// Collectors of a context at most: a set of them is one number of bits.
 pub const MAX_COLLECTORS: usize = 64;
-
-/// The checked descriptions of a context.
 #[derive(Debug)]
 pub struct ContextPlan {
-    /// The columns of a record.
     pub columns: RecordColumns,
     /// By collector.
     pub copy_plans: Vec<CopyPlan>,
@@ -88,8 +85,6 @@ impl ContextPlan {
         bits_of(&self.copy_plans, |copy_plan| condition(&copy_plan.collector))
     }
 }
-
-/// The items that meet a condition, as bits.
 fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> u64 {
     let bit = |(at, item)| u64::from(condition(item)) << at;
     items.iter().enumerate().map(bit).fold(0, |all, one| all | one)

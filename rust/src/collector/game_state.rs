@@ -55,16 +55,13 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct GameState {
     pub id: u32,
-    /// The query of the game; 0 for the game itself.
     pub tid: u32,
-    /// Steps of the episode.
     pub seq: i32,
     /// Number of the episode; the first is 0.
     pub episode: u32,
     /// The state is the last of its episode.
     pub over: bool,
     phase: GamePhase,
-    /// The player to move.
     pub player: u32,
     /// The histories of single players that the present state is in, as bits.
     present: u64,
@@ -124,8 +121,6 @@ impl GameState {
         self.phase = if news { GamePhase::Replied } else { self.phase };
         news
     }
-
-    /// Whether the present state is in a history.
     #[inline]
     pub fn is_in(&self, history: usize) -> bool {
         history == 0 || self.present >> (history - 1) & 1 == 1
@@ -150,8 +145,6 @@ impl GameState {
         self.seq = 0;
         self.over = false;
     }
-
-    /// Counts a step.
     #[inline]
     pub fn step(&mut self, outcome: Outcome) {
         self.seq = self.seq.wrapping_add(1);
@@ -185,8 +178,6 @@ impl GameState {
     pub fn has_reply_of(&self, collectors: u64) -> bool {
         self.replied & collectors != 0
     }
-
-    /// Forgets all replies to the present state.
     #[inline]
     pub fn forget_replies(&mut self) {
         self.replied = 0;

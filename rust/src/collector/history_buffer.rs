@@ -35,8 +35,6 @@ impl HistoryBuffer {
     pub fn count(&self, game: usize) -> u64 {
         self.rings[game].count
     }
-
-    /// Forgets all records of a game.
     pub fn clear(&mut self, game: usize) {
         self.rings[game].count = 0;
     }
@@ -112,8 +110,6 @@ impl HistoryBuffer {
     pub fn newest(&self, column: &Range<usize>, game: usize) -> &[u8] {
         &self.bytes[self.item_range(column, self.rings[game].newest, game)]
     }
-
-    /// As [`Self::newest`].
     #[inline]
     pub fn newest_mut(&mut self, column: &Range<usize>, game: usize) -> &mut [u8] {
         let range = self.item_range(column, self.rings[game].newest, game);

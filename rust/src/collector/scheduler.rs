@@ -32,7 +32,6 @@ pub struct Delivered {
 #[derive(Debug)]
 pub struct Scheduler {
     pub run_state: RunState,
-    /// One per collector.
     pub queues: Vec<BatchQueue<u32>>,
     /// The collectors that hold a game until its batch is returned, as bits: those that reply or block.
     pub(super) holding: u64,

@@ -36,8 +36,6 @@ pub struct Shard {
     /// That of all states, then those of single players, as in [`ContextPlan::histories`].
     histories: Vec<History>,
 }
-
-/// The games of a shard.
 pub enum Games {
     /// Stepped here.
     Here(Box<dyn GameBatch>),
@@ -53,7 +51,6 @@ struct History {
 }
 
 impl History {
-    /// Adds the outcome of a game's step.
     #[inline]
     fn add(&mut self, at: usize, spec: &HistorySpec, outcome: Outcome, games: &dyn GameBatch) {
         let since = &mut self.since[at];

@@ -93,11 +93,6 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         Self { capacity, shape, held: VecDeque::new(), rng, counters, given: 0, discarded: 0 }
     }
 
-    /// The shape of the caches.
-    pub fn shape(&self) -> &CacheShape {
-        &self.shape
-    }
-
     /// Caches held.
     pub fn len(&self) -> usize {
         self.held.len()
