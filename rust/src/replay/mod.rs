@@ -5,7 +5,7 @@
 //! | which settings there are | [`settings`] |
 //! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
 //! | which slots are free | `free_slots` |
-//! | which slots an episode has | [`episode`] |
+//! | which slots an episode has | `episode` |
 //! | which episode is evicted | `eviction` |
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
@@ -53,7 +53,7 @@ pub mod closing;
 pub mod corrections;
 pub mod drawable;
 mod entry_weight;
-pub mod episode;
+mod episode;
 mod eviction;
 pub(crate) mod finite;
 mod footprint;
