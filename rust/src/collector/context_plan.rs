@@ -28,7 +28,7 @@ pub struct ContextPlan {
 }
 
 impl ContextPlan {
-    /// Resolves descriptions. Fails with [`Error::Value`] when there are none, or they do not fit the game or each other.
+    /// Resolves descriptions. Fails with [`Error::Value`] without any, and when they do not fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
         if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
             let expected = format!("1 to {MAX_COLLECTORS}");

@@ -67,7 +67,7 @@ pub struct GameState {
     present: u64,
     /// The collectors that have replied to the present state, as bits.
     replied: u64,
-    counts: Counts,
+    pub counts: Counts,
     seed: u64,
     next_override: Option<Override>,
 }
@@ -88,10 +88,6 @@ impl GameState {
             seed,
             next_override: None,
         }
-    }
-
-    pub fn counts(&self) -> Counts {
-        self.counts
     }
 
     /// Takes the override of the next step.

@@ -185,8 +185,8 @@ impl Shard {
     fn drop_failed(&self, failed: FailedItems, entering: &mut Vec<usize>, work: &mut WorkBatch) {
         for (at, text) in failed {
             // A game that fails twice, such as in two keys, is reported once.
-            if let Some(place) = entering.iter().position(|&other| other == at) {
-                entering.remove(place);
+            if let Some(position) = entering.iter().position(|&other| other == at) {
+                entering.remove(position);
                 work.failures.push((self.first + at as u32, text));
             }
         }
@@ -288,7 +288,7 @@ impl Shard {
             Ok(())
         });
         let mut failed: FailedItems =
-            failed.into_iter().map(|(place, text)| (games[place], text)).collect();
+            failed.into_iter().map(|(position, text)| (games[position], text)).collect();
         for history in 0..self.histories.len() {
             failed.extend(self.record(plan, history, games));
         }
@@ -421,7 +421,7 @@ impl Shard {
     }
 
     pub fn counts(&self) -> Vec<Counts> {
-        self.states.iter().map(GameState::counts).collect()
+        self.states.iter().map(|state| state.counts).collect()
     }
 }
 
