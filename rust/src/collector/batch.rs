@@ -1,4 +1,4 @@
-//! The memory of a batch, which NumPy arrays alias.
+//! The memory of a batch, which NumPy arrays alias: the only unsafe code of the collector.
 #![allow(unsafe_code)]
 
 #[cfg(unix)]
