@@ -163,13 +163,11 @@ impl Batch {
     }
 
     /// Copies bytes into a row, `skip` bytes from its start.
-    #[inline]
     pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
         self.rows_of(part).write(row, skip, bytes);
     }
 
     /// Copies the start of a row out.
-    #[inline]
     pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
         self.rows_of(part).read(row, bytes);
     }

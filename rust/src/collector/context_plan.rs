@@ -63,19 +63,16 @@ impl ContextPlan {
     }
 
     /// The collectors that reply when a player moves, as bits.
-    #[inline]
     pub fn repliers(&self, player: usize) -> u64 {
         self.repliers.get(player).copied().unwrap_or(0)
     }
 
     /// Whether a collector reads a builtin column.
-    #[inline]
     pub fn reads(&self, column: BuiltinColumn) -> bool {
         self.read >> column as u16 & 1 == 1
     }
 
     /// The histories of this player's states alone, as bits from the second history on.
-    #[inline]
     pub fn present(&self, player: usize) -> u64 {
         self.present.get(player).copied().unwrap_or(0)
     }

@@ -91,7 +91,6 @@ impl GameState {
     }
 
     /// Takes the override of the next step.
-    #[inline]
     pub fn take_override(&mut self) -> Option<Override> {
         if self.next_override.is_none() { None } else { self.next_override.take() }
     }
@@ -105,7 +104,6 @@ impl GameState {
     }
 
     /// The request of replies to the present state.
-    #[inline]
     pub fn request_replies(&self, plan: &ContextPlan) -> RowRequest {
         RowRequest::Replies(plan.repliers(self.player as usize))
     }
@@ -117,7 +115,6 @@ impl GameState {
         self.phase = if news { GamePhase::Replied } else { self.phase };
         news
     }
-    #[inline]
     pub fn is_in(&self, history: usize) -> bool {
         history == 0 || self.present >> (history - 1) & 1 == 1
     }
@@ -170,17 +167,14 @@ impl GameState {
     }
 
     /// Whether one of these collectors has replied to the present state.
-    #[inline]
     pub fn has_reply_of(&self, collectors: u64) -> bool {
         self.replied & collectors != 0
     }
-    #[inline]
     pub fn forget_replies(&mut self) {
         self.replied = 0;
     }
 
     /// Records that a collector has replied to the present state.
-    #[inline]
     pub fn reply(&mut self, collector: usize) {
         self.replied |= 1 << collector;
     }

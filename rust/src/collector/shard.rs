@@ -87,7 +87,6 @@ impl Shard {
         Self { first, games, states, histories }
     }
 
-    #[inline]
     fn at(&self, game: u32) -> usize {
         (game - self.first) as usize
     }

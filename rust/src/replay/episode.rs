@@ -23,15 +23,12 @@ pub struct EntryRef(pub u64);
 
 impl EntryRef {
     /// The reference of the entry at `step` in the episode of this index.
-    #[inline]
     pub fn new(index: u32, step: u32) -> Self {
         Self((u64::from(index) + 1) << 32 | u64::from(step))
     }
-    #[inline]
     pub fn index(self) -> usize {
         (self.0 >> 32) as usize - 1
     }
-    #[inline]
     pub fn step(self) -> u32 {
         self.0 as u32
     }
@@ -80,19 +77,16 @@ impl Episode {
     pub fn len(&self) -> usize {
         self.len as usize
     }
-    #[inline]
     pub fn has_final_state(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.final_state)
     }
 
     /// Entries with an action: all but the final state.
-    #[inline]
     pub fn actions(&self) -> usize {
         self.len() - usize::from(self.has_final_state())
     }
 
     /// The step that lies `steps` after `step`, or the last where the episode ends before.
-    #[inline]
     pub fn ahead(&self, step: u32, steps: usize) -> u32 {
         (step as usize).saturating_add(steps).min(self.len() - 1) as u32
     }
@@ -144,7 +138,6 @@ impl Episode {
         let after = self.extents.partition_point(|extent| extent.first <= step);
         self.extents[after - 1]
     }
-    #[inline]
     pub fn slot_of(&self, step: u32) -> usize {
         let extent = self.extent_of(step);
         (extent.run.start + (step - extent.first)) as usize

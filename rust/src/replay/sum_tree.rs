@@ -44,7 +44,6 @@ impl SumTree {
     }
 
     /// The weight of a leaf.
-    #[inline]
     pub fn get(&self, leaf: usize) -> f32 {
         self.leaves[leaf]
     }
@@ -56,7 +55,6 @@ impl SumTree {
     }
 
     /// The sum of all weights.
-    #[inline]
     pub fn total(&self) -> f64 {
         self.sums[self.sums.len() - 1][0]
     }

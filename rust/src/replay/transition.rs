@@ -129,7 +129,6 @@ impl Memory {
 
     /// Whether `count` slots from `slot` on hold the entry of a reference and those after it. Compares all of them: between
     /// two slots of an episode there may be as many of others as it has elsewhere.
-    #[inline]
     fn are_consecutive(&self, entry: u64, slot: usize, count: usize) -> bool {
         let refs = self.entry_refs.get(slot..slot + count);
         refs.is_some_and(|refs| (entry..).zip(refs).all(|(expected, &found)| expected == found))
