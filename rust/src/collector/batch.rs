@@ -1,4 +1,4 @@
-//! The memory of a batch, which NumPy arrays alias.
+//! The memory of a batch, which NumPy arrays alias: the only unsafe code of the collector.
 #![allow(unsafe_code)]
 
 #[cfg(unix)]
@@ -26,8 +26,6 @@ pub struct BatchLayout {
     rows: usize,
     size: usize,
 }
-
-/// One array.
 #[derive(Debug, Clone, Copy)]
 struct ArrayLayout {
     offset: usize,
@@ -165,13 +163,11 @@ impl Batch {
     }
 
     /// Copies bytes into a row, `skip` bytes from its start.
-    #[inline]
     pub fn write(&self, part: usize, row: usize, skip: usize, bytes: &[u8]) {
         self.rows_of(part).write(row, skip, bytes);
     }
 
     /// Copies the start of a row out.
-    #[inline]
     pub fn read(&self, part: usize, row: usize, bytes: &mut [u8]) {
         self.rows_of(part).read(row, bytes);
     }

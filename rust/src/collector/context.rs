@@ -300,11 +300,6 @@ impl Context {
         }
     }
 
-    /// Fails with [`Error::State`] when the context is not running, or with the error of a game.
-    pub fn check(&self) -> Result<()> {
-        lock(&self.runtime.scheduler).run_state.check()
-    }
-
     /// The game whose failure ended the run.
     pub fn failed_game(&self) -> Option<u32> {
         let scheduler = lock(&self.runtime.scheduler);

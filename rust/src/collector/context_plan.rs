@@ -8,11 +8,8 @@ use crate::games::GameSpec;
 
 /// Collectors of a context at most: a set of them is one number of bits.
 pub const MAX_COLLECTORS: usize = 64;
-
-/// The checked descriptions of a context.
 #[derive(Debug)]
 pub struct ContextPlan {
-    /// The columns of a record.
     pub columns: RecordColumns,
     /// By collector.
     pub copy_plans: Vec<CopyPlan>,
@@ -31,7 +28,7 @@ pub struct ContextPlan {
 }
 
 impl ContextPlan {
-    /// Resolves descriptions. Fails with [`Error::Value`] when there are none, or they do not fit the game or each other.
+    /// Resolves descriptions. Fails with [`Error::Value`] without any, and when they do not fit the game or each other.
     pub fn new(game: &GameSpec, collectors: Vec<Collector>) -> Result<Self> {
         if !(1..=MAX_COLLECTORS).contains(&collectors.len()) {
             let expected = format!("1 to {MAX_COLLECTORS}");
@@ -66,19 +63,16 @@ impl ContextPlan {
     }
 
     /// The collectors that reply when a player moves, as bits.
-    #[inline]
     pub fn repliers(&self, player: usize) -> u64 {
         self.repliers.get(player).copied().unwrap_or(0)
     }
 
     /// Whether a collector reads a builtin column.
-    #[inline]
     pub fn reads(&self, column: BuiltinColumn) -> bool {
         self.read >> column as u16 & 1 == 1
     }
 
     /// The histories of this player's states alone, as bits from the second history on.
-    #[inline]
     pub fn present(&self, player: usize) -> u64 {
         self.present.get(player).copied().unwrap_or(0)
     }
@@ -88,8 +82,6 @@ impl ContextPlan {
         bits_of(&self.copy_plans, |copy_plan| condition(&copy_plan.collector))
     }
 }
-
-/// The items that meet a condition, as bits.
 fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> u64 {
     let bit = |(at, item)| u64::from(condition(item)) << at;
     items.iter().enumerate().map(bit).fold(0, |all, one| all | one)

@@ -45,7 +45,6 @@ pub struct Gather {
 
 impl Gather {
     /// The record of the input of a state, both counted back from the newest; None while there is no such record.
-    #[inline]
     pub fn source(&self, back: usize) -> Option<usize> {
         let from = if self.shifted { back.checked_sub(1) } else { Some(back) };
         from.filter(|&from| from > 0 || !self.late)

@@ -84,7 +84,6 @@ impl Collector {
     }
 
     /// The array of an input at a state, 0 the oldest.
-    #[inline]
     pub fn input_part(&self, step: usize, input: usize) -> usize {
         step * self.inputs.len() + input
     }

@@ -55,22 +55,19 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct GameState {
     pub id: u32,
-    /// The query of the game; 0 for the game itself.
     pub tid: u32,
-    /// Steps of the episode.
     pub seq: i32,
     /// Number of the episode; the first is 0.
     pub episode: u32,
     /// The state is the last of its episode.
     pub over: bool,
     phase: GamePhase,
-    /// The player to move.
     pub player: u32,
     /// The histories of single players that the present state is in, as bits.
     present: u64,
     /// The collectors that have replied to the present state, as bits.
     replied: u64,
-    counts: Counts,
+    pub counts: Counts,
     seed: u64,
     next_override: Option<Override>,
 }
@@ -93,12 +90,7 @@ impl GameState {
         }
     }
 
-    pub fn counts(&self) -> Counts {
-        self.counts
-    }
-
     /// Takes the override of the next step.
-    #[inline]
     pub fn take_override(&mut self) -> Option<Override> {
         if self.next_override.is_none() { None } else { self.next_override.take() }
     }
@@ -112,7 +104,6 @@ impl GameState {
     }
 
     /// The request of replies to the present state.
-    #[inline]
     pub fn request_replies(&self, plan: &ContextPlan) -> RowRequest {
         RowRequest::Replies(plan.repliers(self.player as usize))
     }
@@ -124,9 +115,6 @@ impl GameState {
         self.phase = if news { GamePhase::Replied } else { self.phase };
         news
     }
-
-    /// Whether the present state is in a history.
-    #[inline]
     pub fn is_in(&self, history: usize) -> bool {
         history == 0 || self.present >> (history - 1) & 1 == 1
     }
@@ -150,8 +138,6 @@ impl GameState {
         self.seq = 0;
         self.over = false;
     }
-
-    /// Counts a step.
     #[inline]
     pub fn step(&mut self, outcome: Outcome) {
         self.seq = self.seq.wrapping_add(1);
@@ -181,19 +167,14 @@ impl GameState {
     }
 
     /// Whether one of these collectors has replied to the present state.
-    #[inline]
     pub fn has_reply_of(&self, collectors: u64) -> bool {
         self.replied & collectors != 0
     }
-
-    /// Forgets all replies to the present state.
-    #[inline]
     pub fn forget_replies(&mut self) {
         self.replied = 0;
     }
 
     /// Records that a collector has replied to the present state.
-    #[inline]
     pub fn reply(&mut self, collector: usize) {
         self.replied |= 1 << collector;
     }

@@ -31,12 +31,9 @@ impl HistoryBuffer {
     }
 
     /// Records pushed so far for a game, overwritten ones included.
-    #[inline]
     pub fn count(&self, game: usize) -> u64 {
         self.rings[game].count
     }
-
-    /// Forgets all records of a game.
     pub fn clear(&mut self, game: usize) {
         self.rings[game].count = 0;
     }
@@ -51,18 +48,15 @@ impl HistoryBuffer {
     }
 
     /// The item of the newest record; there is one.
-    #[inline]
     pub fn item(&self, game: usize) -> usize {
         self.rings[game].newest * self.rings.len() + game
     }
 
-    #[inline]
     pub fn column(&self, column: &Range<usize>) -> &[u8] {
         let items = self.depth * self.rings.len();
         &self.bytes[column.start * items..column.end * items]
     }
 
-    #[inline]
     pub fn column_mut(&mut self, column: &Range<usize>) -> &mut [u8] {
         let items = self.depth * self.rings.len();
         &mut self.bytes[column.start * items..column.end * items]
@@ -108,20 +102,15 @@ impl HistoryBuffer {
     }
 
     /// A column of the newest record; there is one.
-    #[inline]
     pub fn newest(&self, column: &Range<usize>, game: usize) -> &[u8] {
         &self.bytes[self.item_range(column, self.rings[game].newest, game)]
     }
-
-    /// As [`Self::newest`].
-    #[inline]
     pub fn newest_mut(&mut self, column: &Range<usize>, game: usize) -> &mut [u8] {
         let range = self.item_range(column, self.rings[game].newest, game);
         &mut self.bytes[range]
     }
 
     /// A column of the record `steps` before the newest, if that is kept.
-    #[inline]
     pub fn back(&self, column: &Range<usize>, game: usize, steps: usize) -> Option<&[u8]> {
         let kept = steps < self.depth && (steps as u64) < self.rings[game].count;
         kept.then(|| &self.bytes[self.item_range(column, self.position(game, steps), game)])
@@ -153,7 +142,6 @@ impl HistoryBuffer {
     }
 
     /// The ring position of the record `steps` before the newest, if that is kept.
-    #[inline]
     fn position(&self, game: usize, steps: usize) -> usize {
         let newest = self.rings[game].newest;
         if steps > newest { newest + self.depth - steps } else { newest - steps }

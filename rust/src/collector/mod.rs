@@ -4,7 +4,7 @@
 //! |---|---|
 //! | what is collected, and with which options | [`description`], [`options`] |
 //! | which columns a record of a state has | [`record_columns`] |
-//! | which bytes a collector copies | `copy_plan`, for all collectors [`context_plan`] |
+//! | which bytes a collector copies | `copy_plan`, for all collectors `context_plan` |
 //! | **scheduler**: which games go on | `scheduler`, with `work_queue` and `query` |
 //! | when a batch goes out short | `starvation` |
 //! | **row assignment**: which game or caller has which row of which batch | [`batch_queue`] |
@@ -57,7 +57,7 @@
 pub mod batch;
 pub mod batch_queue;
 pub mod context;
-pub mod context_plan;
+mod context_plan;
 mod copy_plan;
 mod delivery;
 pub mod description;

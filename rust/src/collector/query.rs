@@ -29,8 +29,6 @@ impl Queries {
         let (asked, answered) = Default::default();
         Self { each, asked, answered, open: vec![0; games], moving: vec![None; env_workers] }
     }
-
-    /// Whether a number is that of a query.
     pub fn is_query(&self, number: u32) -> bool {
         number as usize >= self.open.len()
     }

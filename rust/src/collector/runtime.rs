@@ -22,8 +22,6 @@ use crate::error::Error;
 
 /// Games of an answered batch that go on before the replies of those behind them are read.
 const SECTION: usize = SHARD_SIZE;
-
-/// The shared state of the threads of a context.
 pub struct Runtime {
     pub plan: ContextPlan,
     /// Games, and behind them queries.
@@ -49,7 +47,6 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Works until the run ends.
     pub fn serve(&self) {
         let mut work = WorkBatch::default();
         let mut scheduler = lock(&self.scheduler);
@@ -177,8 +174,6 @@ impl Runtime {
             self.shard_number(game(one)) == self.shard_number(game(other))
         })
     }
-
-    /// Applies the failure policy to a failed game.
     fn apply_failure_policy(&self, game: u32, text: String) {
         let lost = self.abandon_episode(game);
         let mut scheduler = lock(&self.scheduler);
@@ -254,8 +249,6 @@ impl Runtime {
             self.batch_ready.notify_all();
         }
     }
-
-    /// Ends the run with an error.
     pub fn fail(&self, error: Error) {
         let mut scheduler = lock(&self.scheduler);
         if scheduler.run_state == RunState::Running {
@@ -264,8 +257,6 @@ impl Runtime {
         drop(scheduler);
         self.wake_all();
     }
-
-    /// Wakes all threads.
     pub fn wake_all(&self) {
         self.work_ready.notify_all();
         self.batch_ready.notify_all();

@@ -5,6 +5,7 @@
 //! processed immediately.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::collector::batch_queue::{BatchQueue, TakenBatch};
@@ -32,7 +33,6 @@ pub struct Delivered {
 #[derive(Debug)]
 pub struct Scheduler {
     pub run_state: RunState,
-    /// One per collector.
     pub queues: Vec<BatchQueue<u32>>,
     /// The collectors that hold a game until its batch is returned, as bits: those that reply or block.
     pub(super) holding: u64,
@@ -115,52 +115,43 @@ impl Scheduler {
         if let Some((taken, owners)) = done {
             self.free(taken, owners);
         }
-        for (request, games) in work.requests.drain(..) {
-            let games = &work.requesting[games];
+        for at in 0..work.requests.len() {
+            let (request, games) = work.requests[at].clone();
             match request {
                 RowRequest::Replies(collectors) | RowRequest::Histories(collectors) => {
-                    for &game in games {
+                    for &game in &work.requesting[games.clone()] {
                         self.awaited[game as usize] = collectors.count_ones();
                         if collectors == 0 {
                             self.go_on(game);
                         }
                     }
                     for collector in bits(collectors) {
-                        self.claim_from(
-                            collector,
-                            games,
-                            &mut work.assignments,
-                            &mut work.assigned,
-                        );
+                        self.claim_from(collector, games.clone(), work);
                     }
                 }
                 RowRequest::Move => {
-                    for &game in games {
+                    for &game in &work.requesting[games] {
                         let env_worker = self.queries.env_worker_of(game);
                         self.moves[env_worker].push_back(game);
                     }
                 }
             }
         }
+        work.requests.clear();
         work.requesting.clear();
     }
 
-    /// Claims rows of one collector; games that get none wait.
-    fn claim_from(
-        &mut self,
-        collector: usize,
-        games: &[u32],
-        assignments: &mut Vec<RowAssignment>,
-        assigned: &mut Vec<u32>,
-    ) {
-        let mut left = games;
+    /// Claims rows of one collector for requesting games; those that get none wait.
+    fn claim_from(&mut self, collector: usize, games: Range<usize>, work: &mut WorkBatch) {
+        let mut left = &work.requesting[games];
         while !left.is_empty()
             && let Some((row, count)) = self.queues[collector].claim_many(left.iter().copied())
         {
             let (given, rest) = left.split_at(count);
-            let first = assigned.len();
-            assigned.extend_from_slice(given);
-            assignments.push(RowAssignment { collector, row, games: first..assigned.len() });
+            let first = work.assigned.len();
+            work.assigned.extend_from_slice(given);
+            let games = first..work.assigned.len();
+            work.assignments.push(RowAssignment { collector, row, games });
             left = rest;
         }
         self.note_sealed(collector);

@@ -36,8 +36,6 @@ pub struct Shard {
     /// That of all states, then those of single players, as in [`ContextPlan::histories`].
     histories: Vec<History>,
 }
-
-/// The games of a shard.
 pub enum Games {
     /// Stepped here.
     Here(Box<dyn GameBatch>),
@@ -53,7 +51,6 @@ struct History {
 }
 
 impl History {
-    /// Adds the outcome of a game's step.
     #[inline]
     fn add(&mut self, at: usize, spec: &HistorySpec, outcome: Outcome, games: &dyn GameBatch) {
         let since = &mut self.since[at];
@@ -90,7 +87,6 @@ impl Shard {
         Self { first, games, states, histories }
     }
 
-    #[inline]
     fn at(&self, game: u32) -> usize {
         (game - self.first) as usize
     }
@@ -188,8 +184,8 @@ impl Shard {
     fn drop_failed(&self, failed: FailedItems, entering: &mut Vec<usize>, work: &mut WorkBatch) {
         for (at, text) in failed {
             // A game that fails twice, such as in two keys, is reported once.
-            if let Some(place) = entering.iter().position(|&other| other == at) {
-                entering.remove(place);
+            if let Some(position) = entering.iter().position(|&other| other == at) {
+                entering.remove(position);
                 work.failures.push((self.first + at as u32, text));
             }
         }
@@ -291,7 +287,7 @@ impl Shard {
             Ok(())
         });
         let mut failed: FailedItems =
-            failed.into_iter().map(|(place, text)| (games[place], text)).collect();
+            failed.into_iter().map(|(position, text)| (games[position], text)).collect();
         for history in 0..self.histories.len() {
             failed.extend(self.record(plan, history, games));
         }
@@ -424,7 +420,7 @@ impl Shard {
     }
 
     pub fn counts(&self) -> Vec<Counts> {
-        self.states.iter().map(GameState::counts).collect()
+        self.states.iter().map(|state| state.counts).collect()
     }
 }
 

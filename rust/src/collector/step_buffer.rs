@@ -18,8 +18,6 @@ use crate::collector::game_state::Move;
 use crate::collector::work_batch::{Task, WorkBatch};
 use crate::error::{Error, Result};
 use crate::games::{Action, Game, GameSpec, Outcome};
-
-/// Rows of a step buffer at most.
 const MAX_ROWS: usize = 256;
 
 /// The first arrays of a step buffer; those of the game's keys follow.
@@ -36,8 +34,6 @@ enum StepArray {
     /// uint8: 0 not over, 1 terminated, 2 truncated.
     End,
 }
-
-/// Arrays before those of the game's keys.
 const STEP_ARRAYS: usize = StepArray::End as usize + 1;
 
 /// The descriptor of a file that holds a step buffer, for other processes to map too. It must not shrink.
@@ -101,8 +97,6 @@ impl StepBuffer {
     pub fn memory(&self) -> &Arc<Batch> {
         &self.memory
     }
-
-    /// Writes a game's move into a row.
     pub(super) fn write(&self, row: usize, game: u32, order: Move, action: &[u8]) {
         let put = |part: StepArray, bytes: &[u8]| self.memory.write(part as usize, row, 0, bytes);
         put(StepArray::Game, &i64::from(game).to_ne_bytes());
@@ -174,11 +168,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of so many moves without failures.
-    pub fn done(begun: usize) -> Self {
-        Self { begun, ..Self::default() }
-    }
-
     /// Fails with [`Error::Value`] for rows that this thread was not given.
     pub(super) fn check(&self, given: usize) -> Result<()> {
         if self.begun > given {

@@ -22,8 +22,6 @@ impl RowAssignment {
         self.collector == collector && next == row
     }
 }
-
-/// A task of one game or query.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
     /// Go on until collectors are needed.
@@ -45,8 +43,6 @@ impl Task {
         let Row { buffer, row } = row;
         Self::Write { game, collector: collector as u32, buffer: buffer as u32, row: row as u32 }
     }
-
-    /// The game or query.
     #[inline]
     pub fn game(&self) -> u32 {
         let (Self::Advance(game)
@@ -58,8 +54,6 @@ impl Task {
         game
     }
 }
-
-/// The role of a thread that takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Only works.
@@ -80,7 +74,6 @@ pub struct WorkBatch {
     pub assignments: Vec<RowAssignment>,
     /// The games that write them.
     pub assigned: Vec<u32>,
-    /// The game being processed.
     pub game: u32,
     /// Failed games and their error texts.
     pub failures: Vec<(u32, String)>,

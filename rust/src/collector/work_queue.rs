@@ -15,7 +15,6 @@ const SLOW: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub struct WorkQueue {
-    /// Tasks of quick games.
     tasks: VecDeque<Task>,
     /// Slow games that are to go on.
     slow: VecDeque<u32>,
@@ -32,7 +31,6 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Creates a queue with all games.
     pub fn new(games: usize, blocking: bool) -> Self {
         Self {
             tasks: VecDeque::new(),
@@ -59,8 +57,6 @@ impl WorkQueue {
     pub fn is_slow(&self, game: u32) -> bool {
         self.is_slow[game as usize]
     }
-
-    /// Adds a task of a quick game.
     pub fn push(&mut self, task: Task) {
         self.tasks.push_back(task);
     }

@@ -16,7 +16,7 @@ const CENTRE: f64 = 0.5;
 const MOMENT: f64 = 1.0;
 /// Seconds of a step.
 const TAU: f64 = 0.2;
-/// Radians a second that the links turn at most.
+/// Radians per second that the links turn at most.
 const MOST_SPIN: [f64; 2] = [4.0 * PI, 9.0 * PI];
 /// Each part of a first state lies this close to 0.
 const START: f64 = 0.1;

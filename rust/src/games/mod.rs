@@ -94,7 +94,6 @@ pub struct Action<'a>(pub &'a [u8]);
 
 impl Action<'_> {
     /// The number of a numbered action.
-    #[inline]
     pub fn index(&self) -> i64 {
         self.0.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }

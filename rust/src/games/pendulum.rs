@@ -14,9 +14,9 @@ const GRAVITY: f64 = 10.0;
 const TAU: f64 = 0.05;
 /// N m at most; more counts as this.
 const MOST_TORQUE: f32 = 2.0;
-/// Radians a second at most.
+/// Radians per second at most.
 const MOST_SPIN: f64 = 8.0;
-/// Radians a second of a first state at most.
+/// Radians per second of a first state at most.
 const START_SPIN: f64 = 1.0;
 
 /// The angle from upright, and its velocity; mass and length are 1.

@@ -1,4 +1,7 @@
 //! A cache: samples that a client has drawn and sends to a server.
+//!
+//! Its columns stay in the frames in which they arrived. Their sizes and weights are checked once, and rows are copied once,
+//! when a batch is gathered.
 
 use crate::error::{Error, Result, short};
 use crate::replay::settings::Settings;

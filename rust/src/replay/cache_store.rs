@@ -93,11 +93,6 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
         Self { capacity, shape, held: VecDeque::new(), rng, counters, given: 0, discarded: 0 }
     }
 
-    /// The shape of the caches.
-    pub fn shape(&self) -> &CacheShape {
-        &self.shape
-    }
-
     /// Caches held.
     pub fn len(&self) -> usize {
         self.held.len()
@@ -167,13 +162,13 @@ impl<B: AsRef<[u8]>> CacheStore<B> {
             discarded: self.discarded,
             oldest: self.held.front().map(age),
             newest: self.held.back().map(age),
-            received: self.counters.total(),
-            others: self.counters.others(),
+            received: self.counters.total,
+            others: self.counters.others,
             clients: self.counters.senders(),
         }
     }
 
-    /// Takes the samples of a batch, all or none. Fails with [`Error::State`] and the counts when there are too few.
+    /// Takes the samples of a batch, all or nothing. Fails with [`Error::State`] and the counts when there are too few.
     /// Takes O(rows log caches), and O(caches) for each cache that is used up.
     pub fn take(&mut self, rows: usize, reuse: bool) -> Result<TakenSamples<B>> {
         self.check(rows, reuse)?;

@@ -115,7 +115,7 @@ fn resolve(path: &Path) -> std::io::Result<(PathBuf, Option<Permissions>)> {
         Ok(found) if found.is_file() => {
             Ok((std::fs::canonicalize(path)?, Some(found.permissions())))
         }
-        Ok(_) => Err(std::io::Error::other("the path is not that of a file")),
+        Ok(_) => Err(std::io::Error::other("not a file")),
     }
 }
 

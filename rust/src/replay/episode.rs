@@ -12,9 +12,7 @@ use crate::replay::settings::Settings;
 /// Entries `first .. first + run.len` of an episode lie in the slots of `run`, in order.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// Step of the first entry.
     pub first: u32,
-    /// Its slots.
     pub run: SlotRun,
 }
 
@@ -25,19 +23,12 @@ pub struct EntryRef(pub u64);
 
 impl EntryRef {
     /// The reference of the entry at `step` in the episode of this index.
-    #[inline]
     pub fn new(index: u32, step: u32) -> Self {
         Self((u64::from(index) + 1) << 32 | u64::from(step))
     }
-
-    /// The episode's index.
-    #[inline]
     pub fn index(self) -> usize {
         (self.0 >> 32) as usize - 1
     }
-
-    /// The step in it.
-    #[inline]
     pub fn step(self) -> u32 {
         self.0 as u32
     }
@@ -60,7 +51,6 @@ pub struct Ending {
     pub weights: bool,
     /// Value of the observation after the last action, when the episode was truncated.
     pub bootstrap: Option<Bootstrap>,
-    /// Whether the last entry is the final state.
     pub final_state: bool,
 }
 
@@ -79,7 +69,6 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// An open episode without entries.
     pub fn new(serial: u64) -> Self {
         Self { serial, extents: SmallVec::new(), len: 0, reserve: SlotRun::default(), ending: None }
     }
@@ -88,31 +77,22 @@ impl Episode {
     pub fn len(&self) -> usize {
         self.len as usize
     }
-
-    /// Whether its last entry is the final state.
-    #[inline]
     pub fn has_final_state(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| ending.final_state)
     }
 
     /// Entries with an action: all but the final state.
-    #[inline]
     pub fn actions(&self) -> usize {
         self.len() - usize::from(self.has_final_state())
     }
 
     /// The step that lies `steps` after `step`, or the last where the episode ends before.
-    #[inline]
     pub fn ahead(&self, step: u32, steps: usize) -> u32 {
         (step as usize).saturating_add(steps).min(self.len() - 1) as u32
     }
-
-    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-
-    /// Where the entries lie, in order.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -150,8 +130,6 @@ impl Episode {
         }
         self.len += run.len;
     }
-
-    /// The extent that holds step `step`.
     #[inline]
     pub fn extent_of(&self, step: u32) -> Extent {
         if let [only] = self.extents.as_slice() {
@@ -160,9 +138,6 @@ impl Episode {
         let after = self.extents.partition_point(|extent| extent.first <= step);
         self.extents[after - 1]
     }
-
-    /// The slot of step `step`.
-    #[inline]
     pub fn slot_of(&self, step: u32) -> usize {
         let extent = self.extent_of(step);
         (extent.run.start + (step - extent.first)) as usize
@@ -178,7 +153,6 @@ impl Episode {
 /// Counts of all episodes ever closed in a memory, evicted since or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Episodes.
     pub episodes: u64,
     /// Their entries without final states: the steps that were taken.
     pub steps: u64,

@@ -66,14 +66,12 @@ fn prefer_huge_pages(pages: &MmapMut, range: Range<usize>) {
 impl<T: Pod> std::ops::Deref for MappedArray<T> {
     type Target = [T];
 
-    #[inline]
     fn deref(&self) -> &[T] {
         self.pages.as_ref().map_or(&[], |pages| bytemuck::cast_slice(&pages[self.bytes.clone()]))
     }
 }
 
 impl<T: Pod> std::ops::DerefMut for MappedArray<T> {
-    #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         let bytes = self.bytes.clone();
         self.pages.as_mut().map_or(&mut [], |pages| bytemuck::cast_slice_mut(&mut pages[bytes]))

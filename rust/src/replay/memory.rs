@@ -209,7 +209,7 @@ impl Memory {
         }
     }
 
-    /// Appends `init_w.len()` entries to an open episode, all or none, and returns the id of the first. Fails with
+    /// Appends `init_w.len()` entries to an open episode, all or nothing, and returns the id of the first. Fails with
     /// [`Error::State`] when the episode is not open or the entries do not fit beside the open episodes, with
     /// [`Error::Value`] for a reward that is not finite, or a weight that is not finite and >= 0.
     pub fn add(&mut self, serial: u64, rows: EntryRows<'_>, init_w: &[f64]) -> Result<u64> {

@@ -95,7 +95,7 @@ impl<B: AsRef<[u8]>> Mixer<B> {
         pairs.map(|(count, queue)| count.saturating_sub(queue.unused)).collect()
     }
 
-    /// Takes the next planned rows, all or none. Fails with [`Error::State`] when some are not planned or not here yet.
+    /// Takes the next planned rows, all or nothing. Fails with [`Error::State`] when some are not planned or not here yet.
     /// Takes O(rows + queued caches).
     pub fn take(&mut self, rows: usize) -> Result<TakenSamples<B>> {
         let lacking: usize = self.lacking(rows).iter().sum();

@@ -3,12 +3,12 @@
 //! | question | file |
 //! |---|---|
 //! | which settings there are | [`settings`] |
-//! | where the bytes of an entry lie | [`storage`], in a [`mapped_array`] |
-//! | which slots are free | [`free_slots`] |
-//! | which slots an episode has | [`episode`] |
+//! | where the bytes of an entry lie | `storage`, in a [`mapped_array`] |
+//! | which slots are free | `free_slots` |
+//! | which slots an episode has | `episode` |
 //! | which episode is evicted | `eviction` |
-//! | how many bytes a memory takes | [`footprint`] |
-//! | what the return and the weight of an entry are | [`returns`], [`entry_weight`], by powers in [`power`] |
+//! | how many bytes a memory takes | `footprint` |
+//! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
 //! | which of them is drawn | [`sum_tree`] |
 //! | what a sample contains | [`transition`] |
@@ -52,20 +52,20 @@ pub mod checkpoint;
 pub mod closing;
 pub mod corrections;
 pub mod drawable;
-pub mod entry_weight;
-pub mod episode;
+mod entry_weight;
+mod episode;
 mod eviction;
 pub(crate) mod finite;
-pub mod footprint;
-pub mod free_slots;
+mod footprint;
+mod free_slots;
 pub mod importance;
 pub mod mapped_array;
 pub mod memory;
 pub mod mixer;
-pub mod power;
+mod power;
 pub mod returns;
 pub mod sender_counters;
 pub mod settings;
-pub mod storage;
+mod storage;
 pub mod sum_tree;
 pub mod transition;

@@ -26,8 +26,10 @@ impl CacheCounts {
 #[derive(Debug)]
 pub struct SenderCounters {
     most: usize,
-    total: CacheCounts,
-    others: CacheCounts,
+    /// Counts of all senders.
+    pub total: CacheCounts,
+    /// Counts of senders without counters of their own.
+    pub others: CacheCounts,
     /// Counts of each sender, and the number of caches that had arrived when it sent last. Senders choose their numbers:
     /// the hash has random keys, so that these cannot be chosen to collide.
     senders: HashMap<u32, (CacheCounts, u64)>,
@@ -61,16 +63,6 @@ impl SenderCounters {
         }
     }
 
-    /// Counts of all senders.
-    pub fn total(&self) -> CacheCounts {
-        self.total
-    }
-
-    /// Counts of senders without counters of their own.
-    pub fn others(&self) -> CacheCounts {
-        self.others
-    }
-
     /// Counts of each sender, the latest sender last.
     pub fn senders(&self) -> Vec<(u32, CacheCounts)> {
         let mut all: Vec<_> = self.senders.iter().collect();
@@ -91,11 +83,11 @@ mod tests {
             counters.add(sender, counts(1, samples, 4 * samples));
         }
         assert_eq!(counters.senders(), [(7, counts(2, 3, 12)), (9, counts(1, 100, 400))]);
-        assert_eq!(counters.others(), counts(1, 10, 40));
+        assert_eq!(counters.others, counts(1, 10, 40));
         // A sender that returns starts from zero, and nothing is counted twice.
         counters.add(8, counts(1, 1000, 4000));
         assert_eq!(counters.senders(), [(9, counts(1, 100, 400)), (8, counts(1, 1000, 4000))]);
-        assert_eq!(counters.others(), counts(3, 13, 52));
-        assert_eq!(counters.total(), counts(5, 1113, 4452));
+        assert_eq!(counters.others, counts(3, 13, 52));
+        assert_eq!(counters.total, counts(5, 1113, 4452));
     }
 }

@@ -64,22 +64,16 @@ impl Storage {
         let stride = self.strides[column];
         &self.columns[column][slots.start * stride..slots.end * stride]
     }
-
-    /// As [`Self::rows`].
     pub fn rows_mut(&mut self, column: usize, slots: Range<usize>) -> &mut [u8] {
         let stride = self.strides[column];
         &mut self.columns[column][slots.start * stride..slots.end * stride]
     }
-
-    /// One field of one entry.
     #[inline]
     pub fn field(&self, field: Field, slot: usize) -> &[u8] {
         let location = self.locations[field.index()];
         let start = slot * location.stride + location.offset;
         &self.columns[location.column][start..start + location.size]
     }
-
-    /// As [`Self::field`].
     #[inline]
     pub fn field_mut(&mut self, field: Field, slot: usize) -> &mut [u8] {
         let location = self.locations[field.index()];

@@ -23,7 +23,6 @@ pub struct SumTree {
     /// Sums of 16 children each, from the leaves up to the root; each level is padded to a multiple of 16.
     sums: Vec<MappedArray<f64>>,
     positive: usize,
-    len: usize,
 }
 
 impl SumTree {
@@ -41,21 +40,10 @@ impl SumTree {
             }
             nodes = padded / WIDTH;
         }
-        Ok(Self { leaves, sums, positive: 0, len })
-    }
-
-    /// Leaves.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no leaves.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+        Ok(Self { leaves, sums, positive: 0 })
     }
 
     /// The weight of a leaf.
-    #[inline]
     pub fn get(&self, leaf: usize) -> f32 {
         self.leaves[leaf]
     }
@@ -67,7 +55,6 @@ impl SumTree {
     }
 
     /// The sum of all weights.
-    #[inline]
     pub fn total(&self) -> f64 {
         self.sums[self.sums.len() - 1][0]
     }

@@ -109,10 +109,7 @@ impl Memory {
 
     fn gather_stack(&self, slot: u32, stack: usize, out: &mut [u8]) {
         let oldest = self.entry_refs[slot as usize].wrapping_sub(stack as u64 - 1);
-        // All are compared: between two slots of an episode there may be as many of others as it has elsewhere.
-        let together = |&first: &usize| {
-            (oldest..).zip(&self.entry_refs[first..][..stack]).all(|(at, &entry)| at == entry)
-        };
+        let together = |&first: &usize| self.are_consecutive(oldest, first, stack);
         if let Some(first) = (slot as usize).checked_sub(stack - 1).filter(together) {
             self.storage.read_run(Field::State, first, stack, out);
             return;
@@ -128,6 +125,13 @@ impl Memory {
         } else {
             padding.chunks_exact_mut(size).for_each(|frame| frame.copy_from_slice(&frames[..size]));
         }
+    }
+
+    /// Whether `count` slots from `slot` on hold the entry of a reference and those after it. Compares all of them: between
+    /// two slots of an episode there may be as many of others as it has elsewhere.
+    fn are_consecutive(&self, entry: u64, slot: usize, count: usize) -> bool {
+        let refs = self.entry_refs.get(slot..slot + count);
+        refs.is_some_and(|refs| (entry..).zip(refs).all(|(expected, &found)| expected == found))
     }
 
     /// Copies the fields of a batch, prev's and then next's, each into its part; parts of fields that are left out are
@@ -216,10 +220,7 @@ impl Memory {
                 *sum = f64::from(f32::from_ne_bytes(*reward)) + gamma * *sum;
             }
         };
-        let first = self.entry_refs[slot];
-        // All are compared, as for a stack.
-        let together = |refs: &[u64]| (first..).zip(refs).all(|(at, &entry)| at == entry);
-        if self.entry_refs.get(slot..slot + steps).is_some_and(together) {
+        if self.are_consecutive(self.entry_refs[slot], slot, steps) {
             (slot..slot + steps).rev().for_each(add);
             return;
         }

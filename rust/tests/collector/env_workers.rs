@@ -25,13 +25,13 @@ fn soon() -> Instant {
 }
 
 /// The state of a query.
-struct Thought(i64);
+struct QueryState(i64);
 
-impl Game for Thought {
+impl Game for QueryState {
     fn reset(&mut self, _seed: u64) {}
 
     fn step(&mut self, _action: Action<'_>) -> Result<Outcome> {
-        unreachable!("nobody takes an action in it")
+        unreachable!("queries take no action")
     }
 
     fn write(&self, _key: usize, out: &mut [u8]) {
@@ -39,18 +39,21 @@ impl Game for Thought {
     }
 }
 
-/// Makes queries at once; the reply to each is its state, while the run goes on.
+/// Makes queries at the same time; the reply to each is its state, while the run continues.
 fn ask(context: &Context, game: usize, state: i64, count: usize) {
     std::thread::scope(|scope| {
         for tid in 1..=count {
             scope.spawn(move || {
-                let thought = state + 1_000_000 * tid as i64;
-                match context.query(game, tid, Box::new(Thought(thought))) {
+                let asked = state + 1_000_000 * tid as i64;
+                match context.query(game, tid, Box::new(QueryState(asked))) {
                     Ok(answers) => {
                         let a = answers.into_iter().find(|(key, _)| key == "a").unwrap().1;
-                        assert_eq!(a, thought.to_ne_bytes());
+                        assert_eq!(a, asked.to_ne_bytes());
                     }
-                    Err(_) => assert!(context.check().is_err(), "only an end leaves it unanswered"),
+                    Err(_) => assert!(
+                        context.wait(None, Some(Instant::now())).is_err(),
+                        "only the end of the run leaves a query unanswered"
+                    ),
                 }
             });
         }
@@ -58,7 +61,7 @@ fn ask(context: &Context, game: usize, state: i64, count: usize) {
 }
 
 /// Steps the scripted game of the other tests, whose episodes have `length` states, until the run is over. Games in
-/// `fails` fail at every third move; all make `asks` queries at once before each report.
+/// `fails` fail at every third move; all make `asks` queries at the same time before each report.
 fn drive(context: &Context, env_worker: usize, length: i64, fails: &[i64], asks: usize) {
     let memory = context.step_buffers()[env_worker].memory();
     let read = |part, row| {
@@ -168,7 +171,11 @@ fn wrong_reports_are_refused() {
     context.start().unwrap();
     assert!(play(2, 0, vec![]).unwrap_err().to_string().starts_with("env_worker: expected"));
     assert_eq!(play(0, 0, vec![]).unwrap(), Some(1));
-    assert_eq!(play(0, 0, vec![]).unwrap(), Some(1), "what was not begun is given out again");
+    assert_eq!(
+        play(0, 0, vec![]).unwrap(),
+        Some(1),
+        "moves that were not begun are given out again"
+    );
     assert!(play(0, 2, vec![]).unwrap_err().to_string().starts_with("begun: expected at most 1"));
     assert!(play(0, 1, vec![(1, String::new())]).is_err());
 }
@@ -180,7 +187,7 @@ fn unknown_end_in_a_report_fails_the_game() {
     context.start().unwrap();
     assert_eq!(context.play(0, Report::default(), soon()).unwrap(), Some(1));
     context.step_buffers()[0].memory().write(END, 0, 0, &[3]);
-    assert_eq!(context.play(0, Report::done(1), soon()).unwrap(), None);
+    assert_eq!(context.play(0, Report { begun: 1, ..Report::default() }, soon()).unwrap(), None);
     let error = context.wait(None, None).unwrap_err().to_string();
     assert_eq!(error, "game 0: its env worker reported end 3, expected 0, 1 or 2");
     assert_eq!(context.failed_game(), Some(0));

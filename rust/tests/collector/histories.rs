@@ -150,7 +150,7 @@ fn later_of_two_repliers_wins_in_either_order_of_answers() {
         let two = vec![actor(1), collector("critic", 1, 1, Some(&["a"]))];
         let run = Run::started(two, options(1, 1), 5);
         let order = [first, 1 - first];
-        let taken = order.map(|group| run.wait(Some(group)));
+        let taken = order.map(|collector| run.wait(Some(collector)));
         for taken in taken {
             run.reply(taken, |_| 10 + taken.collector as i64);
             run.context.answer(taken).unwrap();
@@ -178,7 +178,7 @@ fn collector_of_a_player_sees_states_of_that_player_only() {
                 1 => assert!(turn.eq([1.0])),
                 _ => {
                     assert!(turn.eq([1.0, 1.0]));
-                    // What was paid since the player's last state, the terminal state's included.
+                    // The rewards since the player's last state, the terminal state's included.
                     // Entering seq 2 and 3 pays 5; entering 4, 0 and 1 pays 4, 0 and 1.
                     assert_eq!(row["last_r"][1], 5.0);
                     assert_eq!(row["last_terminal"][1], f64::from(row["seq"] == [3.0, 1.0]));
@@ -212,21 +212,21 @@ proptest! {
         games in 1..6_usize, listener in 1..7_usize, steps in 2..9_usize, length in 2..7_i64,
         threads in 1..4_usize, share in 1..6_usize,
     ) {
-        put_together(games, listener, steps, length, threads, share, 12);
+        check_joined(games, listener, steps, length, threads, share, 12);
     }
 }
 
 /// Cases that failed once.
 #[test]
 fn joined_histories_are_the_run_in_cases_that_failed_before() {
-    put_together(3, 2, 7, 4, 3, 1, 12);
-    put_together(3, 4, 2, 5, 1, 1, 12);
-    put_together(3, 3, 5, 6, 2, 1, 12);
+    check_joined(3, 2, 7, 4, 3, 1, 12);
+    check_joined(3, 4, 2, 5, 1, 1, 12);
+    check_joined(3, 3, 5, 6, 2, 1, 12);
 }
 
-/// For any T, the histories of a game without their last rows are all its states, and what is shifted fits.
-/// Returns how many histories there were.
-fn put_together(
+/// For any T, the histories of a game without their last rows are all its states, and shifted keys are those of the next
+/// state. Returns how many histories there were.
+fn check_joined(
     games: usize,
     listener: usize,
     steps: usize,
@@ -260,7 +260,7 @@ fn hundred_thousand_joined_histories_equal_the_runs() {
     let mut histories = 0;
     for (games, steps) in [(1, 2), (3, 5), (8, 3), (16, 9), (64, 20), (64, 2)] {
         for (length, threads) in [(2, 1), (3, 2), (7, 4)] {
-            histories += put_together(games, 4, steps, length, threads, games / 2 + 1, 1_500);
+            histories += check_joined(games, 4, steps, length, threads, games / 2 + 1, 1_500);
         }
     }
     assert!(histories >= 100_000, "{histories}");

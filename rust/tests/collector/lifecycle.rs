@@ -127,7 +127,7 @@ fn panic_or_error_of_a_game_ends_the_wait_with_its_text() {
         };
         assert!(error.contains("told to"), "{error}");
         assert!(error.contains("game 3"), "{error}");
-        assert_eq!(run.context.check().unwrap_err().to_string(), error);
+        assert_eq!(run.context.wait(None, None).unwrap_err().to_string(), error);
     }
 }
 

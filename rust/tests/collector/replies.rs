@@ -17,10 +17,10 @@ fn game_steps_only_after_replies_of_all_collectors() {
     let run = Run::started(vec![actor(GAMES), critic], options(GAMES, 1), 90);
     // Both have a batch in hand before either answers, and then answer at the same time.
     let barrier = Barrier::new(2);
-    let answers = |group: usize| {
+    let answers = |number: usize| {
         for _ in 0..ROUNDS {
-            let taken = run.wait(Some(group));
-            if group == 0 {
+            let taken = run.wait(Some(number));
+            if number == 0 {
                 run.reply(taken, |row| row["s"][0] as i64);
             }
             barrier.wait();

@@ -115,7 +115,7 @@ fn rows_without_room_wait_in_order() {
         assert_eq!(answers.try_recv(), Ok(number as u64 + 100));
     }
     assert!(answers[6].try_recv().is_err());
-    assert_eq!(batcher.wait(Some(Instant::now())), Ok(None), "one row is no batch of two");
+    assert_eq!(batcher.wait(Some(Instant::now())), Ok(None), "one row is not a batch of two");
 }
 
 #[test]

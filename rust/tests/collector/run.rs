@@ -11,7 +11,7 @@ use cogrs::error::Result;
 
 use crate::scripted_game::{self as game, Log, Script};
 
-/// Far above what any wait here takes: a test that reaches it hangs.
+/// Far above any wait here: a test that reaches it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn options(games: usize, threads: usize) -> Options {

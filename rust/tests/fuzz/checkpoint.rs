@@ -1,4 +1,4 @@
-//! Files that somebody else made.
+//! Files of others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::inputs::{fields, float, number, small};
 use crate::{MOST, fuzz, long};
 
-/// Files that were found to be trouble once, or that stand for a kind.
+/// Files that failed once, or that represent a kind of file.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/fuzz/checkpoint");
 
 fn settings(dims: usize) -> impl Strategy<Value = Settings> {
@@ -120,7 +120,7 @@ fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Loads a file, and does with the memory what its owner would.
+/// Loads a file, and uses the memory as its owner would.
 fn check_file(path: &Path) -> TestCaseResult {
     let refused = |error: &Error| {
         matches!(error, Error::Value { .. } | Error::Type { .. } | Error::Memory(_))

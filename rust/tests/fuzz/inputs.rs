@@ -1,4 +1,4 @@
-//! Numbers and fields that somebody else chose.
+//! Numbers and fields that others choose.
 
 use cogrs::spec::{FIELDS, FieldSpec};
 use proptest::collection::vec;
@@ -32,7 +32,7 @@ pub fn field() -> impl Strategy<Value = FieldSpec> {
         .prop_map(|(dtype, itemsize, shape)| FieldSpec::new(dtype, itemsize, &shape))
 }
 
-/// Mostly fields that fit each other, so that what comes after them is looked at too.
+/// Mostly fields that fit each other, so that the checks after them run too.
 pub fn fields() -> impl Strategy<Value = [FieldSpec; FIELDS]> {
     let float = |shape: &[usize]| FieldSpec::new("<f4", 4, shape);
     let sound = (select(&[0_usize, 1, 3][..]), 0..9_usize).prop_map(move |(dims, bytes)| {

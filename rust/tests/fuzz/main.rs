@@ -1,4 +1,4 @@
-//! Bytes and descriptions that somebody else made: each is refused with an error, or makes something that works.
+//! Bytes and descriptions of others: each is refused with an error, or makes something that works.
 //!
 //! The long forms run for `COGRS_FUZZ_SECONDS` each, ten minutes by default.
 

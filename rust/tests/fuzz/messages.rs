@@ -1,4 +1,4 @@
-//! Caches and descriptions that somebody else sent.
+//! Caches and descriptions that others send.
 
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,7 @@ fn tensors(time: Duration) {
         |((inputs, replies), batch_size, steps, count)| {
             let described = inputs.iter().map(|input| &input.field);
             let mut described = described.chain(replies.iter().flatten().map(|reply| &reply.field));
-            // What Python hands over has been looked at so.
+            // The bindings check this before.
             if described.any(|field| field.checked_nbytes().is_none()) {
                 return Ok(());
             }

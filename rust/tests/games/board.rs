@@ -3,7 +3,7 @@
 pub const ROWS: usize = 6;
 pub const COLUMNS: usize = 7;
 
-/// Cells from the top row down; the player who has a disc there.
+/// Cells from the top row down: the player that has a disc there.
 #[derive(Debug, Clone, Default)]
 pub struct Board {
     cells: [[Option<usize>; COLUMNS]; ROWS],
@@ -49,7 +49,7 @@ impl Board {
         self.moves == ROWS * COLUMNS
     }
 
-    /// The discs of who moves, then those of the other.
+    /// The discs of the player to move, then those of the other.
     pub fn planes(&self) -> Vec<u8> {
         let plane = |player| {
             self.cells.as_flattened().iter().map(move |cell| u8::from(*cell == Some(player)))

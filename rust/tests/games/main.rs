@@ -1,4 +1,4 @@
-//! The built-in games: what holds for all, and each against its rules.
+//! The built-in games: properties of all, and each against its rules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +13,10 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What a state shows under each key.
+/// The value of each key of a state.
 fn seen(game: &dyn Game, spec: &GameSpec) -> Vec<Vec<u8>> {
     let key = |(at, (_, field)): (usize, &(String, cogrs::spec::FieldSpec))| {
-        // Whatever lies there before, all of it is written.
+        // All of it is written over any contents.
         let [one, other] = [0x00, 0xff].map(|before| {
             let mut out = vec![before; field.nbytes()];
             game.write(at, &mut out);
@@ -82,7 +82,7 @@ fn check_spec(spec: &GameSpec) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A seed and actions determine all, whatever the game did before; limits hold exactly.
+    /// A seed and actions determine everything, after any earlier episodes; limits hold exactly.
     #[test]
     fn seeds_and_actions_determine_episodes(seed in 0..u64::MAX - 3, limit in 1..60_u64) {
         for name in GameFactory::names() {
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// Speeds and positions stay within what the spaces of Gymnasium say.
+    /// Speeds and positions stay within the spaces of Gymnasium.
     #[test]
     fn observations_of_physics_games_are_bounded(seed in 0..u64::MAX - 3) {
         use std::f32::consts::PI;

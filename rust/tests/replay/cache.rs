@@ -62,7 +62,7 @@ fn push(
     store.push(cache(name, rows, weight_sum), name, Instant::now())
 }
 
-/// What a batch consists of: cache and row of each sample.
+/// Cache and row of each sample of a batch.
 fn take(
     store: &mut CacheStore<Vec<u8>>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! Calls of a memory at random, good ones and some that must be refused.
+//! Random calls of a memory, valid ones and some that must be refused.
 
 use cogrs::replay::settings::{FramePadding, NewPriority};
 use proptest::collection::vec;
@@ -7,7 +7,7 @@ use proptest::sample::{Index, select};
 
 use crate::model::DIMS;
 
-/// One call, its targets still to be looked up among what there is when it is made.
+/// One call; its targets are chosen among existing entries when it is made.
 #[derive(Debug, Clone)]
 pub enum Call {
     Open,
@@ -22,7 +22,7 @@ pub enum Call {
     Draw(usize),
 }
 
-/// What is wrong with the last of some new entries.
+/// The flaw of the last of some new entries.
 #[derive(Debug, Clone, Copy)]
 pub enum Flaw {
     None,

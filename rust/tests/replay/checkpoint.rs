@@ -1,4 +1,4 @@
-//! Memories in files: the same when they come back, and refused when the file is not whole.
+//! Memories in files: equal when they are loaded, and refused when the file is damaged.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ fn load(path: &Path) -> Result<Memory> {
     CheckpointFile::open(path)?.load(false)
 }
 
-/// What can be read of a memory, but for open episodes; weights by their bits.
+/// All that can be read from a memory without its open episodes; weights by their bits.
 fn readings(memory: &Memory) -> impl PartialEq + std::fmt::Debug {
     let episodes = memory.closed_episodes().enumerate().map(|(index, episode)| {
         let fields = Field::ALL.map(|field| read(memory, index, field));
@@ -54,7 +54,7 @@ fn after(state_size: usize, capacity: usize, calls: Vec<Call>) -> Pair {
     pair
 }
 
-/// Saves and loads between the calls, more than once, and goes on with what was loaded.
+/// Saves and loads between the calls, more than once, and continues with the loaded memory.
 fn comes_back(state_size: usize, capacity: usize, parts: Vec<Vec<Call>>) {
     let (_folder, path) = place();
     let mut pair = Pair::new(state_size, capacity);

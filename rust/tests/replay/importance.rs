@@ -1,4 +1,4 @@
-//! Importance weights: figures worked out by hand, the formula, and what is refused.
+//! Importance weights: numbers calculated by hand, the formula, and invalid arguments.
 
 use cogrs::error::Error;
 use cogrs::replay::importance::{Largest, importance_weights};

@@ -86,7 +86,7 @@ proptest! {
                 Step::Plan(rows) => {
                     let before = mixer.lacking(usize::MAX);
                     mixer.plan(rows, &[1.0, 0.0, 2.0]).unwrap();
-                    // What was planned stays planned.
+                    // Planned rows stay planned.
                     let after = mixer.lacking(usize::MAX);
                     prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after));
                 }
@@ -123,7 +123,7 @@ fn plan_is_kept_while_a_server_lacks_samples() {
     assert_eq!(lacking.iter().sum::<usize>(), 8);
     mixer.push(0, samples(0, 0..8)).unwrap();
     assert!(matches!(take(&mut mixer, 8), Err(Error::State(_))));
-    // Other weights do not change what is planned.
+    // Other weights do not change planned rows.
     mixer.plan(8, &[1.0, 0.0]).unwrap();
     assert_eq!(mixer.lacking(8), [0, lacking[1]]);
     mixer.push(1, samples(1, 100..100 + lacking[1] as u64)).unwrap();

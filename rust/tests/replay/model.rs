@@ -1,5 +1,4 @@
-//! What a memory of whole episodes has to do, done the plainest way: episodes are `Vec`s, searched from
-//! end to end.
+//! The plainest memory of whole episodes: episodes are `Vec`s, searched from end to end.
 
 use std::collections::VecDeque;
 
@@ -136,8 +135,8 @@ impl Episode {
         (sum as f32, if self.terminates_at(next) { 0.0 } else { power as f32 })
     }
 
-    /// This episode with the returns and weights that its ending gives it.
-    fn appraised(&self, largest: f64) -> Result<Self, Refusal> {
+    /// This episode with the returns and weights of its ending.
+    fn with_returns(&self, largest: f64) -> Result<Self, Refusal> {
         let mut made = self.clone();
         let Some((how, settings)) = &self.ending else { return Ok(made) };
         let mut ahead = how.bootstrap.unwrap_or_default();
@@ -194,13 +193,13 @@ impl Episode {
             });
         }
         made.ending = Some((how.clone(), settings.clone()));
-        let made = made.appraised(largest)?;
+        let made = made.with_returns(largest)?;
         made.entries.iter().try_for_each(|entry| finite(&[entry.base, entry.weight]))?;
         Ok(made)
     }
 
-    /// The steps whose weights a late reward at `step` makes anew.
-    fn renewed(&self, step: usize, multi_step: usize) -> std::ops::Range<usize> {
+    /// The steps whose weights change with a late reward at `step`.
+    fn reweighed(&self, step: usize, multi_step: usize) -> std::ops::Range<usize> {
         let Some((how, settings)) = &self.ending else { return 0..0 };
         match settings.new_priority {
             NewPriority::Returns if how.weights => 0..step + 1,
@@ -312,7 +311,7 @@ impl Model {
         }
     }
 
-    /// Takes note of weights that an episode's entries were given.
+    /// Updates the largest weight by those of an episode's entries.
     fn note(&mut self, episode: &Episode, steps: std::ops::Range<usize>) {
         for step in steps.filter(|&step| episode.inside(step, &self.settings)) {
             let entry = &episode.entries[step];
@@ -419,12 +418,11 @@ impl Model {
         if episode.is_final(step) {
             return Err(Refusal::Value);
         }
-        // Later entries keep what they have, a corrected priority say, and so do weights that are not
-        // made anew.
-        let renewed = changed.renewed(step, self.settings.multi_step);
-        let mut made = changed.appraised(self.largest)?;
+        // Later entries keep their weights, such as a corrected priority, and so do those that are not recomputed.
+        let reweighed = changed.reweighed(step, self.settings.multi_step);
+        let mut made = changed.with_returns(self.largest)?;
         for (at, (entry, old)) in made.entries.iter_mut().zip(&episode.entries).enumerate() {
-            if !renewed.contains(&at) {
+            if !reweighed.contains(&at) {
                 entry.weight = old.weight;
             }
             if at > step {
@@ -433,7 +431,7 @@ impl Model {
             finite(&[entry.weight])?;
         }
         if made.ending.is_some() {
-            self.note(&made, renewed);
+            self.note(&made, reweighed);
         }
         if let Some(episode) = self.find_mut(id) {
             *episode = made;

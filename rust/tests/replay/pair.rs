@@ -67,7 +67,7 @@ impl Pair {
         &self.memory
     }
 
-    /// Goes on with another memory, which holds what this one does but for open episodes.
+    /// Continues with another memory, which equals this one without its open episodes.
     pub fn replace(&mut self, make: impl FnOnce(&Memory) -> Memory) {
         self.memory = make(&self.memory);
         self.model.open.clear();
@@ -310,7 +310,7 @@ impl Pair {
     }
 }
 
-/// What both returned, or None when both refused for the same reason.
+/// The results of both, or None when both refused for the same reason.
 fn same<T: Debug, U: Debug>(got: Result<T, Error>, expected: Result<U, Refusal>) -> Option<(T, U)> {
     let got = got.map_err(|error| match error {
         Error::State(_) => Refusal::State,
