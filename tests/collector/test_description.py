@@ -1,4 +1,4 @@
-"""Descriptions: what they make, and how they are refused."""
+"""Descriptions of batches, right and wrong."""
 
 from __future__ import annotations
 

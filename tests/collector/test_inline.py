@@ -19,7 +19,7 @@ from tests.program import program
 
 
 class Watched(environments.Counting):
-    """Notes which threads move it, and does in a step what it is told."""
+    """Notes the threads that move it, and calls a function in each step."""
 
     movers: set[int]
     each_step: Any
@@ -63,7 +63,7 @@ def test_thread_that_waits_moves_games_that_all_wait_for_one_batch(
     with games:
         for _ in range(100):
             games.Run(timeout)
-        # What the thread of its own did in the beginning.
+        # Moves of the env worker's own thread in the beginning.
         movers.clear()
         for _ in range(100):
             games.Run(timeout)

@@ -1,4 +1,4 @@
-"""Environments of a vector that raise, return what cannot be, or are interrupted."""
+"""Environments of a vector that raise, return wrong values, or are interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = pytest.mark.parametrize("num_threads", [0, 2])
 
 
 class Told(Free):
-    """Raises, or returns, what its class says, once each."""
+    """Raises each exception of its class once, or returns the values of its class."""
 
     raises: dict[str, BaseException]
     returns: dict[str, Any]
@@ -59,7 +59,7 @@ def told(raises: dict[str, BaseException], returns: dict[str, Any] | None = None
 
 
 def goes_on(envs: VectorEnv, count: int = 3) -> None:
-    """A vector that begins again is as good as a new one."""
+    """Assert that a vector begins again like a new one."""
     theirs = SyncVectorEnv([lambda: Free(length=50)] * count)
     same(envs.reset(seed=9), theirs.reset(seed=9))
     for number in range(60):
@@ -173,7 +173,7 @@ def test_arrays_of_one_element_are_their_element(
     dtypes = [given[name].dtype for name in given]
     assert dtypes == [np.float64, np.bool_, np.bool_]
     assert given[field].tolist() == [value] * 3
-    # What ended begins anew.
+    # An ended episode is followed by a new one.
     shown = envs.step(np.zeros(3, int))[0]
     assert shown[:, 1].tolist() == [0 if value and field != "reward" else 2] * 3
     envs.close()

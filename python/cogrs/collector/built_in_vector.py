@@ -64,7 +64,7 @@ class BuiltInVector:
         self._infos: Infos | None = None
 
     def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
-        """Begin episodes of these numbers, with their seeds; the others stay where they are."""
+        """Start episodes of these numbers, with their seeds; the others stay where they are."""
         if self._failed:
             self._context.Stop()
             self._make()

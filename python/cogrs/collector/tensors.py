@@ -57,7 +57,7 @@ def device_of(gpu: int | None) -> Any:
 
     Raises:
         TypeError: `gpu` is not an integer.
-        ValueError: There is no such device.
+        ValueError: The device does not exist.
     """
     if gpu is None:
         return None

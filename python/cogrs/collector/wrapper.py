@@ -105,7 +105,7 @@ class GCWrapper(NotPicklable):
             its batch, also after a Run within it.
 
     Raises:
-        ValueError: A description is wrong, an option out of range, there is no such GPU, or a
+        ValueError: A description is wrong, an option out of range, the GPU does not exist, or a
             `_batchsize` with a reply is larger than `num_games` and has no `_timeout_usec`.
         ImportError: `use_numpy=False`, and PyTorch is not installed.
         MemoryError: The system refuses the memory.
@@ -177,7 +177,7 @@ class GCWrapper(NotPicklable):
         Where there is no CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
 
         Raises:
-            ValueError: There is no such device.
+            ValueError: The device does not exist.
             TypeError: `gpu` is not an integer.
         """
         self._device = device_of(gpu)
@@ -252,7 +252,7 @@ class GCWrapper(NotPicklable):
         return self._run(None, timeout)
 
     def RunGroup(self, key: str, timeout: float | None = None) -> Any:  # noqa: N802
-        """Run for the batches of one collector; ValueError if there is no such collector."""
+        """Run for the batches of one collector; ValueError if it does not exist."""
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:

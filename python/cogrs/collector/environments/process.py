@@ -43,7 +43,7 @@ class SharedMemory:
     """Memory shared with workers: an anonymous file.
 
     On Linux the file is sealed against shrinking: a process that touches a page which the file has
-    lost is ended by SIGBUS, and every worker, with whatever it starts, has the descriptor.
+    lost is ended by SIGBUS, and all workers and their child processes have the descriptor.
     Elsewhere there are no seals, and workers are trusted not to shrink it.
     """
 
