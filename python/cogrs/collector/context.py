@@ -287,6 +287,10 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             arrays = self._buffers[gid, buffer] = self._make_buffer(gid, buffer)
         return arrays.views(rows)
 
+    def whole_buffer(self, gid: int, which: int, buffer: int) -> Any:
+        """Return all rows of such a batch: of the input (`which` 0), or of the reply (1)."""
+        return self.buffer(gid, buffer, self.collectors[gid].batch_size)[which]
+
     def _make_buffer(self, gid: int, buffer: int) -> BatchBuffer:
         inputs, replies = self._running().batch(gid, buffer)
         if not self.use_numpy:

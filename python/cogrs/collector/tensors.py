@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 import warnings
 import weakref
@@ -12,6 +11,7 @@ import numpy as np
 
 from cogrs.arrays import tensor_over
 from cogrs.collector.batch import Batch
+from cogrs.optional_dependency import import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
 def torch_module() -> Any:
     """Import and return PyTorch; ImportError if it is not installed."""
-    try:
-        return importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(
-            "use_numpy=False needs PyTorch, which is not installed: pip install torch, or use "
-            "use_numpy=True",
-            name="torch",
-        ) from error
+    return import_optional("torch", "use_numpy=False needs PyTorch", "torch, or use use_numpy=True")
 
 
 def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext
 from cogrs.collector.delivery import Infos
-from cogrs.collector.description import overlaps, repliers
+from cogrs.collector.description import overlapping_replies
 from cogrs.collector.options import NotPicklable
 from cogrs.collector.tensors import DeviceCopy, device_of, has_cuda, pin, torch_module
 from cogrs.validation import check_flag, check_kind
@@ -133,11 +133,10 @@ class GCWrapper(NotPicklable):
         with GC.all_or_nothing():
             GC.bind(co)
             self.name2idx = GC.AddCollectors(descriptions)
-            overlap = sorted(overlaps(GC.collectors))
+            overlap = overlapping_replies(GC.collectors)
             if overlap:
-                names = {key: repliers(GC.collectors, key) for key in overlap}
-                told = "; ".join(f"{key!r}: {', '.join(names[key])}" for key in overlap)
-                text = f"several collectors reply {overlap}: the last described one counts ({told})"
+                which = "; ".join(f"{key!r}: {', '.join(names)}" for key, names in overlap.items())
+                text = f"several collectors reply {[*overlap]}: the last one counts ({which})"
                 warnings.warn(text, stacklevel=2)
             GC.use_numpy = bool(use_numpy)
             GC.make_batches()
@@ -155,16 +154,11 @@ class GCWrapper(NotPicklable):
         inputs: list[Buffers] = []
         replies: list[Buffers | None] = []
         for gid, count in enumerate(self.GC.num_buffers()):
-            collector = self.GC.collectors[gid]
-            make = partial(self._buffer, self.GC, gid, collector.batch_size)
+            make = partial(self.GC.whole_buffer, gid)
             inputs.append(Buffers(count, partial(make, 0)))
-            replying = collector.replies is not None
+            replying = self.GC.collectors[gid].replies is not None
             replies.append(Buffers(count, partial(make, 1)) if replying else None)
         return inputs, replies
-
-    @staticmethod
-    def _buffer(context: GameContext, gid: int, rows: int, which: int, buffer: int) -> Any:
-        return context.buffer(gid, buffer, rows)[which]
 
     @property
     def infos(self) -> Infos | None:
