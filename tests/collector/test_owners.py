@@ -291,19 +291,19 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
     games = started(environments.Counting, 3, 3, early=True)
     games.Run()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner = threading.Thread(target=serve, args=(games,))
         runner.start()
-        until(lambda: bool(told))
+        until(lambda: bool(caught))
         # The other goes on as soon as this one is back.
         for _ in range(20):
             games.Run()
         games.Stop()
         runner.join(LIMIT)
-    assert len(told) == 1
-    assert "belong to thread MainThread" in str(told[0].message)
-    assert "num_threads=1" in str(told[0].message)
+    assert len(caught) == 1
+    assert "belong to thread MainThread" in str(caught[0].message)
+    assert "num_threads=1" in str(caught[0].message)
 
 
 def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:

@@ -137,7 +137,7 @@ class RemoteStepper:
             )
         return EnvSpaces.from_json(answer["spaces"])
 
-    def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
+    def set_up(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
         """Send the worker the place of its step buffer; `respawn` replaces a worker that ends."""
         self._games = f"games {games[0]} to {games[-1]}"
         self._respawn = respawn

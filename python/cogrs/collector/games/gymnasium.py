@@ -254,7 +254,7 @@ class GymnasiumContext(_GameContext):
             "spaces": self._spaces.as_json(),
             "games": (games.start, games.stop),
         }
-        remote.set_out(tables, games, self.co.on_error == "restart")
+        remote.set_up(tables, games, self.co.on_error == "restart")
         return remote
 
     def _query_factory(self) -> QueryFactory | None:
