@@ -216,7 +216,7 @@ class Searching(Counting):
         answers: dict[int, Any] = {}
 
         def ask(tid: int) -> None:
-            # At the end of the run there is no answer.
+            # At the end of the run queries raise.
             with contextlib.suppress(RuntimeError):
                 answers[tid] = self.query(tid, np.array([self.seed, self.steps + 10 * tid], float))
 

@@ -44,7 +44,7 @@ def _shared(key: str, array: Any) -> Any:
 
 
 def device_of(gpu: int | None) -> Any:
-    """Return the device of this number; None where there is no CUDA, with a warning.
+    """Return the device of this number; None without CUDA, with a warning.
 
     Raises:
         TypeError: `gpu` is not an integer.
@@ -59,7 +59,7 @@ def device_of(gpu: int | None) -> Any:
     if index < 0:
         raise ValueError(f"gpu: expected an integer >= 0, got {index}")
     if not has_cuda():
-        text = f"gpu={index}: there is no CUDA here, so input_batch_gpu is input_batch"
+        text = f"gpu={index}: CUDA is not available, so input_batch_gpu is input_batch"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
         return None
     torch = torch_module()

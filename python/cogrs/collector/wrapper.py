@@ -90,7 +90,7 @@ class GCWrapper(NotPicklable):
         use_numpy: Have NumPy arrays; False for tensors of PyTorch over the same memory, which is
             page-locked where CUDA is there.
         gpu: Number of the CUDA device to which inputs are copied for `input_batch_gpu`, as tensors,
-            while the program goes on. With None, and with a warning where there is no CUDA,
+            while the program goes on. With None, and with a warning without CUDA,
             `input_batch_gpu` is `input_batch`.
         params: More entries of the attribute `params`.
 
@@ -168,7 +168,7 @@ class GCWrapper(NotPicklable):
     def setup_gpu(self, gpu: int | None) -> None:
         """Choose the device of `input_batch_gpu`, from the next Run on; None is `input_batch`.
 
-        Where there is no CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
+        Without CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
 
         Raises:
             ValueError: The device does not exist.
