@@ -150,7 +150,7 @@ def beside(make: Callable[[], Any], env: str, count: int, rounds: int) -> None:
 
 
 def askers() -> None:
-    """Rows of four floats, one policy for all who ask."""
+    """Rows of four floats, one policy for all callers."""
     for count in (16, 256):
         batcher = RequestBatcher(
             {"s": ("float32", (4,))}, {"a": ("int64", ())}, count, timeout=0.001

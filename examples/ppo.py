@@ -27,7 +27,7 @@ class Player:
     """Plays with a policy, and keeps what happened."""
 
     def __init__(self, envs, seed):
-        """Begin to play."""
+        """Start the environments."""
         size, count = envs.single_observation_space.shape[0], int(envs.single_action_space.n)
         self.envs = envs
         self.policy = make_net((size, 64, 64, count), 0.01)

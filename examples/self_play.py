@@ -26,7 +26,7 @@ class Player:
         self.net = ColumnNet(rng)
 
     def start(self):
-        """Begin with new games."""
+        """Start new games."""
         self.boards = np.zeros((NUM_GAMES, MOVES, CELLS))
         self.columns = np.zeros((NUM_GAMES, MOVES), int)
         self.moves, self.paid, self.results = np.zeros(NUM_GAMES, int), np.zeros(NUM_GAMES), []

@@ -97,7 +97,7 @@ __all__ = [
 
 
 _PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
-# Not in `dir`: a program that goes through all names may lack the libraries that these need.
+# Not in `dir`: programs that go through all names may not have these frameworks.
 _FRAMEWORKS = ("jax", "torch")
 _NEEDS_GYMNASIUM = ("VectorEnv",)
 

@@ -33,13 +33,12 @@ def class_stem(name: str) -> str:
     return BUILT_IN_GAMES[name][0].partition("-")[0]
 
 
-def register_games() -> None:
-    """Register the ids `cogrs/CartPole-v1`, ... with Gymnasium >= 1.0; it is imported for that."""
-    from gymnasium import __version__
+def _register_games(gymnasium: ModuleType) -> None:
+    """Register the ids `cogrs/CartPole-v1`, ...; not with another module of that name, or 0.x."""
+    if not hasattr(gymnasium, "make_vec") or gymnasium.__version__.startswith("0."):
+        return
     from gymnasium.envs.registration import register, registry
 
-    if int(__version__.partition(".")[0]) < 1:
-        return
     for name, (game_id, limit) in BUILT_IN_GAMES.items():
         if f"cogrs/{game_id}" not in registry:
             register(
@@ -53,8 +52,9 @@ def register_games() -> None:
 
 def register_games_with_gymnasium() -> None:
     """Register the ids now if Gymnasium is imported, else as soon as it is."""
-    if hasattr(sys.modules.get("gymnasium"), "make_vec"):
-        register_games()
+    module = sys.modules.get("gymnasium")
+    if module is not None:
+        _register_games(module)
     elif not any(isinstance(finder, _GymnasiumFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _GymnasiumFinder())
 
@@ -76,7 +76,7 @@ class _GymnasiumFinder:
 
             def execute_and_register(module: ModuleType) -> None:
                 execute(module)
-                register_games()
+                _register_games(module)
 
             loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec

@@ -1,4 +1,4 @@
-"""Groups for tests, and who asks and serves them."""
+"""Request batchers for tests, their callers and servers."""
 
 from __future__ import annotations
 

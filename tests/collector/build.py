@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMIT = 20.0
-"""Seconds after which something hangs: far more than anything here takes."""
+"""Seconds after which a call counts as hanging: far more than any takes."""
 
 ACTOR = (
     {"id": "", "seq": "", "s": "", "last_r": "", "last_terminal": "", "last_truncated": ""},
@@ -41,7 +41,7 @@ def running(
 
 
 def run(games: cogrs.GCWrapper) -> Any:
-    """One Run that must not time out."""
+    """Call Run, which must not time out."""
     value = games.Run(LIMIT)
     assert games.infos is not None
     assert games.infos.gid >= 0, "no batch in time"
@@ -84,6 +84,8 @@ def same(ours: Any, theirs: Any) -> None:
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)
-    else:
+    elif isinstance(ours, np.ndarray):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
+    else:
+        assert ours == theirs

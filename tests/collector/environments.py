@@ -59,7 +59,7 @@ class Free(Counting):
 
 
 class Stored(Free):
-    """Keeps its steps in a database that one thread alone may use, and notes who calls it."""
+    """Keeps its steps in a database for one thread alone, and notes the threads that call it."""
 
     made: list[Stored]
 
@@ -132,7 +132,7 @@ class Hanging(Counting):
 
 
 class Sleeping(Counting):
-    """Hangs for ever in a process that nobody can tell to stop."""
+    """Hangs for ever, in a process that only a signal ends."""
 
     def step(self, action: Any) -> Any:
         time.sleep(1_000)
@@ -176,7 +176,7 @@ class Many(Counting):
 
 
 class Masked(Counting):
-    """Says nothing of a mask at first, then the mask of `MASKS` that has this name."""
+    """Has no mask at first, then the mask of `MASKS` with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ MASKS: dict[str, tuple[Any, Any, list[int]]] = {
 
 
 class Searching(Counting):
-    """Asks about two states, from two threads, before each step, and takes what was answered."""
+    """Queries two states, from two threads, before each step, and checks the replies."""
 
     def bind_query(self, query: Any) -> None:
         self.query = query
@@ -216,7 +216,7 @@ class Searching(Counting):
         answers: dict[int, Any] = {}
 
         def ask(tid: int) -> None:
-            # At the end of the run there is no answer.
+            # At the end of the run queries raise.
             with contextlib.suppress(RuntimeError):
                 answers[tid] = self.query(tid, np.array([self.seed, self.steps + 10 * tid], float))
 
@@ -244,7 +244,7 @@ class Odd(Counting):
 
 
 class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows the seed of the episode beside what there is to see."""
+    """Shows the seed of the episode beside the observation."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)

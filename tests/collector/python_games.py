@@ -16,7 +16,7 @@ KEYS = "id seq s a r last_r terminal last_terminal truncated last_truncated"
 def played(
     env: Any, descriptions: dict[str, Any], num_games: int = 4, **more: Any
 ) -> cogrs.GCWrapper:
-    """Games that have started."""
+    """Start games."""
     names = ("processes", "stop_timeout", "start_timeout", "make")
     kwargs = {name: more.pop(name) for name in names if name in more}
     kwargs |= kwargs.pop("make", {})
@@ -29,7 +29,7 @@ def played(
 def collected(
     games: cogrs.GCWrapper, act: Any, name: str, count: int, *, forever: bool = False
 ) -> list[dict[str, Any]]:
-    """The first histories of a listener, each as a dict of arrays over time.
+    """Return the first histories of a listener, each as a dict of arrays over time.
 
     `forever` is for waits without a timeout, which make moves themselves.
     """
@@ -59,7 +59,7 @@ def described(batchsize: int, listener: int, steps: int, keys: str = KEYS) -> di
 
 
 def check(histories: list[dict[str, Any]], length: int, cut: bool) -> None:
-    """Histories of `Counting`, put together, are each game's run, every transition once."""
+    """Assert that histories of `Counting` make up each game's run, every transition once."""
     last: dict[int, dict[str, Any]] = {}
     for history in histories:
         steps = history["s"][:, 1]

@@ -1,4 +1,4 @@
-"""What a callback is given, and what it may do with it."""
+"""Batches of callbacks, and the ways to write replies."""
 
 from __future__ import annotations
 

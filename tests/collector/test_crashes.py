@@ -92,15 +92,15 @@ def test_restarts_are_limited_and_delayed() -> None:
 @pytest.mark.parametrize("processes", [0, 1])
 def test_game_that_failed_too_often_names_the_number_of_restarts(processes: int, most: int) -> None:
     options: dict[str, Any] = {"on_error": "restart", "max_restarts": most, "restart_backoff": 0.0}
-    told = f"after {most} restart{'s' if most != 1 else ''} .max_restarts={most}"
+    limit = f"after {most} restart{'s' if most != 1 else ''} .max_restarts={most}"
     with played(FAILING, described(1, 1, 2), 1, processes=processes, **options) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
-        with pytest.raises(GameError, match=f"game 0: ZeroDivisionError: told to, {told}"):
+        with pytest.raises(GameError, match=f"game 0: ZeroDivisionError: told to, {limit}"):
             forever(lambda: games.Run(LIMIT))
     with running({"actor": actor(1)}, 1, **options) as games:
         games.reg_callback("actor", lambda _batch, _gpu, reply: reply[0]["a"].fill(42))
-        with pytest.raises(GameError, match=f"game 0: a: expected.*got 42, {told}"):
+        with pytest.raises(GameError, match=f"game 0: a: expected.*got 42, {limit}"):
             forever(lambda: games.Run(LIMIT))
 
 
@@ -137,7 +137,7 @@ def test_games_are_dropped_until_none_is_left(
         games.PrintSummary()
         states = games.GC._core.summary()[0][0]  # type: ignore[union-attr]
     assert seen == {0, 1, 2, 3}
-    assert len(listened) == states, "what was told before is delivered"
+    assert len(listened) == states, "states before the failure are delivered"
     assert "failures of games: 4, 0 restarted, 4 games dropped" in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""Descriptions: what they make, and how they are refused."""
+"""Descriptions of batches, right and wrong."""
 
 from __future__ import annotations
 
@@ -200,12 +200,10 @@ def test_replies_to_different_players_do_not_overlap() -> None:
     parsed = description.parse(pairs, game)
     assert [collector.player for collector in parsed] == [0, 1]
     assert parsed[0].replies == (description.ReplyKey("a", "float32", (2,)),)
-    assert not description.overlaps(parsed)
+    assert description.overlapping_replies(parsed) == {}
     three = {"any": pairs["white"], "white": pairs["white"], "black": pairs["black"]}
-    assert description.overlaps(description.parse({**pairs, "any": pairs["white"]}, game)) == {"a"}
     parsed = description.parse(three, game)
-    assert description.repliers(parsed, "a") == ["any", "white"]
-    assert description.repliers(parsed, "V") == []
+    assert description.overlapping_replies(parsed) == {"a": ["any", "white"]}
 
 
 def test_add_collectors_and_add_tensor_extend_the_descriptions() -> None:

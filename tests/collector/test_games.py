@@ -1,4 +1,4 @@
-"""What holds for every built-in game, and those of Gymnasium's against Gymnasium."""
+"""Every built-in game; those of Gymnasium beside Gymnasium's own."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_masks_of_every_form_are_flat_in_batches(name: str, processes: int) -> N
             seen.append(batch[0]["seq"].max())
             reply[0]["a"][:] = [space.sample() for _ in range(2)]
 
-        # Counting wants an action of its space, whatever the mask is.
+        # Counting expects an action of its space, for any mask.
         games.reg_callback("actor", act)
         for _ in range(10):
             run(games)

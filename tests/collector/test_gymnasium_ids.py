@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,9 @@ import cogrs  # noqa: E402
 from cogrs.collector import BUILT_IN  # noqa: E402
 from cogrs.game_ids import BUILT_IN_GAMES  # noqa: E402
 from tests.collector.build import LIMIT  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 by_game = pytest.mark.parametrize("game", BUILT_IN)
 
@@ -64,6 +67,16 @@ except ModuleNotFoundError as error:
     print(error.name)
 """
     assert run(script).strip() == "gymnasium"
+
+
+def test_import_of_another_module_called_gymnasium_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "gymnasium.py").write_text("mine = 3")
+    script = f"""import sys, cogrs
+sys.path.insert(0, {str(tmp_path)!r})
+import gymnasium
+print(gymnasium.mine)
+"""
+    assert run(script).strip() == "3"
 
 
 @by_game

@@ -19,7 +19,7 @@ from tests.program import program
 
 
 class Watched(environments.Counting):
-    """Notes which threads move it, and does in a step what it is told."""
+    """Notes the threads that move it, and calls a function in each step."""
 
     movers: set[int]
     each_step: Any
@@ -63,7 +63,7 @@ def test_thread_that_waits_moves_games_that_all_wait_for_one_batch(
     with games:
         for _ in range(100):
             games.Run(timeout)
-        # What the thread of its own did in the beginning.
+        # Moves of the env worker's own thread in the beginning.
         movers.clear()
         for _ in range(100):
             games.Run(timeout)
@@ -147,13 +147,13 @@ def test_stop_during_a_step_ends_the_run_after_it() -> None:
 
     first = next(environments.MADE)
     games, movers = watched(described(2, 2, 1), hang, 2, stop_timeout=0.2)
-    told: list[Any] = []
+    counts: list[Any] = []
 
     def stop() -> None:
         assert inside.wait(LIMIT)
         with pytest.warns(RuntimeWarning, match=r"the step of game \d \(thread MainThread\)"):
             games.Stop()
-        told.append(len(movers))
+        counts.append(len(movers))
         released.set()
 
     stopper = threading.Thread(target=stop)
@@ -161,7 +161,7 @@ def test_stop_during_a_step_ends_the_run_after_it() -> None:
     with pytest.raises(RuntimeError, match="stopped"):
         forever(games.Run)
     stopper.join(LIMIT)
-    assert told, "Stop came back while the step had not"
+    assert counts, "Stop came back while the step had not"
     names = [each for each in threading.enumerate() if each.name == "cogrs-environments-0"]
     until(lambda: not any(each.is_alive() for each in names))
 

@@ -1,4 +1,4 @@
-"""Rewards and flags of environments as games: of one element, or told by field."""
+"""Rewards and flags of environments as games: of one element, or refused by field."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def started(
     stop_timeout: float = LIMIT,
     **options: Any,
 ) -> cogrs.GCWrapper:
-    """Games that run; whether the game context knows its options from the beginning."""
+    """Start games; `early` gives the game context its options at once."""
     co = ContextOptions(num_games=num_games, seed=1, **options)
     given = (co, env) if early else (env,)
     context = GameContext(*given, stop_timeout=stop_timeout)
@@ -56,7 +56,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(
         runs = itertools.cycle(timeouts)
         for timeout in itertools.islice(runs, 120):
             games.Run(timeout)
-        # Threads that are not given a processor have moved nothing yet.
+        # Threads that got no processor yet have moved nothing.
         end = time.monotonic() + LIMIT
         while sum(each.calls > 1 for each in env.made) < 5:
             assert time.monotonic() < end
@@ -65,7 +65,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(
     assert [len(each.threads) for each in env.made] == [1] * len(env.made)
     used = [each for each in env.made if each.calls > 1]
     assert len(used) == 5
-    # What was made too early, for a thread that did not move it then, was closed at once.
+    # An environment made too early, for another thread than moves it, was closed at once.
     assert len(env.made) <= 6
     assert len(env.made) == 5 or num_threads == 0
     here = num_threads == 0 and batchsize == 5 and timeouts[0] is None
@@ -106,7 +106,7 @@ def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() ->
 
 
 class Logged(environments.Counting):
-    """Shows how many were made before it, whatever process that was in."""
+    """Shows the number of environments made before it, in any process."""
 
     def __init__(self, log: str) -> None:
         super().__init__()
@@ -291,19 +291,19 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
     games = started(environments.Counting, 3, 3, early=True)
     games.Run()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner = threading.Thread(target=serve, args=(games,))
         runner.start()
-        until(lambda: bool(told))
+        until(lambda: bool(caught))
         # The other goes on as soon as this one is back.
         for _ in range(20):
             games.Run()
         games.Stop()
         runner.join(LIMIT)
-    assert len(told) == 1
-    assert "belong to thread MainThread" in str(told[0].message)
-    assert "num_threads=1" in str(told[0].message)
+    assert len(caught) == 1
+    assert "belong to thread MainThread" in str(caught[0].message)
+    assert "num_threads=1" in str(caught[0].message)
 
 
 def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:

@@ -92,7 +92,7 @@ while interrupted < 600:
 for _ in range(100):
     games.Run(20)
     assert games.infos.gid == 0, "the games wait for ever"
-    assert asked.run(lambda *_: None, 20), "those who asked wait for ever"
+    assert asked.run(lambda *_: None, 20), "callers wait for ever"
 done = True
 while any(thread.is_alive() for thread in threads):
     asked.run(lambda *_: None, 0.01)

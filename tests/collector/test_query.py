@@ -1,4 +1,4 @@
-"""Questions that a game asks while it makes a move."""
+"""Queries that a game makes during a move."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_query_gets_its_own_replies_and_histories_do_not_show_it(
 
 
 class Wrong(environments.Counting):
-    """Asks what nobody can."""
+    """Makes queries that do not exist."""
 
     def bind_query(self, query: Any) -> None:
         self.query = query

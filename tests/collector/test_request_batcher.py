@@ -297,7 +297,7 @@ def test_former_names_warn_and_work() -> None:
 
 
 def test_timeout_in_microseconds_warns_and_is_that_in_seconds() -> None:
-    with pytest.warns(DeprecationWarning, match=r"timeout_usec=2_000 is now timeout=0\.002"):
+    with pytest.warns(DeprecationWarning, match=r"timeout_usec=1000 is now timeout=0\.001"):
         asked = RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=1_000)
     with served(asked):
         check(3, asked.ask(question(3)))

@@ -46,7 +46,7 @@ def test_run_with_any_mix_of_events_ends(  # noqa: C901
     slow: bool,
     batches: int,
 ) -> None:
-    """Games fail by actions that are none, callbacks raise and sleep, any thread stops it."""
+    """Wrong actions fail games, callbacks raise and sleep, and any thread stops the run."""
     co = cogrs.ContextOptions(
         num_games=num_games,
         num_threads=num_threads,

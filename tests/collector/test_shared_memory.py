@@ -1,4 +1,4 @@
-"""Memory that worker processes share: nobody can take it away, or run code by way of a folder."""
+"""Memory that worker processes share, and the folders that they import from."""
 
 from __future__ import annotations
 

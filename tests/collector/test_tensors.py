@@ -114,7 +114,7 @@ def test_missing_gpu_warns_once_and_the_input_is_used() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     for use_numpy in (True, False):
-        with pytest.warns(RuntimeWarning, match="gpu=0: there is no CUDA") as caught:
+        with pytest.warns(RuntimeWarning, match="gpu=0: CUDA is not available") as caught:
             games = tensor_games(gpu=0, use_numpy=use_numpy)
         assert len(caught) == 1
         with games, warnings.catch_warnings():
@@ -146,7 +146,7 @@ def cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
-@pytest.mark.skipif(not cuda(), reason="there is no CUDA here")
+@pytest.mark.skipif(not cuda(), reason="needs CUDA")
 @pytest.mark.parametrize("use_numpy", [True, False])
 def test_copies_on_a_gpu_equal_the_games_states(use_numpy: bool) -> None:
     import torch

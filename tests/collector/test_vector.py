@@ -41,7 +41,7 @@ def sync(env: str | Callable[[], Any], count: int, **options: Any) -> Any:
 
 
 class Telling(environments.Dicts):
-    """Says in its infos what it was reset with, and numbers of its own."""
+    """Has the arguments of its reset in its infos, and a number of its own."""
 
     def __init__(self) -> None:
         super().__init__()

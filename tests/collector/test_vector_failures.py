@@ -1,4 +1,4 @@
-"""Environments of a vector that raise, return what cannot be, or are interrupted."""
+"""Environments of a vector that raise, return wrong values, or are interrupted."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.program import program  # noqa: E402
 THREADS = pytest.mark.parametrize("num_threads", [0, 2])
 
 
-class Told(Free):
-    """Raises, or returns, what its class says, once each."""
+class Scripted(Free):
+    """Raises each exception of its class once, or returns the values of its class."""
 
     raises: dict[str, BaseException]
     returns: dict[str, Any]
@@ -54,12 +54,14 @@ class Told(Free):
         return tuple(result.values())
 
 
-def told(raises: dict[str, BaseException], returns: dict[str, Any] | None = None) -> type[Told]:
-    return type("Told", (Told,), {"raises": raises, "returns": returns or {}})
+def scripted(
+    raises: dict[str, BaseException], returns: dict[str, Any] | None = None
+) -> type[Scripted]:
+    return type("Scripted", (Scripted,), {"raises": raises, "returns": returns or {}})
 
 
 def goes_on(envs: VectorEnv, count: int = 3) -> None:
-    """A vector that begins again is as good as a new one."""
+    """Assert that a vector begins again like a new one."""
     theirs = SyncVectorEnv([lambda: Free(length=50)] * count)
     same(envs.reset(seed=9), theirs.reset(seed=9))
     for number in range(60):
@@ -74,7 +76,7 @@ def goes_on(envs: VectorEnv, count: int = 3) -> None:
 def test_reset_begins_again_after_an_environment_raised(
     error: BaseException, num_threads: int
 ) -> None:
-    envs = VectorEnv(told({"step": error}), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted({"step": error}), 3, num_threads=num_threads)
     envs.reset(seed=1)
     with pytest.raises(GameError, match=f"environment 1: {type(error).__name__}") as info:
         envs.step(np.array([0, 4, 0]))
@@ -91,7 +93,7 @@ def test_reset_begins_again_after_an_environment_raised(
 @THREADS
 def test_reset_begins_again_after_a_reset_raised(num_threads: int) -> None:
     raises: dict[str, BaseException] = {"reset": OSError("gone")}
-    envs = VectorEnv(told(raises), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted(raises), 3, num_threads=num_threads)
     with pytest.raises(GameError, match=r"environment [0-2]: OSError: gone"):
         envs.reset(seed=1)
     with pytest.raises(ResetNeeded, match="OSError: gone"):
@@ -107,7 +109,7 @@ def test_reset_begins_again_after_a_reset_raised(num_threads: int) -> None:
 @THREADS
 def test_reset_begins_again_after_a_new_environment_could_not_be_made(num_threads: int) -> None:
     raises: dict[str, BaseException] = {"step": OSError("gone")}
-    envs = VectorEnv(told(raises), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted(raises), 3, num_threads=num_threads)
     envs.reset(seed=1)
     with pytest.raises(GameError, match="environment 2: OSError: gone"):
         envs.step(np.array([0, 0, 4]))
@@ -122,7 +124,7 @@ def test_reset_begins_again_after_a_new_environment_could_not_be_made(num_thread
 @THREADS
 def test_reset_that_fails_between_two_others_names_its_environment(num_threads: int) -> None:
     raises: dict[str, BaseException] = {}
-    envs = VectorEnv(told(raises), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted(raises), 3, num_threads=num_threads)
     envs.reset(seed=1)
     for _ in range(49):
         envs.step(np.zeros(3, int))
@@ -166,14 +168,14 @@ ELEMENTS = [
 def test_arrays_of_one_element_are_their_element(
     element: Any, field: str, value: bool, num_threads: int
 ) -> None:
-    envs = VectorEnv(told({}, {field: element(value)}), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted({}, {field: element(value)}), 3, num_threads=num_threads)
     envs.reset(seed=1)
     _, rewards, terminated, truncated, _ = envs.step(np.full(3, 3))
     given = {"reward": rewards, "terminated": terminated, "truncated": truncated}
     dtypes = [given[name].dtype for name in given]
     assert dtypes == [np.float64, np.bool_, np.bool_]
     assert given[field].tolist() == [value] * 3
-    # What ended begins anew.
+    # An ended episode is followed by a new one.
     shown = envs.step(np.zeros(3, int))[0]
     assert shown[:, 1].tolist() == [0 if value and field != "reward" else 2] * 3
     envs.close()
@@ -182,7 +184,7 @@ def test_arrays_of_one_element_are_their_element(
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 10**18, 1e300])
 def test_rewards_are_what_the_environment_says(value: float) -> None:
     for given in (value, np.float64(value), np.array([value])):
-        envs = VectorEnv(told({}, {"reward": given}), 2)
+        envs = VectorEnv(scripted({}, {"reward": given}), 2)
         envs.reset(seed=1)
         np.testing.assert_array_equal(envs.step(np.array([3, 0]))[1], [value, 1])
         envs.close()
@@ -196,7 +198,7 @@ def test_tensors_of_one_element_are_their_element() -> None:
         torch.tensor([[2.5]], requires_grad=True),
     ):
         returns = {"reward": reward, "terminated": torch.tensor([True]), "info": {"x": 1}}
-        envs = VectorEnv(told({}, returns), 2)
+        envs = VectorEnv(scripted({}, returns), 2)
         envs.reset(seed=1)
         _, rewards, terminated, truncated, infos = envs.step(np.array([3, 0]))
         assert rewards.tolist() == [2.5, 1]
@@ -230,7 +232,7 @@ def test_tensors_of_one_element_are_their_element() -> None:
 def test_reward_or_flag_of_several_values_names_environment_and_field(
     field: str, value: Any, num_threads: int
 ) -> None:
-    envs = VectorEnv(told({}, {field: value}), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted({}, {field: value}), 3, num_threads=num_threads)
     envs.reset(seed=1)
     with pytest.raises(GameError, match=f"environment 1: .*{field}: expected one") as info:
         envs.step(np.array([0, 3, 0]))
@@ -255,7 +257,7 @@ def test_reward_or_flag_of_several_values_names_environment_and_field(
 def test_observation_outside_its_space_names_the_environment(
     shown: Any, words: str, num_threads: int
 ) -> None:
-    envs = VectorEnv(told({}, {"shown": shown}), 3, num_threads=num_threads)
+    envs = VectorEnv(scripted({}, {"shown": shown}), 3, num_threads=num_threads)
     envs.reset(seed=1)
     with pytest.raises(GameError, match=f"environment 2: .*{words}"):
         envs.step(np.array([0, 0, 3]))
@@ -280,7 +282,7 @@ def test_step_that_returns_another_tuple_names_the_environment() -> None:
 @pytest.mark.parametrize("where", ["step", "reset", "make", "between"])
 def test_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
     raises: dict[str, BaseException] = {}
-    envs = VectorEnv(told(raises), 3)
+    envs = VectorEnv(scripted(raises), 3)
     envs.reset(seed=1)
     envs.step(np.zeros(3, int))
     if where in ("step", "between", "make"):
@@ -395,7 +397,7 @@ print("goes on")
 
 def test_seeds_of_new_environments_are_those_given() -> None:
     raises: dict[str, BaseException] = {}
-    envs = VectorEnv(told(raises), 2, seed=3)
+    envs = VectorEnv(scripted(raises), 2, seed=3)
     for seed, expected in zip((None, 5, [8, None]), ([3, 4], [5, 6], [8, 7]), strict=True):
         shown, _ = envs.reset(seed=seed)
         assert shown[:, 0].tolist() == expected

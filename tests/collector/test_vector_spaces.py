@@ -15,6 +15,7 @@ from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import SyncVectorEnv  # noqa: E402
 
 from cogrs.collector import GameError, VectorEnv  # noqa: E402
+from tests.collector.build import same  # noqa: E402
 
 
 class Sampled(gymnasium.Env[Any, Any]):
@@ -36,24 +37,6 @@ class Sampled(gymnasium.Env[Any, Any]):
         self.steps += 1
         shown = self.observation_space.sample()
         return shown, self.steps / 3, self.steps == 5, False, {"action_mask": np.arange(3)}
-
-
-def equal(ours: Any, theirs: Any) -> None:
-    """Values of any form, dtypes included, are equal."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert list(ours) == list(theirs)
-        for key, value in ours.items():
-            equal(value, theirs[key])
-    elif isinstance(ours, tuple):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            equal(one, other)
-    elif isinstance(ours, np.ndarray):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-    else:
-        assert ours == theirs
 
 
 def boxes() -> Any:
@@ -96,14 +79,14 @@ def test_vector_shows_and_takes_what_sync_vector_env_does(
     theirs = SyncVectorEnv([make] * count)
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
-    equal(ours.reset(seed=4), theirs.reset(seed=4))
+    same(ours.reset(seed=4), theirs.reset(seed=4))
     ours.action_space.seed(1)
     for _ in range(8):
         actions = ours.action_space.sample()
-        equal(ours.step(actions), theirs.step(actions))
+        same(ours.step(actions), theirs.step(actions))
     for one, other in zip(ours.envs, theirs.envs, strict=True):
         for mine, its in zip(one.taken, other.taken, strict=True):
-            equal(mine, its)
+            same(mine, its)
     ours.close()
     theirs.close()
 
@@ -124,10 +107,10 @@ def test_spaces_without_a_fixed_shape_are_batched_by_gymnasium(space: Any) -> No
 
     ours, theirs = VectorEnv(make, 3), SyncVectorEnv([make] * 3)
     assert ours.observation_space == theirs.observation_space
-    equal(ours.reset(seed=4), theirs.reset(seed=4))
+    same(ours.reset(seed=4), theirs.reset(seed=4))
     for _ in range(8):
         actions = np.array([0, 1, 0])
-        equal(ours.step(actions), theirs.step(actions))
+        same(ours.step(actions), theirs.step(actions))
 
 
 def test_keys_with_dots_do_not_collide() -> None:
@@ -152,7 +135,7 @@ def test_action_masks_and_other_infos_are_passed_through_untouched() -> None:
     theirs.reset(seed=1)
     infos = ours.step(np.zeros(3, int))[-1]
     assert infos["action_mask"].shape == (3, 3)
-    equal(infos, theirs.step(np.zeros(3, int))[-1])
+    same(infos, theirs.step(np.zeros(3, int))[-1])
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_environment_that_hangs_is_abandoned_by_close() -> None:
 
 
 def test_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
-    """The threads finish what they were given; the next step comes after that."""
+    """The threads finish their moves; the next step waits for that."""
     inside = threading.Barrier(3)
     slow = threading.Event()
 

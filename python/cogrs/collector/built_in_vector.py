@@ -1,4 +1,9 @@
-"""Built-in games as a vector, for `VectorEnv`."""
+"""Built-in games as a vector, for `VectorEnv`: a callback turned inside out.
+
+A step fills the reply of the batch that it holds, gives the batch back and waits for the next one.
+The columns `ended` and `cut` mark the last state of an episode; the next step shows the first state
+of another, as autoreset mode NEXT_STEP has it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +69,7 @@ class BuiltInVector:
         self._infos: Infos | None = None
 
     def reset(self, begins: Mapping[int, tuple[int | None, Any]]) -> tuple[Any, list[Any]]:
-        """Begin episodes of these numbers, with their seeds; the others stay where they are."""
+        """Start episodes of these numbers, with their seeds; the others stay where they are."""
         if self._failed:
             self._context.Stop()
             self._make()

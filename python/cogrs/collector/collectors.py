@@ -66,7 +66,7 @@ class Collectors:
         """Return the number of a collector, given its name or number.
 
         Raises:
-            ValueError: There is no such collector.
+            ValueError: The collector does not exist.
         """
         if isinstance(collector, str) and collector in self.gids:
             return self.gids[collector]
@@ -78,7 +78,7 @@ class Collectors:
         """Return dtype and shape of the arrays of a key.
 
         Raises:
-            ValueError: There is no such collector or key.
+            ValueError: The collector or key does not exist.
         """
         found = self.parsed[self.gid(collector)]
         tensors = {each.key: each for each in (found.replies if reply else found.inputs) or ()}

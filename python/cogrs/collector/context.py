@@ -38,7 +38,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
     Collectors are added before Start.
 
     Raises:
-        ValueError: There is no such game, or an option is out of range.
+        ValueError: The game does not exist, or an option is out of range.
         TypeError: An argument has the wrong type, a built-in game is given options that are not in
             an object, or GameContext itself is called without a name.
     """
@@ -146,7 +146,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Add a key to the input of a collector, or to its reply.
 
         Raises:
-            ValueError: The key or its value is wrong, or there is no such collector.
+            ValueError: The key or its value is wrong, or the collector does not exist.
             RuntimeError: The batches were made already.
         """
         self._describe(self._collectors.with_key(collector, key, value, reply=reply))
@@ -158,7 +158,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         """Return dtype and shape of the arrays of a key.
 
         Raises:
-            ValueError: There is no such collector or key.
+            ValueError: The collector or key does not exist.
         """
         return self._collectors.tensor_spec(collector, key, reply=reply)
 
@@ -287,6 +287,10 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             arrays = self._buffers[gid, buffer] = self._make_buffer(gid, buffer)
         return arrays.views(rows)
 
+    def whole_buffer(self, gid: int, which: int, buffer: int) -> Any:
+        """Return all rows of such a batch: of the input (`which` 0), or of the reply (1)."""
+        return self.buffer(gid, buffer, self.collectors[gid].batch_size)[which]
+
     def _make_buffer(self, gid: int, buffer: int) -> BatchBuffer:
         inputs, replies = self._running().batch(gid, buffer)
         if not self.use_numpy:
@@ -332,7 +336,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
         self._running().stay(game)
 
     def begin(self, game: int, seed: int | None = None) -> None:
-        """Begin an episode of a game, once its batch is given back, instead of a step.
+        """Start an episode of a game, once its batch is given back, instead of a step.
 
         States of the last episode that listeners have not received are dropped.
 
@@ -341,7 +345,7 @@ class GameContext(NotPicklable, metaclass=CreatesByName):
             seed: Replaces `co.seed` from this episode on; in [0, 2**64).
 
         Raises:
-            ValueError: There is no such game.
+            ValueError: The game does not exist.
             RuntimeError: There are no batches yet.
         """
         self._running().begin(game, seed)

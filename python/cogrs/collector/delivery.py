@@ -1,4 +1,8 @@
-"""A delivered batch: its infos, and its way back after an exception."""
+"""A delivered batch: its infos, and its way back after an exception.
+
+A delivery puts its batch back when it goes away unanswered, since Ctrl-C may come between any two
+lines of Python, and the games of a lost batch would wait for ever.
+"""
 
 from __future__ import annotations
 

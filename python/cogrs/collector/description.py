@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Integral
@@ -130,24 +130,16 @@ def parse(descriptions: Mapping[str, Description], game: GameSpec) -> list[Colle
     ]
 
 
-def overlaps(collectors: Sequence[Collector]) -> set[str]:
-    """Return the reply keys that more than one collector writes for the same player."""
-    return {key for _, _, keys in _overlapping(collectors) for key in keys}
-
-
-def repliers(collectors: Sequence[Collector], key: str) -> list[str]:
-    """Return the names of the collectors whose replies overlap in a key."""
-    found = {each.name for *pair, keys in _overlapping(collectors) if key in keys for each in pair}
-    return [each.name for each in collectors if each.name in found]
-
-
-def _overlapping(
-    collectors: Sequence[Collector],
-) -> Iterator[tuple[Collector, Collector, set[str]]]:
+def overlapping_replies(collectors: Sequence[Collector]) -> dict[str, list[str]]:
+    """Return the names of the collectors that reply the same key to the same player, by key."""
+    found: dict[str, set[str]] = {}
     for one, other in combinations(collectors, 2):
         if None in (one.player, other.player) or one.player == other.player:
             keys = {reply.key for reply in one.replies or ()}
-            yield one, other, keys & {reply.key for reply in other.replies or ()}
+            for key in keys & {reply.key for reply in other.replies or ()}:
+                found.setdefault(key, set()).update((one.name, other.name))
+    names = [collector.name for collector in collectors]
+    return {key: [name for name in names if name in found[key]] for key in sorted(found)}
 
 
 def _pair(name: str, pair: Any) -> Description:

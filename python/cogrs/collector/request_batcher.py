@@ -79,9 +79,9 @@ class RequestBatcher(NotPicklable):
         seconds = check_timeout("timeout", timeout, above=True)
         usec = 0 if seconds is None else max(1, round(seconds * 1e6))
         if timeout_usec is not None:
-            text = "timeout_usec=2_000 is now timeout=0.002, in seconds"
-            warnings.warn(text, DeprecationWarning, stacklevel=2)
             usec = check_integer("timeout_usec", timeout_usec, 0)
+            text = f"timeout_usec={usec} is now timeout={usec / 1e6 or None}, in seconds"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
         self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),

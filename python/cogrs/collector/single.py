@@ -30,7 +30,7 @@ class SingleEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; see `VectorEnv.reset`."""
+        """Start an episode; see `VectorEnv.reset`."""
         super().reset(seed=seed)
         shown, infos = self._vector.reset(seed=seed, options=options)
         return _first(shown), infos

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 import warnings
 import weakref
@@ -12,6 +11,7 @@ import numpy as np
 
 from cogrs.arrays import tensor_over
 from cogrs.collector.batch import Batch
+from cogrs.optional_dependency import import_optional
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
 def torch_module() -> Any:
     """Import and return PyTorch; ImportError if it is not installed."""
-    try:
-        return importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(
-            "use_numpy=False needs PyTorch, which is not installed: pip install torch, or use "
-            "use_numpy=True",
-            name="torch",
-        ) from error
+    return import_optional("torch", "use_numpy=False needs PyTorch", "torch, or use use_numpy=True")
 
 
 def as_tensors(arrays: Sequence[Arrays]) -> list[Arrays]:
@@ -53,11 +44,11 @@ def _shared(key: str, array: Any) -> Any:
 
 
 def device_of(gpu: int | None) -> Any:
-    """Return the device of this number; None where there is no CUDA, with a warning.
+    """Return the device of this number; None without CUDA, with a warning.
 
     Raises:
         TypeError: `gpu` is not an integer.
-        ValueError: There is no such device.
+        ValueError: The device does not exist.
     """
     if gpu is None:
         return None
@@ -68,7 +59,7 @@ def device_of(gpu: int | None) -> Any:
     if index < 0:
         raise ValueError(f"gpu: expected an integer >= 0, got {index}")
     if not has_cuda():
-        text = f"gpu={index}: there is no CUDA here, so input_batch_gpu is input_batch"
+        text = f"gpu={index}: CUDA is not available, so input_batch_gpu is input_batch"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
         return None
     torch = torch_module()

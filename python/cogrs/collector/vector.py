@@ -78,12 +78,12 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             callable.
 
     Raises:
-        TypeError: An argument has the wrong type, there is no such option, or the callable returns
+        TypeError: An argument has the wrong type, an option does not exist, or the callable returns
             something else than an environment with spaces.
         ValueError: An argument is out of range.
         RuntimeError: The spaces of two environments differ.
         ImportError: Gymnasium is not installed.
-        gymnasium.error.UnregisteredEnv: There is no such game or environment.
+        gymnasium.error.UnregisteredEnv: The game or environment does not exist.
 
     What making an environment raises is passed on.
     """
@@ -157,7 +157,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin episodes.
+        """Start episodes.
 
         Args:
             seed: Environment i is seeded by `seed + i`, or by the i-th seed of a sequence; None
@@ -169,7 +169,7 @@ class VectorEnv(_VectorEnv[Any, Any, Any]):
             States and infos.
 
         Raises:
-            ValueError: The number of seeds is not `num_envs`, or there is no such option.
+            ValueError: The number of seeds is not `num_envs`, or an option does not exist.
             TypeError: A seed is not an integer, `options` is not a dict, or `reset_mask` is not an
                 array of bool.
             GameError: An environment could not be made anew, or its `reset` raised.
@@ -293,5 +293,5 @@ def _environments(
         found = suggestion(env, BUILT_IN)
         if not found:
             raise
-        text = f"env: there is no built-in game {env!r}, {found} As an id of Gymnasium: {refusal}"
+        text = f"env: no built-in game is called {env!r}, {found} As an id of Gymnasium: {refusal}"
         raise type(refusal)(text) from refusal

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cogrs.collector.batch import Buffers
 from cogrs.collector.context import GameContext
 from cogrs.collector.delivery import Infos
-from cogrs.collector.description import overlaps, repliers
+from cogrs.collector.description import overlapping_replies
 from cogrs.collector.options import NotPicklable
 from cogrs.collector.tensors import DeviceCopy, device_of, has_cuda, pin, torch_module
 from cogrs.validation import check_flag, check_kind
@@ -90,7 +90,7 @@ class GCWrapper(NotPicklable):
         use_numpy: Have NumPy arrays; False for tensors of PyTorch over the same memory, which is
             page-locked where CUDA is there.
         gpu: Number of the CUDA device to which inputs are copied for `input_batch_gpu`, as tensors,
-            while the program goes on. With None, and with a warning where there is no CUDA,
+            while the program goes on. With None, and with a warning without CUDA,
             `input_batch_gpu` is `input_batch`.
         params: More entries of the attribute `params`.
 
@@ -105,7 +105,7 @@ class GCWrapper(NotPicklable):
             its batch, also after a Run within it.
 
     Raises:
-        ValueError: A description is wrong, an option out of range, there is no such GPU, or a
+        ValueError: A description is wrong, an option out of range, the GPU does not exist, or a
             `_batchsize` with a reply is larger than `num_games` and has no `_timeout_usec`.
         ImportError: `use_numpy=False`, and PyTorch is not installed.
         MemoryError: The system refuses the memory.
@@ -133,11 +133,10 @@ class GCWrapper(NotPicklable):
         with GC.all_or_nothing():
             GC.bind(co)
             self.name2idx = GC.AddCollectors(descriptions)
-            overlap = sorted(overlaps(GC.collectors))
+            overlap = overlapping_replies(GC.collectors)
             if overlap:
-                names = {key: repliers(GC.collectors, key) for key in overlap}
-                told = "; ".join(f"{key!r}: {', '.join(names[key])}" for key in overlap)
-                text = f"several collectors reply {overlap}: the last described one counts ({told})"
+                which = "; ".join(f"{key!r}: {', '.join(names)}" for key, names in overlap.items())
+                text = f"several collectors reply {[*overlap]}: the last one counts ({which})"
                 warnings.warn(text, stacklevel=2)
             GC.use_numpy = bool(use_numpy)
             GC.make_batches()
@@ -155,16 +154,11 @@ class GCWrapper(NotPicklable):
         inputs: list[Buffers] = []
         replies: list[Buffers | None] = []
         for gid, count in enumerate(self.GC.num_buffers()):
-            collector = self.GC.collectors[gid]
-            make = partial(self._buffer, self.GC, gid, collector.batch_size)
+            make = partial(self.GC.whole_buffer, gid)
             inputs.append(Buffers(count, partial(make, 0)))
-            replying = collector.replies is not None
+            replying = self.GC.collectors[gid].replies is not None
             replies.append(Buffers(count, partial(make, 1)) if replying else None)
         return inputs, replies
-
-    @staticmethod
-    def _buffer(context: GameContext, gid: int, rows: int, which: int, buffer: int) -> Any:
-        return context.buffer(gid, buffer, rows)[which]
 
     @property
     def infos(self) -> Infos | None:
@@ -174,10 +168,10 @@ class GCWrapper(NotPicklable):
     def setup_gpu(self, gpu: int | None) -> None:
         """Choose the device of `input_batch_gpu`, from the next Run on; None is `input_batch`.
 
-        Where there is no CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
+        Without CUDA, `input_batch_gpu` stays `input_batch`, with a warning.
 
         Raises:
-            ValueError: There is no such device.
+            ValueError: The device does not exist.
             TypeError: `gpu` is not an integer.
         """
         self._device = device_of(gpu)
@@ -252,7 +246,7 @@ class GCWrapper(NotPicklable):
         return self._run(None, timeout)
 
     def RunGroup(self, key: str, timeout: float | None = None) -> Any:  # noqa: N802
-        """Run for the batches of one collector; ValueError if there is no such collector."""
+        """Run for the batches of one collector; ValueError if it does not exist."""
         return self._run(self.GC.gid(key), timeout)
 
     def _run(self, gid: int | None, timeout: float | None) -> Any:

@@ -43,7 +43,7 @@ class SharedMemory:
     """Memory shared with workers: an anonymous file.
 
     On Linux the file is sealed against shrinking: a process that touches a page which the file has
-    lost is ended by SIGBUS, and every worker, with whatever it starts, has the descriptor.
+    lost is ended by SIGBUS, and all workers and their child processes have the descriptor.
     Elsewhere there are no seals, and workers are trusted not to shrink it.
     """
 
@@ -137,7 +137,7 @@ class RemoteStepper:
             )
         return EnvSpaces.from_json(answer["spaces"])
 
-    def set_out(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
+    def set_up(self, tables: dict[str, Any], games: range, respawn: bool) -> None:
         """Send the worker the place of its step buffer; `respawn` replaces a worker that ends."""
         self._games = f"games {games[0]} to {games[-1]}"
         self._respawn = respawn

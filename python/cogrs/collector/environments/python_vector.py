@@ -80,7 +80,7 @@ class PythonVector:
         return self._moved.envs
 
     def reset(self, begins: Mapping[int, Begin]) -> tuple[Any, Infos]:
-        """Begin episodes of these numbers, with their seeds and options; the others stay."""
+        """Start episodes of these numbers, with their seeds and options; the others stay."""
         shown, infos = zip(*self._moved.reset(begins), strict=True)
         return self._batch(shown), _numbered(infos)
 

@@ -65,7 +65,7 @@ class Query:
             An array for each reply key, in memory of its own.
 
         Raises:
-            ValueError: There is no such query, or the observation is not in the space.
+            ValueError: The query does not exist, or the observation is not in the space.
             RuntimeError: This query is under way, or the run is over.
         """
         rows = {key: np.zeros((1, *shape), dtype) for key, (dtype, shape) in self._rows.items()}

@@ -52,7 +52,7 @@ class SerialEnvs:
         self.envs[at] = self._make(self._numbers[at])
 
     def reset(self, begins: Mapping[int, Begin]) -> list[tuple[Any, dict[str, Any]]]:
-        """Begin episodes, in these environments by number.
+        """Start episodes, in these environments by number.
 
         The next move finishes a reset that was broken off, with the same seeds.
 

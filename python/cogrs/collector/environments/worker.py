@@ -31,7 +31,7 @@ def main(memory: int, answers: int, life: int) -> None:
         return
     worker = _Worker(Factory.from_json(setup["factory"]), memory)
     if "arrays" in setup:
-        worker.set_out(setup)
+        worker.set_up(setup)
     while line := lines.readline():
         answer = worker.answer(json.loads(line))
         if answer is not None:
@@ -73,7 +73,7 @@ class _Worker:
             assert self._stepper is not None
             self._stepper.make(self._first)
             return []
-        self.set_out(message)
+        self.set_up(message)
         return None
 
     def _describe(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class _Worker:
             kind, trace = type(error).__name__, "".join(traceback.format_exception(error))
             return {"error": f"{error}", "kind": kind, "trace": trace}
 
-    def set_out(self, tables: dict[str, Any]) -> None:
+    def set_up(self, tables: dict[str, Any]) -> None:
         shared = mmap.mmap(self._memory, 0)
         arrays = [
             np.ndarray(shape, dtype_of(dtype), shared, offset)

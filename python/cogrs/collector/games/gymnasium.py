@@ -156,7 +156,8 @@ class GymnasiumContext(_GameContext):
         """See `GameContext`."""
         co = self.co
         assert co is not None
-        self._used = self._used_keys()
+        columns = {tensor.column for each in self.collectors for tensor in each.inputs}
+        self._used = [key for key in self.spec.keys if key in columns]
         if self.options.processes and co.max_num_threads:
             raise ValueError("max_num_threads: expected 0 for games in other processes")
         number = self.options.processes or co.num_threads or 1
@@ -178,17 +179,10 @@ class GymnasiumContext(_GameContext):
     def _core_game(self) -> SimpleNamespace:
         """Return the description of the game that the core reads: only keys that are used."""
         keys = {key: self.spec.keys[key] for key in self._used}
-        return SimpleNamespace(**{**vars(self.spec), "keys": keys}, files=self._files())
-
-    def _used_keys(self) -> list[str]:
-        columns = {tensor.column for each in self.collectors for tensor in each.inputs}
-        return [key for key in self.spec.keys if key in columns]
-
-    def _files(self) -> list[int | None]:
-        memories = [stepper.memory for stepper in self._resources.steppers]
+        files: list[int | None] = [None] * self._count
         if self.options.processes:
-            return [memory.descriptor for memory in memories]
-        return [None] * self._count
+            files = [stepper.memory.descriptor for stepper in self._resources.steppers]
+        return SimpleNamespace(**{**vars(self.spec), "keys": keys}, files=files)
 
     def _step_buffer_size(self) -> int:
         """Return enough bytes for a step buffer: each array begins at a multiple of 64."""
@@ -260,7 +254,7 @@ class GymnasiumContext(_GameContext):
             "spaces": self._spaces.as_json(),
             "games": (games.start, games.stop),
         }
-        remote.set_out(tables, games, self.co.on_error == "restart")
+        remote.set_up(tables, games, self.co.on_error == "restart")
         return remote
 
     def _query_factory(self) -> QueryFactory | None:
