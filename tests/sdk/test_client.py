@@ -285,7 +285,7 @@ async def test_what_a_client_does_wrong_is_an_error() -> None:
             await client.join(trial, name="nobody")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
         async with await client.join(trial, name="c0") as session:
-            with pytest.raises(RuntimeError, match="no observation that is not answered"):
+            with pytest.raises(RuntimeError, match="every observation has been answered already"):
                 await session.act([0])
             await anext(session)
             with pytest.raises(TypeError, match="action of 'c0': expected numbers or booleans"):

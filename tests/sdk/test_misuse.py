@@ -175,7 +175,7 @@ async def test_actor_cannot_answer_twice() -> None:
         event = await anext(session)
         assert isinstance(event, sdk.Observation)
         await session.act(event.value)
-        with pytest.raises(RuntimeError, match="no observation that is not answered"):
+        with pytest.raises(RuntimeError, match="every observation has been answered already"):
             await session.act(event.value)
 
 

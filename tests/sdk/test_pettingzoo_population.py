@@ -197,7 +197,7 @@ async def test_an_episode_without_agents_is_refused() -> None:
 
     build = sdk.PettingZooEnvironment.factory(Empty)
     async with world(build, lambda: Cyclic(calls(), (0,)), actors=("a", "b", "c")) as net:
-        said = "agents: expected one at least after the reset, got none"
+        said = "agents: expected at least one after the reset"
         assert said in net.reason(await net.play())
 
 

@@ -137,7 +137,7 @@ async def acts_twice(session: sdk.ActorSession) -> None:
     [
         (returns, "act failed: RuntimeError: the function returned, but the trial goes on"),
         (raises, "act failed: ArithmeticError: no idea"),
-        (acts_twice, "action: there is no observation that is not answered"),
+        (acts_twice, "action: every observation has been answered already"),
     ],
 )
 @on_loop

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Message, Reward, Trial
 
 ActorEvent: TypeAlias = Observation | ReceivedReward | ReceivedMessage | Final
-"""What happens to an actor. `Final` comes last, and has the rewards and messages of the end."""
+"""An event of an actor. `Final` comes last, with the rewards and messages of the end."""
 
 
 class ActorSession(ABC):
-    """What happens to an actor, in its order, and what it does.
+    """An actor's part in a trial: an asynchronous iterator of `ActorEvent`, and its actions.
 
-    An asynchronous iterator of `ActorEvent`. Rewards and messages come before the observation that
-    they arrived with; after `Final` the iteration is over.
+    Rewards and messages come before the observation that they arrived with; after `Final` the
+    iteration is over.
 
     Attributes:
         trial: The trial, with the actor's name.
@@ -44,7 +44,7 @@ class ActorSession(ABC):
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
-        """Answer the latest observation. When the trial has ended meanwhile: nothing.
+        """Answer the latest observation, unless the trial has ended meanwhile.
 
         Args:
             value: The action, as the codec carries it, or an `Action`.
@@ -52,7 +52,7 @@ class ActorSession(ABC):
             messages: User data for actors, or the environment.
 
         Raises:
-            RuntimeError: There is no observation that is not answered.
+            RuntimeError: Every observation has been answered.
             TypeError: The codec does not carry the value.
         """
 
@@ -69,7 +69,7 @@ class AgentSession(ActorSession):
     """The session of an agent that is served."""
 
     def __init__(self, trial: Trial) -> None:
-        """Begin."""
+        """Create a session without events."""
         self.trial = trial
         self.inbox: EventQueue[ActorEvent] = EventQueue()
         self._rewards: list[Reward] = []
@@ -87,7 +87,7 @@ class AgentSession(ActorSession):
         if self.inbox.answer(action):
             self._rewards, self._messages = [], []
         elif not self.inbox.over:
-            raise RuntimeError("action: there is no observation that is not answered")
+            raise RuntimeError("action: every observation has been answered already")
 
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors with the next action."""
@@ -104,7 +104,7 @@ class SessionAgent(Agent):
     inline = True
 
     def __init__(self, function: Callable[[ActorSession], Coroutine[Any, Any, Any]]) -> None:
-        """Play by this function. It returns after `Final`; it is cancelled if that never comes."""
+        """Play by this function, which returns after `Final`, or is cancelled without one."""
         self._function = function
         self.function_name = qualified_name(function)
         self._script: FunctionTask[ActorEvent] | None = None
@@ -119,24 +119,24 @@ class SessionAgent(Agent):
         )
 
     async def act(self, observation: Observation) -> Any:
-        """Wait for its action."""
+        """Wait for the function's action."""
         return await self._running.ask(observation)
 
     def reward(self, reward: ReceivedReward) -> None:
-        """Tell it."""
+        """Add it to the events."""
         self._session.inbox.tell(reward)
 
     def message(self, message: ReceivedMessage) -> None:
-        """Tell it."""
+        """Add it to the events."""
         self._session.inbox.tell(message)
 
     async def end(self, final: Final) -> None:
-        """Tell it, and wait until it returns."""
+        """Add the last event, and wait until the function returns."""
         self._session.inbox.tell(final)
         await self._running.finish()
 
     async def lost(self) -> None:
-        """Cancel it."""
+        """Cancel the function."""
         if self._script is not None:
             await self._script.cancel()
 

@@ -1,4 +1,4 @@
-"""What plugs into trials, served on a thread: for programs without an event loop."""
+"""`serve` on a thread of its own, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EndpointHandle:
     """A running server, on an event loop of its own. Any thread may call any method."""
 
     def __init__(self, running: Background[Endpoint]) -> None:
-        """Hold what runs."""
+        """Hold a running server."""
         self._running = running
 
     @property
@@ -31,31 +31,28 @@ class EndpointHandle:
 
     @property
     def address(self) -> str:
-        """What trial parameters name it by: `grpc://host:port`."""
+        """The endpoint for trial parameters: `grpc://host:port`."""
         return self._running.server.address
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is stopped, by `stop` on another thread.
+        """Wait until `stop` is called on another thread; return whether the server is stopped.
 
         Args:
             timeout: Seconds; None waits for ever.
-
-        Returns:
-            Whether it is stopped.
         """
         return self._running.wait(timeout)
 
     def stop(self, grace: float = 1.0) -> None:
-        """Stop, and free the port. What is still in trials is lost. Again: nothing.
+        """Stop the server, if it runs, and free the port. Objects that are in trials are lost.
 
-        Methods that do not return are named in a warning, and left behind: this returns within a
-        second more than `grace` in any case.
+        Methods that do not return are named in a warning and left behind: this returns within
+        `grace` and a second in any case.
 
         Args:
             grace: Seconds that calls under way get to end.
 
         Raises:
-            TypeError, ValueError: `grace` is no number of seconds.
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
         """
         self._running.stop(grace)
 
@@ -68,7 +65,7 @@ class EndpointHandle:
         self.stop()
 
     def __repr__(self) -> str:
-        """Tell where it listens."""
+        """Return the address and the state."""
         state = "running" if self._running.is_alive else "stopped"
         return f"EndpointHandle({self.address!r}, {state})"
 
@@ -86,25 +83,10 @@ def serve_endpoint(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> EndpointHandle:
-    """Serve what plugs into trials, on a thread of its own: `serve` without an event loop.
-
-    Args:
-        environments: As of `serve`.
-        agents: As of `serve`.
-        hooks: As of `serve`.
-        datalog: As of `serve`.
-        codec: As of `serve`.
-        host: As of `serve`.
-        port: As of `serve`.
-        tls: As of `serve`.
-        tokens: As of `serve`.
-        insecure: As of `serve`.
+    """Serve on an event loop of its own, on a thread; arguments and errors are those of `serve`.
 
     Returns:
-        A handle: it listens already. Stop it, or use it as a context manager.
-
-    Raises:
-        ValueError, TypeError, OSError: As `serve`.
+        A handle of the server, which listens already. Stop it, or use it as a context manager.
     """
     starting = serve(
         environments=environments,

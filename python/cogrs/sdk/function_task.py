@@ -1,4 +1,8 @@
-"""A user's async function that lives as long as a trial: events to it, its answers back."""
+"""A user's async function that runs as long as a trial, as a task of the event loop.
+
+A queue of events leads to it, one answer at a time comes back. The same function plays as an agent
+and as a client.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ _logger = logging.getLogger("cogrs.sdk")
 Event = TypeVar("Event")
 
 _running: set[asyncio.Task[Any]] = set()
-"""Functions that run: the event loop alone would forget them."""
+"""Tasks that run: the event loop holds them only weakly."""
 
 
 class EventQueue(Generic[Event]):
-    """Events for a function, in their order, and what waits for its answer. An async iterator."""
+    """Events for a function, as an async iterator, and the future of its next answer."""
 
     def __init__(self) -> None:
-        """Have no events yet."""
+        """Create an empty queue."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._asked: asyncio.Future[Any] | None = None
         self._over = False
@@ -45,12 +49,12 @@ class EventQueue(Generic[Event]):
             self._events.put_nowait(None)
 
     def ask(self) -> asyncio.Future[Any]:
-        """Return what the function's next answer is the result of."""
+        """Return the future of the function's next answer."""
         self._asked = asyncio.get_running_loop().create_future()
         return self._asked
 
     def answer(self, value: Any) -> bool:
-        """Answer; False if nobody waits."""
+        """Set the answer; return False if nothing waits for it."""
         asked, self._asked = self._asked, None
         if asked is None or asked.done():
             return False
@@ -85,15 +89,14 @@ class FunctionTask(Generic[Event]):
         self._task.add_done_callback(self._done)
 
     async def ask(self, *events: Event, optional: bool = False) -> Any:
-        """Tell it events, and wait for its answer.
+        """Send events to the function, and return its answer; raise what it raises instead.
 
         Args:
-            events: What it is told.
-            optional: It may return without an answer, which is None then.
+            events: Added to its queue.
+            optional: Return None where it returns without an answer.
 
         Raises:
-            RuntimeError: It returned instead.
-            Exception: Whatever it raised instead.
+            RuntimeError: It returned without an answer.
         """
         asked = self._inbox.ask()
         for event in events:
@@ -112,17 +115,13 @@ class FunctionTask(Generic[Event]):
         raise RuntimeError("the function returned, but the trial goes on")
 
     async def finish(self) -> None:
-        """Tell it that nothing follows, and wait until it returns.
-
-        Raises:
-            Exception: Whatever it raised.
-        """
+        """Close the queue, and wait until the function returns; raise what it raises."""
         self._inbox.close()
         self._told = True
         await self._task
 
     async def cancel(self) -> None:
-        """Cancel it, and wait for that; it is left behind when this is cancelled, too."""
+        """Cancel the function and wait for it; leave it behind when this is cancelled too."""
         self._told = True
         self._task.cancel()
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StepOutcome(NamedTuple):
-    """What came of a step, by agent; agents that are not there are left out."""
+    """The result of a step, by agent, without absent agents."""
 
     observations: Mapping[Any, Any]
     rewards: Mapping[Any, float]
@@ -42,17 +42,17 @@ class PettingZooGame(Protocol):
         """Start an episode."""
 
     def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
-        """Do what the agents that were asked decided."""
+        """Step with the actions of the agents that were asked."""
 
     def absent(self, agent: Any) -> Any:
-        """Return what an agent observes that has not been there yet."""
+        """Return the observation of an agent that has not come yet."""
 
 
 def game_of(env: Any) -> PettingZooGame:
     """Return the game of an environment.
 
     Raises:
-        TypeError: It is no environment of PettingZoo.
+        TypeError: It is not an environment of PettingZoo.
     """
     methods = ("reset", "step", "observation_space", "action_space")
     if not all(callable(getattr(env, name, None)) for name in methods):
@@ -176,7 +176,7 @@ class _AecGame:
         (turn,) = self.asked
         env.step(actions[turn])
         self.asked = ()
-        # Copies: what follows has finished agents leave, and their entries with them.
+        # Copies: skipping finished agents removes them and their entries.
         agents = list(env.agents)
         rewards, terminated = dict(env.rewards), dict(env.terminations)
         truncated = dict(env.truncations)
@@ -190,7 +190,7 @@ class _AecGame:
         return _with_turn(self._observations.absent(agent), turn=False)
 
     def _skip_finished(self) -> None:
-        """Remove finished agents as PettingZoo wants it: by a step without an action."""
+        """Remove finished agents in PettingZoo's way: by a step without an action."""
         env = self.env
         while env.agents and (
             env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
