@@ -15,8 +15,8 @@ import pytest
 from cogrs import sdk
 from cogrs.api.common_pb2 import RewardSource
 from tests.orchestrator.net import on_loop
+from tests.sdk.clients import game
 from tests.sdk.net import calls
-from tests.sdk.test_client import game
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

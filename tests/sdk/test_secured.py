@@ -13,8 +13,8 @@ from cogrs import sdk
 from cogrs.orchestrator import ClientTls, Security, Server, ServerTls, serve
 from tests.orchestrator.net import on_loop
 from tests.orchestrator.test_security import TOKEN, Authority
+from tests.sdk.clients import Line
 from tests.sdk.net import Counting, calls, named
-from tests.sdk.test_client import Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -43,7 +43,7 @@ def test_a_learner_goes_on_where_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", b"\0" * 8])
-def test_what_is_no_checkpoint_changes_nothing(content, tmp_path):
+def test_load_of_a_file_that_is_not_a_checkpoint_changes_nothing(content, tmp_path):
     path = tmp_path / "learner"
     path.write_bytes(content)
     with network.full_pair() as (server, _):

@@ -188,7 +188,9 @@ class ClientActor(Actor):
             raise PreconditionError(f"actor {self.name!r}: the trial is over")
         self._line = Line(reader, after_join=self._joined)
         self._joined = False
-        if not self._finishing:
+        if self._finishing:
+            self.done = False  # it takes its final data now, and the trial waits for that
+        else:
             self._return()
             self._stage.heard()
         return self._line
