@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cogrs.sdk.agent import Agent, as_action
-from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.function_task import EventQueue, FunctionComponent
 from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
-from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from cogrs.sdk.trial import Message, Reward, Trial
 
@@ -71,22 +70,22 @@ class AgentSession(ActorSession):
     def __init__(self, trial: Trial) -> None:
         """Create a session without events."""
         self.trial = trial
-        self.inbox: EventQueue[ActorEvent] = EventQueue()
+        self.events: EventQueue[ActorEvent] = EventQueue()
         self._rewards: list[Reward] = []
         self._messages: list[Message] = []
 
     async def __anext__(self) -> ActorEvent:
         """Return the next event."""
-        return await anext(self.inbox)
+        return await anext(self.events)
 
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
         """Answer the latest observation."""
         action = as_action(value, [*self._rewards, *rewards], [*self._messages, *messages])
-        if self.inbox.answer(action):
+        if self.events.answer(action):
             self._rewards, self._messages = [], []
-        elif not self.inbox.over:
+        elif not self.events.over:
             raise RuntimeError("action: every observation has been answered already")
 
     async def send_reward(self, reward: Reward) -> None:
@@ -98,25 +97,16 @@ class AgentSession(ActorSession):
         self._messages.append(message)
 
 
-class SessionAgent(Agent):
-    """An agent that is one async function over a session."""
+class SessionAgent(FunctionComponent[ActorEvent], Agent):
+    """An agent that is one async function over a session.
 
-    inline = True
-
-    def __init__(self, function: Callable[[ActorSession], Coroutine[Any, Any, Any]]) -> None:
-        """Play by this function, which returns after `Final`, or is cancelled without one."""
-        self._function = function
-        self.function_name = qualified_name(function)
-        self._script: FunctionTask[ActorEvent] | None = None
+    It returns after `Final`, or is cancelled without one.
+    """
 
     def start(self, trial: Trial) -> None:
         """Start the function."""
-        self._session = AgentSession(trial)
-        self._script = FunctionTask(
-            component_name(trial.id, trial.name),
-            self._session.inbox,
-            lambda: self._function(self._session),
-        )
+        session = AgentSession(trial)
+        self._start(component_name(trial.id, trial.name), session.events, session)
 
     async def act(self, observation: Observation) -> Any:
         """Wait for the function's action."""
@@ -124,24 +114,13 @@ class SessionAgent(Agent):
 
     def reward(self, reward: ReceivedReward) -> None:
         """Add it to the events."""
-        self._session.inbox.tell(reward)
+        self._events.tell(reward)
 
     def message(self, message: ReceivedMessage) -> None:
         """Add it to the events."""
-        self._session.inbox.tell(message)
+        self._events.tell(message)
 
     async def end(self, final: Final) -> None:
         """Add the last event, and wait until the function returns."""
-        self._session.inbox.tell(final)
+        self._events.tell(final)
         await self._running.finish()
-
-    async def lost(self) -> None:
-        """Cancel the function."""
-        if self._script is not None:
-            await self._script.cancel()
-
-    @property
-    def _running(self) -> FunctionTask[ActorEvent]:
-        if self._script is None:
-            raise RuntimeError("this agent has not started")
-        return self._script

@@ -200,41 +200,20 @@ def _to_structs(row: Row) -> Row:
 
 def _schema() -> Any:
     pa = _pyarrow("pyarrow")
-    payload = pa.struct(
-        [("kind", pa.string()), ("shape", pa.list_(pa.uint64())), ("data", pa.binary())]
-    )
-    source = pa.struct(
-        [("sender", pa.string()), ("value", pa.float32()), ("confidence", pa.float32())]
-    )
-    reward = pa.struct(
-        [("tick", pa.int64()), ("value", pa.float32()), ("sources", pa.list_(source))]
-    )
-    message = pa.struct(
-        [
-            ("sender", pa.string()),
-            ("tick", pa.int64()),
-            ("type", pa.string()),
-            ("data", pa.binary()),
-        ]
-    )
-    return pa.schema(
-        [
-            ("trial_id", pa.string()),
-            ("sample", pa.int64()),
-            ("tick", pa.int64()),
-            ("timestamp", pa.uint64()),
-            ("actor", pa.string()),
-            ("actor_class", pa.string()),
-            ("observation", payload),
-            ("terminated", pa.bool_()),
-            ("truncated", pa.bool_()),
-            ("action", payload),
-            ("rewards", pa.list_(reward)),
-            ("messages", pa.list_(message)),
-            ("user_id", pa.string()),
-            ("end_reason", pa.string()),
-        ]
-    )
+    text, data, integer, flag = pa.string(), pa.binary(), pa.int64(), pa.bool_()
+    number, unsigned = pa.float32(), pa.uint64()
+    payload = pa.struct({"kind": text, "shape": pa.list_(unsigned), "data": data})
+    source = pa.struct({"sender": text, "value": number, "confidence": number})
+    reward = pa.struct({"tick": integer, "value": number, "sources": pa.list_(source)})
+    message = pa.struct({"sender": text, "tick": integer, "type": text, "data": data})
+    columns = {
+        **{"trial_id": text, "sample": integer, "tick": integer, "timestamp": unsigned},
+        **{"actor": text, "actor_class": text},
+        **{"observation": payload, "terminated": flag, "truncated": flag, "action": payload},
+        **{"rewards": pa.list_(reward), "messages": pa.list_(message)},
+        **{"user_id": text, "end_reason": text},
+    }
+    return pa.schema(columns)
 
 
 def _pyarrow(name: str) -> Any:

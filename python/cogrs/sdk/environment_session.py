@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.function_task import EventQueue, FunctionComponent
 from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import ReceivedMessage
-from cogrs.unfinished import qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Collection, Mapping
 
     from cogrs.sdk.trial import Trial
 
@@ -47,7 +46,7 @@ class EnvironmentSession:
     def __init__(self, trial: Trial) -> None:
         """Create a session without events."""
         self.trial = trial
-        self.inbox: EventQueue[EnvironmentEvent] = EventQueue()
+        self.events: EventQueue[EnvironmentEvent] = EventQueue()
         self.observers: Collection[str] = ()
         """Actors that do not act, as of `Environment.observers`; may be set before the first
         update."""
@@ -60,7 +59,7 @@ class EnvironmentSession:
 
     async def __anext__(self) -> EnvironmentEvent:
         """Return the next event."""
-        return await anext(self.inbox)
+        return await anext(self.events)
 
     async def update(self, update: Update) -> None:
         """Send the first observations, or the result of the latest actions.
@@ -68,29 +67,22 @@ class EnvironmentSession:
         Raises:
             RuntimeError: All actions have been answered.
         """
-        if not self.inbox.answer(update):
+        if not self.events.answer(update):
             raise RuntimeError("update: all actions have been answered already")
         if self.ending or (isinstance(update, Update) and update.final):
-            self.inbox.close()
+            self.events.close()
 
 
-class SessionEnvironment(Environment):
-    """An environment that is one async function over a session."""
+class SessionEnvironment(FunctionComponent[EnvironmentEvent], Environment):
+    """An environment that is one async function over a session.
 
-    inline = True
-
-    def __init__(self, function: Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]) -> None:
-        """Play by this function, which begins with an update of the first observations."""
-        self._function = function
-        self.function_name = qualified_name(function)
-        self._script: FunctionTask[EnvironmentEvent] | None = None
+    The function begins with an update of the first observations.
+    """
 
     async def start(self, trial: Trial) -> Any:
         """Start the function, and wait for the first observations."""
         self._session = EnvironmentSession(trial)
-        self._script = FunctionTask(
-            component_name(trial.id), self._session.inbox, lambda: self._function(self._session)
-        )
+        self._start(component_name(trial.id), self._session.events, self._session)
         update = await self._running.ask()
         self.observers = self._session.observers
         return update
@@ -101,7 +93,7 @@ class SessionEnvironment(Environment):
 
     def message(self, message: ReceivedMessage) -> None:
         """Add it to the events."""
-        self._session.inbox.tell(message)
+        self._events.tell(message)
 
     async def end(self, actions: Mapping[str, Any]) -> Any:
         """Wait for the last update, and until the function returns."""
@@ -109,14 +101,3 @@ class SessionEnvironment(Environment):
         update = await self._running.ask(Actions(actions, last=True), optional=True)
         await self._running.finish()
         return update
-
-    async def lost(self) -> None:
-        """Cancel the function."""
-        if self._script is not None:
-            await self._script.cancel()
-
-    @property
-    def _running(self) -> FunctionTask[EnvironmentEvent]:
-        if self._script is None:
-            raise RuntimeError("this environment has not started")
-        return self._script

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from cogrs.unfinished import leave
+from cogrs.unfinished import leave, qualified_name
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EventQueue(Generic[Event]):
 
     def __init__(self) -> None:
         """Create an empty queue."""
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._asked: asyncio.Future[Any] | None = None
         self._over = False
 
@@ -40,13 +40,13 @@ class EventQueue(Generic[Event]):
 
     def tell(self, event: Event) -> None:
         """Add an event."""
-        self._events.put_nowait(event)
+        self._queue.put_nowait(event)
 
     def close(self) -> None:
         """Add no more."""
         if not self._over:
             self._over = True
-            self._events.put_nowait(None)
+            self._queue.put_nowait(None)
 
     def ask(self) -> asyncio.Future[Any]:
         """Return the future of the function's next answer."""
@@ -67,9 +67,9 @@ class EventQueue(Generic[Event]):
 
     async def __anext__(self) -> Event:
         """Return the next event."""
-        event = await self._events.get()
+        event = await self._queue.get()
         if event is None:
-            self._events.put_nowait(None)
+            self._queue.put_nowait(None)
             raise StopAsyncIteration
         return event
 
@@ -78,11 +78,11 @@ class FunctionTask(Generic[Event]):
     """One run of a function."""
 
     def __init__(
-        self, who: str, inbox: EventQueue[Event], function: Callable[[], Coroutine[Any, Any, Any]]
+        self, who: str, events: EventQueue[Event], function: Callable[[], Coroutine[Any, Any, Any]]
     ) -> None:
         """Start it."""
         self._who = who
-        self._inbox = inbox
+        self._events = events
         self._task = asyncio.ensure_future(_run(function))
         self._told = False
         _running.add(self._task)
@@ -98,9 +98,9 @@ class FunctionTask(Generic[Event]):
         Raises:
             RuntimeError: It returned without an answer.
         """
-        asked = self._inbox.ask()
+        asked = self._events.ask()
         for event in events:
-            self._inbox.tell(event)
+            self._events.tell(event)
         try:
             await asyncio.wait({asked, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -116,7 +116,7 @@ class FunctionTask(Generic[Event]):
 
     async def finish(self) -> None:
         """Close the queue, and wait until the function returns; raise what it raises."""
-        self._inbox.close()
+        self._events.close()
         self._told = True
         await self._task
 
@@ -133,8 +133,36 @@ class FunctionTask(Generic[Event]):
     def _done(self, task: asyncio.Task[Any]) -> None:
         _running.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._inbox.over and not self._told:
+        if error is not None and self._events.over and not self._told:
             _logger.error("%s: its function failed after the end", self._who, exc_info=error)
+
+
+class FunctionComponent(Generic[Event]):
+    """An environment or agent that is one async function over a session."""
+
+    inline = True
+
+    def __init__(self, function: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+        """Play by this function."""
+        self._function = function
+        self.function_name = qualified_name(function)
+        self._events: EventQueue[Event]
+        self._task: FunctionTask[Event] | None = None
+
+    def _start(self, name: str, events: EventQueue[Event], session: Any) -> None:
+        self._events = events
+        self._task = FunctionTask(name, events, lambda: self._function(session))
+
+    async def lost(self) -> None:
+        """Cancel the function."""
+        if self._task is not None:
+            await self._task.cancel()
+
+    @property
+    def _running(self) -> FunctionTask[Event]:
+        if self._task is None:
+            raise RuntimeError("it has not started")
+        return self._task
 
 
 async def _run(function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
