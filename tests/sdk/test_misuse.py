@@ -153,7 +153,7 @@ async def test_trial_that_has_ended_takes_nobody_and_nothing() -> None:
         await controller.terminate_trial(trial)
         events = [event async for event in session]
         assert isinstance(events[-1], sdk.Final)
-        await session.act([0])  # whoever thought until after the end is not punished
+        await session.act([0])  # an answer after the end is not an error
         assert [event async for event in session] == []
 
 

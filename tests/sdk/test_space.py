@@ -70,7 +70,7 @@ async def test_an_environment_of_parts_is_a_trial() -> None:
 
     agents = {"agent": sdk.FunctionAgent(act)}
     async with world(sdk.GymnasiumEnvironment.factory(Parts), agents) as net:
-        # The third action is 3, which is none of Discrete(3).
+        # The third action is 3, which is not in Discrete(3).
         reason = net.reason(await net.play())
     assert "action of 'a0': expected one of Dict" in reason
 

@@ -61,7 +61,7 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         actor_name: str,
         requests: AsyncIterator[pb.AgentObservationRequest],
     ) -> ResponseStream[pb.AgentObservationRequest, pb.AgentActionReply]:
-        """Have an agent act on each observation; freed when the stream is over.
+        """Return the actions that answer observations; frees the agent when the stream is over.
 
         The stream of a trial that ends well is closed after OnEnd.
         """
