@@ -1,4 +1,10 @@
-"""Daemon threads that call plain functions for an event loop, each its own in their order."""
+"""Daemon threads that call plain functions for an event loop, each its calls in order.
+
+Threading: a `WorkerThread` takes calls from a `SimpleQueue` and sets each call's outcome before it
+reports it: by releasing the call's lock, for a loop that waits for a quick function, or by
+`call_soon_threadsafe`. `busy` and `quick` are written by the thread and read by the loop, without a
+lock: a stale value costs time alone. A `ThreadPool` belongs to one event loop at a time.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_THREADS = 1000
-"""Threads of one pool at most. While all are taken, sessions share them."""
+"""Threads of one pool at most. While all are taken, their users share them."""
 
 _MAX_IDLE = 64
-"""Idle threads that are kept, so that the next session need not start one."""
+"""Idle threads that are kept at most, to be used again."""
 
 _QUICK = 1e-4
-"""Seconds up to which a call is quick: the loop waits for the next one of that name.
+"""Seconds up to which a call is quick, so that the loop waits for the next one of that name.
 
-Where it does not, it goes on meanwhile, and is woken, which takes as long as such a call does."""
+For others it goes on and is woken later, which takes as long as a quick call."""
 
 _WAIT = 5e-4
-"""Seconds for which the loop waits at most."""
+"""Seconds that the loop waits at most."""
 
 CallOutcome: TypeAlias = "tuple[Any, BaseException | None]"
-"""What a call returned, and what it raised instead."""
+"""The value that a call returned, and the exception that it raised instead."""
 
 
 class _Call:
@@ -44,7 +50,7 @@ class _Call:
         self.args = args
         self.outcome: CallOutcome | None = None
         self.done: threading.Lock | None = None
-        """Locked until it is done, if somebody waits there."""
+        """Locked until the call is done, if the loop waits for it."""
         self.loop: asyncio.AbstractEventLoop
         self.result: asyncio.Future[CallOutcome] | None = None
 
@@ -55,14 +61,14 @@ class _Call:
         return result
 
     def make(self) -> float:
-        """Make the call, unless nobody wants it any more; return the seconds that it took."""
+        """Make the call, unless its future was cancelled; return the seconds that it took."""
         if self.result is not None and self.result.cancelled():
             return 0.0
         begin = time.perf_counter()
         outcome: CallOutcome
         try:
             outcome = self.function(*self.args), None
-        except (KeyboardInterrupt, GeneratorExit) as error:  # nobody pressed Ctrl-C on this thread
+        except (KeyboardInterrupt, GeneratorExit) as error:  # Ctrl-C does not reach this thread
             outcome = None, as_exception(error)
         except BaseException as error:
             outcome = None, error
@@ -71,12 +77,12 @@ class _Call:
         return took
 
     def tell(self) -> None:
-        """Tell whoever waits that it is made."""
+        """Report the outcome to the loop."""
         if self.done is not None:
             self.done.release()
         # Set by the loop before that looks for the outcome, which is there by now.
         if self.result is not None and self.outcome is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and waits no more
                 self.loop.call_soon_threadsafe(_settle, self.result, self.outcome)
 
 
@@ -86,7 +92,7 @@ def _settle(result: asyncio.Future[CallOutcome], outcome: CallOutcome) -> None:
 
 
 class WorkerThread:
-    """A thread. It holds nothing of what it called before."""
+    """A thread that calls functions in order. It keeps no reference to a call that is done."""
 
     def __init__(self, name: str) -> None:
         """Start it.
@@ -96,22 +102,22 @@ class WorkerThread:
         """
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.busy: Callable[..., Any] | None = None
-        """What it calls now."""
+        """The function that it calls now."""
         self.quick: set[str] = set()
         """Names of functions that were quick the last time."""
         self.users = 0
-        """How many have it."""
+        """Number of its users."""
         thread = threading.Thread(target=_work, args=(self, self._calls), name=name, daemon=True)
         thread.start()
 
     def call(
         self, function: Callable[..., Any], *args: Any
     ) -> CallOutcome | asyncio.Future[CallOutcome]:
-        """Call a function after those before it.
+        """Call a function after the calls before it.
 
         Returns:
-            What was returned, and what was raised, a failure always; or a future of that, on the
-            running loop. A call that has not begun when its future is cancelled is not made.
+            The outcome, or a future of it on the running loop. A call that has not begun when its
+            future is cancelled is not made.
         """
         call = _Call(function, args)
         if self.users > 1 or self.busy or _name(function) not in self.quick:
@@ -127,7 +133,7 @@ class WorkerThread:
         return result if call.outcome is None else call.outcome
 
     def end(self) -> None:
-        """End the thread when it has done what it was asked to."""
+        """End the thread after the calls before this."""
         self._calls.put(None)
 
 
@@ -152,11 +158,11 @@ class ThreadPool:
     """A pool of workers, for one event loop at a time."""
 
     def __init__(self, name: str, most: int = MAX_THREADS) -> None:
-        """Start none yet.
+        """Create a pool without threads.
 
         Args:
-            name: What the threads are called.
-            most: How many there are at most.
+            name: Name of the threads.
+            most: Number of threads at most.
         """
         self._name = name
         self._most = most
@@ -166,14 +172,14 @@ class ThreadPool:
         weakref.finalize(self, _end_all, self._idle).atexit = False
 
     def __len__(self) -> int:
-        """Return how many threads there are, without those that were left behind."""
+        """Return the number of threads, without those that were left behind."""
         return len(self._workers)
 
     def take(self) -> WorkerThread:
-        """Return a worker that nobody has, or, where there are too many, the least shared one.
+        """Return an idle or a new worker, or, when there are too many, the least shared one.
 
         Raises:
-            RuntimeError: There is none, and the system has no more threads.
+            RuntimeError: The pool is empty, and the system has no more threads.
         """
         worker = self._idle.pop() if self._idle else self._make()
         worker.users += 1
@@ -192,7 +198,7 @@ class ThreadPool:
         return min(self._workers, key=lambda each: each.users)
 
     def give_back(self, worker: WorkerThread) -> None:
-        """Take a worker back. One that is still busy is left behind: nobody gets it any more."""
+        """Take a worker back. One that is still busy is left behind and not used again."""
         worker.users -= 1
         if worker.busy is not None:
             self._workers.discard(worker)
@@ -205,7 +211,7 @@ class ThreadPool:
             worker.end()
 
     def close(self) -> None:
-        """End the threads that nobody has. The pool can be used again."""
+        """End idle threads. The pool can be used again."""
         self._workers.difference_update(self._idle)
         _end_all(self._idle)
 
@@ -217,9 +223,9 @@ def _end_all(workers: list[WorkerThread]) -> None:
 
 
 class DaemonExecutor(ThreadPoolExecutor):
-    """Calls each function on a new daemon thread: the process ends without those that hang.
+    """Calls each function on a new daemon thread, so that one that hangs keeps no process alive.
 
-    To be the default executor of a loop, as of `asyncio.to_thread`.
+    Made to be the default executor of a loop, as of `asyncio.to_thread`.
     """
 
     def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -240,5 +246,5 @@ class DaemonExecutor(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave alone what is under way."""
+        """Leave calls under way alone."""
         del wait, cancel_futures

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -16,37 +15,8 @@ from cogrs import orchestrator, sdk
 from cogrs.api.common_pb2 import RewardSource
 from cogrs.orchestrator import Settings
 from tests.orchestrator.net import on_loop
-from tests.sdk.net import Counting, Echo, calls, named, rewards
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-
-@asynccontextmanager
-async def game(
-    told: Any,
-    heard: Any = None,
-    *,
-    clients: int = 1,
-    settings: Settings | None = None,
-    **params: Any,
-) -> AsyncIterator[tuple[orchestrator.Server, sdk.TrialController, str]]:
-    """A trial's orchestrator: clients `c0`, `c1`, ... of class "human", and an agent if heard."""
-    agents = {"agent": lambda: Echo(heard)} if heard is not None else None
-    environments = {"env": lambda: Counting(told)}
-    async with await sdk.serve(environments=environments, agents=agents) as endpoint:
-        actors = [
-            {"name": f"c{i}", "actor_class": "human", "endpoint": "client"} for i in range(clients)
-        ]
-        if heard is not None:
-            actors.append({"name": "a", "actor_class": "bot", "endpoint": endpoint.address})
-        trial = {"environment": {"endpoint": endpoint.address}, "actors": actors, **params}
-        async with await orchestrator.serve(
-            {"trial_params": trial}, port=0, settings=settings
-        ) as server:
-            where = f"127.0.0.1:{server.port}"
-            async with sdk.TrialController(where) as controller:
-                yield server, controller, where
+from tests.sdk.clients import Line, cut_off, game
+from tests.sdk.net import Counting, calls, named, rewards
 
 
 @on_loop
@@ -109,7 +79,7 @@ async def test_many_clients_of_one_connection_do_not_mix() -> None:
 
 
 @on_loop
-async def test_who_leaves_may_return_and_sees_the_present() -> None:
+async def test_actor_that_left_and_returns_sees_the_latest_observation() -> None:
     told = calls()
     async with (
         game(told) as (_, controller, where),
@@ -163,60 +133,6 @@ async def until_joined(client: sdk.ClientActor, play: Any, trial: str) -> Any:
             if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise
         await asyncio.sleep(0.01)
-
-
-class Line:
-    """A connection that can be cut: a proxy of one port to another."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._writers: set[Any] = set()
-
-    async def start(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def _serve(self, reader: Any, writer: Any) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-
-    def cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def close(self) -> None:
-        self._server.close()
-        self.cut()
-
-
-async def _copy(reader: Any, writer: Any) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
-
-
-def cut_off(
-    seen: list[int], cut: Callable[[], Any]
-) -> Callable[[sdk.ActorSession], Awaitable[None]]:
-    """A player that loses its connection twice, each time before it acts."""
-
-    async def play(session: sdk.ActorSession) -> None:
-        async for event in session:
-            if isinstance(event, sdk.Observation):
-                seen.append(event.tick)
-                if event.tick in (1, 3) and seen.count(event.tick) == 1:
-                    cut()
-                    continue
-                await session.act(event.value)
-
-    return play
 
 
 @on_loop
@@ -275,7 +191,7 @@ async def test_signs_of_life_keep_who_thinks_long() -> None:
 
 
 @on_loop
-async def test_what_a_client_does_wrong_is_an_error() -> None:
+async def test_wrong_call_of_a_client_raises() -> None:
     async with game(calls()) as (_, controller, where), sdk.ClientActor(where) as client:
         trial = (await controller.start_trial()).id
         for given in ({}, {"name": "c0", "actor_class": "human"}):
@@ -285,7 +201,7 @@ async def test_what_a_client_does_wrong_is_an_error() -> None:
             await client.join(trial, name="nobody")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
         async with await client.join(trial, name="c0") as session:
-            with pytest.raises(RuntimeError, match="no observation that is not answered"):
+            with pytest.raises(RuntimeError, match="every observation has been answered already"):
                 await session.act([0])
             await anext(session)
             with pytest.raises(TypeError, match="action of 'c0': expected numbers or booleans"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import hypothesis.extra.numpy as st_numpy
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -23,17 +22,7 @@ from cogrs.sdk import (
     read_array_message,
 )
 from cogrs.sdk.codecs import CodecRegistry
-
-DTYPES = st.one_of(
-    st_numpy.boolean_dtypes(),
-    st_numpy.integer_dtypes(endianness="?"),
-    st_numpy.unsigned_integer_dtypes(endianness="?"),
-    st_numpy.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
-    st_numpy.complex_number_dtypes(endianness="?", sizes=(64, 128)),
-)
-ARRAYS = st_numpy.arrays(
-    DTYPES, st_numpy.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
-)
+from tests.sdk.array_values import ARRAYS, NAMED, assert_same
 
 
 @given(ARRAYS, st.booleans(), st.booleans(), st.booleans())
@@ -52,14 +41,14 @@ def test_arrays_come_back_bit_for_bit(
 
 
 @pytest.mark.parametrize("value", [3, 2.5, True, [1, 2], np.float32(1), 1j])
-def test_what_numpy_takes_is_taken(value: Any) -> None:
+def test_value_that_numpy_converts_is_encoded(value: Any) -> None:
     back = ArrayCodec().decode(ArrayCodec().encode(value)).value
     assert back.dtype == np.asarray(value).dtype
     np.testing.assert_array_equal(back, value)
 
 
 @pytest.mark.parametrize("value", [None, "text", b"bytes", [[1], [1, 2]], [object()]])
-def test_what_is_no_array_of_numbers_is_refused(value: Any) -> None:
+def test_value_that_is_not_an_array_of_numbers_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=f"expected .*, got {type(value).__name__}"):
         ArrayCodec().encode(value)
 
@@ -127,23 +116,6 @@ def test_each_class_of_actors_may_have_its_own_codecs() -> None:
     assert CodecRegistry(single).of(Actor("a", "x")) == Codecs(single, single)
 
 
-NAMED = st.recursive(
-    ARRAYS,
-    lambda inner: st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3),
-    max_leaves=6,
-)
-
-
-def assert_same(ours: Any, theirs: Any) -> None:
-    if isinstance(theirs, dict):
-        assert list(ours) == list(theirs)
-        for name, value in theirs.items():
-            assert_same(ours[name], value)
-    else:
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-
-
 @given(NAMED)
 def test_arrays_with_names_come_back(value: Any) -> None:
     assert_same(ArrayCodec().decode(ArrayCodec().encode(value)).value, value)
@@ -152,12 +124,12 @@ def test_arrays_with_names_come_back(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({}, "expected names for arrays, got none"),
+        ({}, "expected names for arrays, got an empty mapping"),
         ({1: 2}, "expected names for arrays, got 1"),
         ({"a": {"b": "text"}}, "a: b: expected numbers or booleans, got str"),
     ],
 )
-def test_what_has_no_names_or_arrays_is_refused(value: Any, said: str) -> None:
+def test_mapping_without_names_or_arrays_is_refused(value: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         ArrayCodec().encode(value)
 

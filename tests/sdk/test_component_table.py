@@ -116,7 +116,7 @@ async def test_calls_before_the_start_and_after_the_end_find_nobody() -> None:
 
 
 @on_loop
-async def test_nothing_starts_twice() -> None:
+async def test_second_start_of_a_component_is_refused() -> None:
     told, heard = calls(), calls()
     async with parts(lambda: Counting(told), lambda: Echo(heard)) as net:
         await net.start()
@@ -203,7 +203,7 @@ async def test_a_step_whose_stream_is_cancelled_is_given_up() -> None:
 
 
 @on_loop
-async def test_an_end_comes_after_the_step_that_is_given_up() -> None:
+async def test_end_of_a_trial_waits_for_a_step_that_was_given_up() -> None:
     told = calls()
     async with parts(lambda: Stuck(told), lambda: Echo(calls())) as net:
         await net.start()
@@ -270,7 +270,7 @@ async def test_stopping_the_server_loses_what_is_under_way() -> None:
 
 
 @on_loop
-async def test_who_will_not_be_lost_does_not_keep_the_server_from_stopping() -> None:
+async def test_lost_that_does_not_return_does_not_keep_the_server_from_stopping() -> None:
     class Clinging(Echo):
         async def lost(self) -> None:
             await asyncio.Event().wait()

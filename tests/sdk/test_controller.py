@@ -21,7 +21,7 @@ class Endless(Counting):
 
 
 @on_loop
-async def test_what_a_controller_sees_of_a_trial() -> None:
+async def test_controller_sees_the_states_of_a_trial() -> None:
     async with world(
         lambda: Endless(calls()), lambda: Echo(calls()), actors=("a0", "a1:other")
     ) as net:
@@ -67,7 +67,7 @@ async def test_an_unknown_trial_is_not_found() -> None:
 
 
 @on_loop
-async def test_an_end_is_waited_for_before_after_and_long_after() -> None:
+async def test_wait_ended_returns_before_after_and_long_after_the_end() -> None:
     settings = Settings(retention=0.05)
     async with world(lambda: Endless(calls()), lambda: Echo(calls()), settings=settings) as net:
         trial = await net.controller.start_trial()
@@ -87,7 +87,7 @@ async def test_an_end_is_waited_for_before_after_and_long_after() -> None:
 
 
 @on_loop
-async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
+async def test_wait_that_is_given_up_leaves_nothing_behind() -> None:
     async with world(lambda: Endless(calls()), lambda: Echo(calls())) as net:
         trial = await net.controller.start_trial()
         with pytest.raises(TimeoutError):
@@ -160,7 +160,7 @@ def test_a_trial_without_an_event_loop(environment: type[Counting]) -> None:
     assert all(each[-1][0] in ("step", "end") for each in told.values())
 
 
-def test_nobody_to_run_a_trial() -> None:
+def test_run_trial_without_an_orchestrator_raises() -> None:
     with pytest.raises(grpc.RpcError) as caught:
         sdk.run_trial("127.0.0.1:1", timeout=60)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -22,8 +22,8 @@ from cogrs.api.common_pb2 import Message, RewardSource, TrialParams
 from cogrs.api.datalog_pb2 import DatalogSample, LogExporterSampleRequest
 from cogrs.sdk.datalog_row import Packed
 from tests.orchestrator.net import on_loop
+from tests.sdk.array_values import NAMED, assert_same
 from tests.sdk.net import Counting, Echo, calls, until
-from tests.sdk.test_codecs import NAMED, assert_same
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -222,7 +222,7 @@ def samples(draw: Any) -> sdk.Sample:
 @pytest.mark.parametrize("suffix", SINKS)
 @given(told=st.lists(samples(), max_size=3))
 @hypothesis_settings(max_examples=40)
-def test_whatever_is_told_comes_back(
+def test_samples_that_are_written_are_read_back(
     tmp_path_factory: Any, suffix: str, told: list[sdk.Sample]
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
@@ -311,7 +311,7 @@ def test_files_are_not_overwritten(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.parquet", "t.csv"])
-def test_what_is_no_log_is_refused(name: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_log_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("nothing\n")
     with pytest.raises(ValueError, match=r"t\."):
@@ -373,7 +373,7 @@ async def test_a_log_that_blocks_does_so_on_a_thread(local: bool) -> None:
 
 
 @on_loop
-async def test_what_fails_on_the_thread_of_a_log_is_told(caplog: Any, tmp_path: Path) -> None:
+async def test_failure_on_the_thread_of_a_log_is_reported(caplog: Any, tmp_path: Path) -> None:
     async with logged(lambda: sdk.JsonLinesSink(tmp_path)) as (controller, server):
         (trial_id,) = await played(controller, 1)
         path = tmp_path / f"{trial_id}.jsonl"

@@ -25,13 +25,13 @@ def test_addresses(endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["", "h", ":1", "h:", "h:x", "http://h:1", "h:0", "h:65536"])
-def test_what_is_no_address_is_refused(endpoint: str) -> None:
+def test_malformed_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="endpoint: expected 'grpc://host:port'"):
         address_of(endpoint)
 
 
 @on_loop
-async def test_nothing_to_serve_is_an_error() -> None:
+async def test_serve_without_implementations_raises() -> None:
     with pytest.raises(ValueError, match="expected at least one implementation"):
         await sdk.serve()
 
@@ -55,7 +55,7 @@ async def test_hosts_that_are_not_there_are_errors() -> None:
 
 
 @on_loop
-async def test_an_endpoint_that_stops_ends_its_trials() -> None:
+async def test_endpoint_that_stops_ends_its_trials() -> None:
     told, heard = calls(), calls()
     async with world(lambda: Endless(told), lambda: Echo(heard)) as net:
         trials = [await net.controller.start_trial() for _ in range(3)]
@@ -227,7 +227,7 @@ async def test_ids_that_cannot_travel_are_refused_and_so_are_calls_after_the_clo
 
 
 @pytest.mark.parametrize("grace", ["x", -1])
-def test_what_is_no_grace_is_refused(grace: Any) -> None:
+def test_grace_that_is_not_seconds_is_refused(grace: Any) -> None:
     endpoint = served()
     with pytest.raises((TypeError, ValueError), match="grace: expected seconds"):
         endpoint.stop(grace)

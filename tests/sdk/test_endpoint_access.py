@@ -196,7 +196,7 @@ async def test_failures_say_their_text_to_those_that_are_known(
         assert "FileNotFoundError" in text
         assert (SECRET in text) is (kind != "open"), text
         assert "Traceback" not in text
-    # Whoever runs the endpoint has all of it.
+    # The log of the endpoint has all of it.
     assert caplog.text.count(SECRET) >= len(found)
 
 

@@ -172,14 +172,14 @@ UPDATE = sdk.Update({"a0": [1]})
         ("start", None, "TypeError: expected an Update to be returned, got NoneType"),
         ("step", [1], "TypeError: expected an Update to be returned, got list"),
         ("step", sdk.Update({"b": [1]}), "observations: expected those of a0; got b"),
-        ("step", sdk.Update({}), "observations: expected those of a0; got none"),
+        ("step", sdk.Update({}), "observations: expected those of a0; got an empty mapping"),
         ("step", sdk.Update("text"), "observation of 'a0': expected numbers or booleans, got str"),
         ("start", sdk.Update([1], {"a0": 1.0}), "expected observations and nothing else"),
         ("start", sdk.Update([1], final=True), "expected observations and nothing else"),
     ],
 )
 @on_loop
-async def test_what_an_environment_must_not_return(at: str, what: Any, said: str) -> None:
+async def test_wrong_result_of_an_environment_fails_trial(at: str, what: Any, said: str) -> None:
     told, heard = calls(), calls()
     async with world(lambda: Returning(told, at, what), lambda: Echo(heard)) as net:
         trial_id = await net.play()
@@ -198,7 +198,7 @@ async def test_an_action_that_cannot_be_sent_names_the_actor() -> None:
 
 
 @on_loop
-async def test_what_cannot_be_decoded_names_actor_and_trial() -> None:
+async def test_undecodable_content_is_reported_with_actor_and_trial() -> None:
     told = calls()
     codec = sdk.Codecs(sdk.ArrayCodec(), Lying())
     act = sdk.FunctionAgent

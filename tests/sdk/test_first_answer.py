@@ -13,7 +13,7 @@ from cogrs.api import orchestrator_pb2 as pb
 from cogrs.api.common_pb2 import Action
 from cogrs.sdk.action_stream import ActionStream
 from tests.orchestrator.net import on_loop
-from tests.sdk.test_client import Line
+from tests.sdk.clients import Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

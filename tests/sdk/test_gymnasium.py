@@ -13,39 +13,10 @@ from gymnasium import spaces
 from cogrs import sdk
 from cogrs.sdk.space import fitting, in_form
 from tests.orchestrator.net import on_loop
-from tests.sdk.net import Echo, calls, named, rewards, world
+from tests.sdk.episodes import Cyclic, alone
+from tests.sdk.net import calls, named, rewards, world
 
 TRIAL = sdk.Trial("t", (sdk.Actor("a0", "player"),))
-
-
-class Cyclic(Echo):
-    """Repeats a few actions, and writes down what it is told."""
-
-    def __init__(self, told: Any, actions: tuple[int, ...] = (0, 1, 1, 0, 1)) -> None:
-        super().__init__(told)
-        self.actions = itertools.cycle(actions)
-
-    def act(self, observation: sdk.Observation) -> Any:
-        super().act(observation)
-        return next(self.actions)
-
-
-def alone(
-    name: str, actions: tuple[int, ...], seed: int, steps: int = 10_000, **options: Any
-) -> tuple[list[Any], list[float], bool, bool]:
-    """Observations, rewards and flags of an episode without a trial."""
-    env = gymnasium.make(name, **options)
-    observations = [env.reset(seed=seed)[0]]
-    gained: list[float] = []
-    terminated = truncated = False
-    for action in itertools.islice(itertools.cycle(actions), steps):
-        observation, reward, terminated, truncated, _ = env.step(action)
-        observations.append(observation)
-        gained.append(float(reward))
-        if terminated or truncated:
-            break
-    env.close()
-    return observations, gained, bool(terminated), bool(truncated)
 
 
 CASES = {
@@ -113,7 +84,7 @@ async def test_seeds_that_count_make_different_episodes() -> None:
 
 
 @on_loop
-async def test_one_actor_only() -> None:
+async def test_trial_of_two_players_is_refused_by_gymnasium() -> None:
     def make() -> sdk.GymnasiumEnvironment:
         return sdk.GymnasiumEnvironment(lambda: gymnasium.make("CartPole-v1"))
 
@@ -130,7 +101,7 @@ async def test_one_actor_only() -> None:
     ],
 )
 @on_loop
-async def test_what_does_not_fit_is_named(name: str, said: str) -> None:
+async def test_id_or_action_that_does_not_fit_is_named(name: str, said: str) -> None:
     def make() -> sdk.GymnasiumEnvironment:
         return sdk.GymnasiumEnvironment(lambda: gymnasium.make(name))
 
@@ -158,7 +129,7 @@ class Watched(gymnasium.Env[Any, Any]):
 
 
 @pytest.mark.parametrize("how", ["terminal", "end", "last action", "lost"])
-def test_it_is_closed_once(how: str) -> None:
+def test_gymnasium_environment_is_closed_once(how: str) -> None:
     env = Watched()
     game = sdk.GymnasiumEnvironment(lambda: env)
     assert game.start(TRIAL).observations == {"a0": 0}

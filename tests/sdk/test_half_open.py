@@ -15,8 +15,8 @@ from cogrs.orchestrator import Settings
 from cogrs.sdk.endpoint import CHANNEL_OPTIONS
 from tests.orchestrator.net import on_loop
 from tests.program import program
+from tests.sdk.clients import Line, cut_off, game
 from tests.sdk.net import calls, named
-from tests.sdk.test_client import Line, cut_off, game
 
 QUICK = (
     *CHANNEL_OPTIONS,
@@ -98,7 +98,9 @@ async def test_a_client_that_finds_no_way_back_is_told(monkeypatch: pytest.Monke
 
 
 @on_loop
-async def test_who_waits_for_an_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_ended_raises_on_a_silent_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("cogrs.sdk.controller.CLIENT_OPTIONS", QUICK)
     async with game(calls()) as (server, controller, _):
         line = SilentLine(server.port)

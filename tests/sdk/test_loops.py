@@ -142,7 +142,7 @@ async def _await(call: Callable[[], Any]) -> Any:
     return await call()
 
 
-def test_what_is_closed_says_so_and_closes_again_in_silence() -> None:
+def test_closed_connection_refuses_calls_and_may_be_closed_again() -> None:
     with running(calls(), client=True) as where:
 
         async def play() -> None:

@@ -15,8 +15,8 @@ import pytest
 from cogrs import sdk
 from cogrs.api.common_pb2 import RewardSource
 from tests.orchestrator.net import on_loop
+from tests.sdk.clients import game
 from tests.sdk.net import calls
-from tests.sdk.test_client import game
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -153,7 +153,7 @@ async def test_trial_that_has_ended_takes_nobody_and_nothing() -> None:
         await controller.terminate_trial(trial)
         events = [event async for event in session]
         assert isinstance(events[-1], sdk.Final)
-        await session.act([0])  # whoever thought until after the end is not punished
+        await session.act([0])  # an answer after the end is not an error
         assert [event async for event in session] == []
 
 
@@ -175,7 +175,7 @@ async def test_actor_cannot_answer_twice() -> None:
         event = await anext(session)
         assert isinstance(event, sdk.Observation)
         await session.act(event.value)
-        with pytest.raises(RuntimeError, match="no observation that is not answered"):
+        with pytest.raises(RuntimeError, match="every observation has been answered already"):
             await session.act(event.value)
 
 

@@ -47,12 +47,15 @@ async def watched(
     watcher: Callable[[], sdk.Agent] | None = None,
     max_steps: int = 0,
     settings: orchestrator.Settings | None = None,
+    hold: asyncio.Event | None = None,
 ) -> AsyncIterator[Watched]:
-    """An agent, "pole", that plays; and "ada", a client or an agent, that watches."""
+    """An agent "pole" that plays, and waits at tick 3 for `hold`; and "ada", who watches."""
 
     class Balance(Echo):
-        def act(self, observation: sdk.Observation) -> Any:
+        async def act(self, observation: sdk.Observation) -> Any:
             super().act(observation)
+            if observation.tick == 3 and hold is not None:
+                await hold.wait()
             return sdk.Action(observation.tick % 2)
 
     agents = {"player": lambda: Balance(heard)}
@@ -239,26 +242,21 @@ async def test_observer_that_is_not_optional_ends_the_trial_when_it_fails() -> N
 
 @on_loop
 async def test_observer_that_comes_back_is_not_waited_for() -> None:
-    heard, there = calls(), asyncio.Event()
-
-    class Slow(sdk.GymnasiumEnvironment):
-        async def step(self, actions: Any) -> Any:  # type: ignore[override]
-            if self._tick == 3:
-                await there.wait()
-            return super().step(actions)
-
-    def make() -> sdk.GymnasiumEnvironment:
-        return Slow(lambda: gymnasium.make("CartPole-v1", max_episode_steps=8), 0, player="pole")
-
-    async with watched(make, heard) as here, sdk.ClientActor(here.where) as client:
+    heard, hold = calls(), asyncio.Event()
+    async with (
+        watched(cart_pole(), heard, hold=hold) as here,
+        sdk.ClientActor(here.where) as client,
+    ):
         trial = await here.start()
         async with await client.join(trial, name="ada") as session:
             await anext(session)
         async with await client.join(trial, name="ada") as session:
-            there.set()
+            event = await anext(session)
+            hold.set()
             ticks = [each.tick async for each in session if isinstance(each, sdk.Observation)]
-    assert ticks == sorted(set(ticks))
-    assert ticks[-1] == 7
+    assert isinstance(event, sdk.Observation)
+    ticks.insert(0, event.tick)
+    assert ticks == list(range(ticks[0], 8))
     assert kinds(heard[trial, "pole"]).count("act") == 8
 
 

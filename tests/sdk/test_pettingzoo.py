@@ -12,8 +12,8 @@ import pytest
 
 from cogrs import sdk
 from tests.orchestrator.net import on_loop
+from tests.sdk.episodes import Cyclic
 from tests.sdk.net import calls, named, rewards, world
-from tests.sdk.test_gymnasium import Cyclic
 
 gymnasium = pytest.importorskip("gymnasium")
 pettingzoo = pytest.importorskip("pettingzoo")
@@ -183,7 +183,7 @@ async def test_actors_without_an_agent_are_refused(names: tuple[str, ...]) -> No
 
 
 @on_loop
-async def test_what_is_no_environment_is_refused() -> None:
+async def test_object_that_is_not_a_pettingzoo_environment_is_refused() -> None:
     make = sdk.PettingZooEnvironment.factory(object)
     async with world(make, {"agent": legal(0)}, actors=PLAYERS) as net:
         said = "TypeError: make: expected an environment of PettingZoo, got object"
@@ -224,7 +224,7 @@ class Leaves(pettingzoo.ParallelEnv):  # type: ignore[misc]
 
 
 @on_loop
-async def test_who_is_finished_gets_the_last_reward_once_and_is_not_asked_again() -> None:
+async def test_finished_agent_gets_its_last_reward_once_and_is_not_asked_again() -> None:
     heard = calls()
     make = sdk.PettingZooEnvironment.factory(Leaves, frames_to=["a"])
     async with world(make, lambda: Cyclic(heard, (0, 1)), actors=("a:p", "b:p")) as net:
@@ -270,7 +270,7 @@ async def test_masks_may_come_with_the_infos() -> None:
 
 @pytest.mark.parametrize("max_steps", [1, 2])
 @on_loop
-async def test_an_end_that_was_asked_for_cuts_the_game_short(max_steps: int) -> None:
+async def test_requested_end_cuts_a_pettingzoo_game_short(max_steps: int) -> None:
     heard: defaultdict[Any, list[Any]] = defaultdict(list)
     make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env)
     agents = {"agent": legal(0, heard)}

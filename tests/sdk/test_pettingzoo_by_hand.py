@@ -122,7 +122,7 @@ class Played:
 
 
 class ByHand:
-    """What an environment says to whoever steps it, by agent and tick."""
+    """What an environment returns when it is stepped by hand, by agent and tick."""
 
     def __init__(self, actors: list[str], agents: list[Any]) -> None:
         self.actors = actors

@@ -10,8 +10,8 @@ import pytest
 
 from cogrs import sdk
 from tests.orchestrator.net import on_loop
+from tests.sdk.episodes import Cyclic
 from tests.sdk.net import calls, named, rewards, world
-from tests.sdk.test_gymnasium import Cyclic
 
 gymnasium = pytest.importorskip("gymnasium")
 pettingzoo = pytest.importorskip("pettingzoo")
@@ -175,7 +175,7 @@ async def test_an_illegal_action_is_the_environments_affair_unless_it_is_to_rais
     ],
 )
 @on_loop
-async def test_a_wrong_mask_in_infos_is_named_with_agent_and_space(
+async def test_wrong_mask_in_infos_is_named_with_agent_and_space(
     space: Any, mask: Any, said: str, turns: bool
 ) -> None:
     def make() -> Any:
@@ -247,7 +247,7 @@ async def test_illegal_moves_cost_and_end_what_they_do_by_hand(make: Any, action
     assert sum(reward for each in paid.values() for _, reward in each) == -1
 
 
-def test_what_becomes_of_illegal_actions_is_one_of_two_things() -> None:
+def test_on_illegal_that_is_not_an_option_is_refused() -> None:
     for make in (sdk.PettingZooEnvironment, sdk.PettingZooEnvironment.factory):
         with pytest.raises(ValueError, match="on_illegal: expected 'environment' or 'raise', got"):
             make(tictactoe_v3.env, on_illegal="ignore")  # type: ignore[operator]

@@ -9,8 +9,8 @@ import pytest
 
 from cogrs import sdk
 from tests.orchestrator.net import on_loop
+from tests.sdk.episodes import Cyclic
 from tests.sdk.net import calls, named, rewards, world
-from tests.sdk.test_gymnasium import Cyclic
 
 gymnasium = pytest.importorskip("gymnasium")
 pettingzoo = pytest.importorskip("pettingzoo")
@@ -149,7 +149,7 @@ def test_rewards_of_agents_that_are_not_there_are_passed_on_if_there_are_any() -
     assert game.step(actions).rewards == {"a": 2.0, "b": 2.0, "c": 0.0}
 
 
-def test_an_end_that_was_asked_for_cuts_those_short_for_which_it_is_not_over() -> None:
+def test_requested_end_truncates_agents_that_are_not_finished() -> None:
     game = sdk.PettingZooEnvironment(Population)
     game.start(TRIAL)
     actions = dict.fromkeys("abc", np.array(0))
@@ -166,7 +166,7 @@ def test_an_end_that_was_asked_for_cuts_those_short_for_which_it_is_not_over() -
     }
 
 
-def test_an_end_that_only_some_have_answered_has_no_last_observation() -> None:
+def test_requested_end_with_some_answers_has_no_last_observation() -> None:
     game = sdk.PettingZooEnvironment(Population)
     game.start(TRIAL)
     game.step(dict.fromkeys("abc", np.array(0)))
@@ -197,7 +197,7 @@ async def test_an_episode_without_agents_is_refused() -> None:
 
     build = sdk.PettingZooEnvironment.factory(Empty)
     async with world(build, lambda: Cyclic(calls(), (0,)), actors=("a", "b", "c")) as net:
-        said = "agents: expected one at least after the reset, got none"
+        said = "agents: expected at least one after the reset"
         assert said in net.reason(await net.play())
 
 

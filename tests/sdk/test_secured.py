@@ -12,8 +12,8 @@ import pytest
 from cogrs import sdk
 from cogrs.orchestrator import ClientTls, Security, Server, ServerTls, serve
 from tests.orchestrator.net import on_loop
+from tests.sdk.clients import Line
 from tests.sdk.net import Counting, calls, named
-from tests.sdk.test_client import Line
 from tests.secured import TOKEN, Authority
 
 if TYPE_CHECKING:

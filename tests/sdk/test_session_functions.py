@@ -83,7 +83,7 @@ async def test_events_come_in_order_in_many_trials_at_once(local: bool) -> None:
 
 
 @on_loop
-async def test_an_end_that_was_asked_for_is_told_to_the_function() -> None:
+async def test_requested_end_reaches_the_session_function() -> None:
     seen = []
 
     async def endless(session: sdk.EnvironmentSession) -> None:
@@ -137,7 +137,7 @@ async def acts_twice(session: sdk.ActorSession) -> None:
     [
         (returns, "act failed: RuntimeError: the function returned, but the trial goes on"),
         (raises, "act failed: ArithmeticError: no idea"),
-        (acts_twice, "action: there is no observation that is not answered"),
+        (acts_twice, "action: every observation has been answered already"),
     ],
 )
 @on_loop
@@ -176,7 +176,7 @@ async def test_functions_of_a_server_that_stops_are_cancelled() -> None:
 
 
 @on_loop
-async def test_what_is_not_to_be_called_is_refused_by_name() -> None:
+async def test_factory_that_is_not_callable_is_refused_by_name() -> None:
     wrong: Any = sdk.Agent()
     with pytest.raises(TypeError, match=r"agents\['a'\]: expected a class .* an object of Agent"):
         await sdk.serve(agents={"a": wrong})
@@ -203,6 +203,6 @@ def test_a_thread_serves_programs_without_a_loop() -> None:
     endpoint.stop()
 
 
-def test_what_a_thread_cannot_serve_is_told_here() -> None:
+def test_serve_endpoint_raises_its_error_in_the_caller() -> None:
     with pytest.raises(ValueError, match="expected at least one implementation"):
         sdk.serve_endpoint()

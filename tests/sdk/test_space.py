@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from cogrs import sdk
 from tests.orchestrator.net import on_loop
+from tests.sdk.episodes import Cyclic, alone
 from tests.sdk.net import calls, named, world
-from tests.sdk.test_gymnasium import Cyclic, alone
 
 PARTS = spaces.Dict(
     {
@@ -35,7 +35,7 @@ def test_values_of_a_space_of_parts_come_back(seed: int) -> None:
     np.testing.assert_array_equal(found["flags"], value["flags"])
 
 
-def test_what_is_none_of_the_space_is_refused_with_the_space() -> None:
+def test_value_outside_of_the_space_is_refused_with_the_space() -> None:
     codec = sdk.SpaceCodec(spaces.Discrete(3))
     with pytest.raises(TypeError, match=r"expected one of Discrete\(3\), got 3"):
         codec.encode(3)
@@ -70,7 +70,7 @@ async def test_an_environment_of_parts_is_a_trial() -> None:
 
     agents = {"agent": sdk.FunctionAgent(act)}
     async with world(sdk.GymnasiumEnvironment.factory(Parts), agents) as net:
-        # The third action is 3, which is none of Discrete(3).
+        # The third action is 3, which is not in Discrete(3).
         reason = net.reason(await net.play())
     assert "action of 'a0': expected one of Dict" in reason
 
@@ -159,7 +159,7 @@ async def test_no_mask_of_a_space_without_masks_is_left_out() -> None:
     ],
 )
 @on_loop
-async def test_a_wrong_mask_is_named_with_the_space(space: Any, mask: Any, said: str) -> None:
+async def test_wrong_mask_is_named_with_the_space(space: Any, mask: Any, said: str) -> None:
     make = sdk.GymnasiumEnvironment.factory(lambda: Chooses(space, mask), action_mask=True)
     async with world(make, lambda: Cyclic(calls())) as net:
         assert said in net.reason(await net.play())

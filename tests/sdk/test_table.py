@@ -25,7 +25,7 @@ LENGTH = 9
 
 
 class Race(pettingzoo.AECEnv):  # type: ignore[misc]
-    """Three take turns to add 1 to 3; whoever adds is rewarded with that; over after nine turns."""
+    """Three players add 1 to 3 in turns and are rewarded with that; over after nine turns."""
 
     metadata = {"name": "race"}  # noqa: RUF012
 

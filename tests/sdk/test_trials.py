@@ -125,7 +125,7 @@ async def test_max_steps_is_exact(steps: int) -> None:
 
 
 @on_loop
-async def test_whoever_was_terminated_while_thinking_is_left_out() -> None:
+async def test_actor_without_an_answer_at_the_end_is_left_out_of_the_actions() -> None:
     thinks = asyncio.Event()
     cancelled = []
 
@@ -156,7 +156,7 @@ async def test_whoever_was_terminated_while_thinking_is_left_out() -> None:
 
 
 @on_loop
-async def test_an_end_waits_for_the_step_that_is_under_way() -> None:
+async def test_end_waits_for_the_step_that_is_under_way() -> None:
     steps, go = asyncio.Event(), asyncio.Event()
 
     class Slow(Counting):
@@ -367,7 +367,7 @@ async def test_many_trials_at_once_do_not_mix() -> None:
 
 
 @on_loop
-async def test_what_all_actors_observe_is_sent_once() -> None:
+async def test_observation_of_all_actors_is_sent_once() -> None:
     class Same(Counting):
         def update(self) -> sdk.Update:
             return sdk.Update(np.arange(3) + self.tick)

@@ -74,7 +74,7 @@ def test_messages_have_one_receiver_each() -> None:
         ([Reward("a", 1.0, user_data=5)], TypeError, "expected a protobuf message, got int"),
     ],
 )
-def test_what_is_no_reward_is_refused(given: Any, error: type[Exception], text: str) -> None:
+def test_wrong_reward_is_refused(given: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         rewards_of(given, [Actor("a", "p")])
 
@@ -88,6 +88,6 @@ def test_what_is_no_reward_is_refused(given: Any, error: type[Exception], text: 
         ([Message("a", TrialActor(), None)], "'a': tick: expected an integer"),
     ],
 )
-def test_what_is_no_message_is_refused(given: Any, text: str) -> None:
+def test_wrong_message_is_refused(given: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         messages_of(given, [Actor("a", "p")])

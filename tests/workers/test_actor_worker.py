@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from cogrs.workers import STEP_INFO, ActorWorker, Decision, trial_number
 from tests.orchestrator.net import on_loop
 from tests.replay import network
 from tests.workers import world
-from tests.workers.world import stage
+from tests.workers.world import stage, until
 
 
 def assert_happened(episode, trial, actor, environment, steps, *, terminated):
@@ -51,7 +50,7 @@ def assert_happened(episode, trial, actor, environment, steps, *, terminated):
 @pytest.mark.parametrize("terminated", [True, False])
 @pytest.mark.parametrize("actors", [1, 3])
 @on_loop
-async def test_what_is_stored_is_what_happened(actors, terminated):
+async def test_stored_episode_equals_the_trial(actors, terminated):
     told = []
     async with stage(
         length=5,
@@ -150,7 +149,7 @@ def resident():
 
 
 @on_loop
-async def test_an_end_that_was_asked_for():
+async def test_requested_end_stores_a_truncated_episode():
     waits = asyncio.Event()
     asked = asyncio.Event()
 
@@ -319,7 +318,7 @@ async def test_a_policy_that_raises_fails_its_trials_and_no_others(caplog):
     ],
 )
 @on_loop
-async def test_a_wrong_decision_is_a_failure(wrong, caplog):
+async def test_wrong_decision_of_the_policy_fails_the_trial(wrong, caplog):
     async with stage(lambda s: wrong(world.decide(s)), actors=2, timeout=0.05) as on:
         await on.play()
         assert on.episodes() == []
@@ -353,7 +352,7 @@ async def test_a_reward_that_is_not_finite_leaves_no_half_episode(caplog):
 
 
 @on_loop
-async def test_an_end_that_fails_drops_the_episode_at_once():
+async def test_failing_end_drops_the_episode_at_once():
     with (
         world.made_server() as server,
         network.connected(server) as client,
@@ -368,68 +367,6 @@ async def test_an_end_that_fails_drops_the_episode_at_once():
         with pytest.raises(ValueError, match="finite"):
             await player.end(sdk.Final(last, [sdk.ReceivedReward(2, float("inf"))]))
         assert (worker.memory.num_entry, worker.memory.num_episode()) == (0, 0)
-
-
-@on_loop
-async def test_what_was_closed_is_pushed_and_counted():
-    async with stage(length=6, samples_per_step=4, server={"cache_size": 8}) as on:
-        await on.play(5)
-        await on.play(5)
-        # 60 steps make 240 samples, which are 30 caches; none waits for the end.
-        await asyncio.to_thread(network.arrived, on.server, 30)
-        rem = on.worker.memory
-        await until(lambda: on.server.total_steps == rem.total_steps == 60)
-        assert (on.server.total_episodes, on.server.total_caches) == (10, 30)
-        batch = on.server.get_batch(16)
-        for name in ("trial", "actor"):
-            np.testing.assert_array_equal(batch.prev.info[name], batch.next.info[name])
-        np.testing.assert_array_equal(batch.prev.info["tick"] + 1, batch.next.info["tick"])
-        np.testing.assert_array_equal(batch.prev.info["tick"], batch.prev.state[:, 0, 2])
-        np.testing.assert_array_equal(batch.next.info["terminated"], batch.next.info["tick"] == 6)
-
-
-@on_loop
-async def test_close_pushes_what_is_left():
-    async with stage(length=8, samples_per_step=1, server={"cache_size": 8}) as on:
-        await on.play(3)
-        on.worker.close()
-        assert on.server.total_steps == 24
-        await asyncio.to_thread(network.arrived, on.server, 3)
-
-
-@on_loop
-async def test_a_server_that_is_away_stops_no_trial(caplog):
-    async with stage() as on:
-        lost = network.connected(on.server, 64, timeout=0.05)
-        with lost, ActorWorker(lost, world.decide) as worker:
-            on.server.close()
-            await on.play(4)
-            assert len(on.episodes()) == 4
-            worker._owe(8)
-            await until(lambda: "nothing is pushed" in caplog.text)
-        # The client of the stage waits ten seconds for its server, at the end too.
-        on.client.close()
-
-
-@on_loop
-async def test_a_server_that_is_away_is_told_once_and_found_again(caplog):
-    with world.made_server() as server:
-        client = network.connected(server, 64, timeout=0.2)
-        with client, ActorWorker(client, world.decide, samples_per_step=0) as worker:
-            server.close()
-            for _ in range(3):
-                worker._owe(8)
-                await until(lambda: "nothing is pushed" in caplog.text)
-                await until(lambda: worker._unpushed == 0)
-            templates = {"s": server.rem.state_buf, "i": server.rem.info_buf}
-            with await asyncio.to_thread(network.restarted, server, **templates):
-
-                def found():
-                    worker._owe(8)
-                    return "pushed again" in caplog.text
-
-                await until(found)
-                assert caplog.text.count("nothing is pushed") == 1
 
 
 def threads():
@@ -478,7 +415,7 @@ async def test_close_ends_all_threads_and_waits():
         pytest.param({}, {"samples_per_step": -1}, "samples_per_step", id="negative"),
     ],
 )
-def test_refused(changes, options, text):
+def test_actor_worker_refuses_a_wrong_memory_or_argument(changes, options, text):
     before = threads()
     fields = {"i": np.zeros((), STEP_INFO), **changes}
     with (
@@ -488,11 +425,3 @@ def test_refused(changes, options, text):
     ):
         ActorWorker(client, lambda states: Decision([], [], []), **options)
     assert threads() == before
-
-
-async def until(holds):
-    """Wait until something holds, and fail when it never does."""
-    end = time.monotonic() + network.SLACK
-    while not holds():
-        assert time.monotonic() < end, "it never held"
-        await asyncio.sleep(0.005)

@@ -43,7 +43,7 @@ def test_a_learner_goes_on_where_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", b"\0" * 8])
-def test_what_is_no_checkpoint_changes_nothing(content, tmp_path):
+def test_load_of_a_file_that_is_not_a_checkpoint_changes_nothing(content, tmp_path):
     path = tmp_path / "learner"
     path.write_bytes(content)
     with network.full_pair() as (server, _):
@@ -116,7 +116,7 @@ def holding(rem):
 @pytest.mark.parametrize(
     ("last", "changes", "error", "match"),
     [
-        (lambda *_: {}, {}, ValueError, "episode 2: expected a final state, got none"),
+        (lambda *_: {}, {}, ValueError, "episode 2: expected a final state"),
         (
             lambda _, states: {"bootstrap_value": 3e38, "final_state": states[0]},
             {"discount_factor": 100.0},

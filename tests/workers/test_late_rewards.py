@@ -82,7 +82,7 @@ async def test_a_recurrent_state_that_nobody_wanted_is_an_error(caplog: Any) -> 
         await on.play()
         with pytest.raises(RuntimeError) as caught:
             on.worker.check()
-        assert "recurrent: expected none" in str(caught.value.__cause__)
+        assert "recurrent: expected None" in str(caught.value.__cause__)
 
 
 @on_loop

@@ -76,7 +76,7 @@ def test_topic():
         assert client.sub_bytes("other", timeout=network.SLACK, last=True) == b"mine"
 
 
-def test_what_the_update_raises_is_the_callers():
+def test_exception_of_update_reaches_the_caller_of_step():
     def update(batch):
         raise ArithmeticError("no")
 

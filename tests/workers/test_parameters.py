@@ -80,7 +80,7 @@ class Trap:
         Trap.sprung += 1
 
 
-def test_nothing_is_pickled():
+def test_arrays_of_objects_are_refused_not_pickled():
     with pytest.raises(TypeError, match="numbers"):
         pack_arrays({"a": np.array([Trap()], object)})
     with pytest.raises(ValueError, match="packed arrays"):

@@ -1,4 +1,4 @@
-"""Policies that leave by any door, or never: whoever asked gets an answer, and `close` returns."""
+"""Policies that raise, or never return: requests are answered, and `close` returns."""
 
 import asyncio
 import threading

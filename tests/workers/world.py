@@ -5,6 +5,8 @@ What happens follows from a state, which is (environment, actor, tick): see `act
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -177,3 +179,11 @@ async def stage(
             async with sdk.TrialController(f"127.0.0.1:{orchestrator.port}") as controller:
                 yield Stage(replay, client, worker, plays, orchestrator, controller, environments)
             await orchestrator.stop(0.5)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until something holds, and fail when it never does."""
+    end = time.monotonic() + network.SLACK
+    while not holds():
+        assert time.monotonic() < end, "it never held"
+        await asyncio.sleep(0.005)

@@ -1,64 +1,68 @@
-"""What plugs into trials: environments, agents, clients, hooks, data logs, and what starts them."""
+"""Environments, agents, clients, hooks and data logs for trials; and calls that start trials."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cogrs.sdk.actor_session import ActorEvent, ActorSession
-    from cogrs.sdk.agent import Action, Agent, FunctionAgent
-    from cogrs.sdk.client import ClientActor, play
-    from cogrs.sdk.client_session import ClientSession
-    from cogrs.sdk.codecs import (
-        ArrayCodec,
-        BytesCodec,
-        Codec,
-        Codecs,
-        Decoded,
-        MessageCodec,
-        array_message,
-        read_array_message,
-    )
-    from cogrs.sdk.controller import (
-        StartedTrial,
-        TrialController,
-        TrialEnd,
-        TrialFailedError,
-        TrialState,
-        run_trial,
-    )
-    from cogrs.sdk.datalog import DatalogSink, LoggedTrial, Sample
-    from cogrs.sdk.datalog_jsonl import JsonLinesSink
-    from cogrs.sdk.datalog_parquet import ParquetSink
-    from cogrs.sdk.datalog_reader import read_log
-    from cogrs.sdk.endpoint import (
-        Endpoint,
-        local_agents,
-        local_datalog,
-        local_environments,
-        local_hooks,
-        serve,
-    )
-    from cogrs.sdk.endpoint_handle import EndpointHandle, serve_endpoint
-    from cogrs.sdk.environment import Environment, Update
-    from cogrs.sdk.environment_session import Actions, EnvironmentEvent, EnvironmentSession
-    from cogrs.sdk.gymnasium import GymnasiumEnvironment
-    from cogrs.sdk.hook import NewTrial, PreTrialHook
-    from cogrs.sdk.pettingzoo import PettingZooEnvironment
-    from cogrs.sdk.remote_errors import RemoteCallError, UnreachableError
-    from cogrs.sdk.space import SpaceCodec
-    from cogrs.sdk.trial import (
-        ENVIRONMENT,
-        NOW,
-        Actor,
-        Final,
-        Message,
-        Observation,
-        ReceivedMessage,
-        ReceivedReward,
-        Reward,
-        Trial,
-        step_of_reward,
-    )
+    from cogrs.sdk.actor_session import ActorEvent as ActorEvent
+    from cogrs.sdk.actor_session import ActorSession as ActorSession
+    from cogrs.sdk.agent import Action as Action
+    from cogrs.sdk.agent import Agent as Agent
+    from cogrs.sdk.agent import FunctionAgent as FunctionAgent
+    from cogrs.sdk.client import ClientActor as ClientActor
+    from cogrs.sdk.client import play as play
+    from cogrs.sdk.client_session import ClientSession as ClientSession
+    from cogrs.sdk.codecs import ArrayCodec as ArrayCodec
+    from cogrs.sdk.codecs import BytesCodec as BytesCodec
+    from cogrs.sdk.codecs import Codec as Codec
+    from cogrs.sdk.codecs import Codecs as Codecs
+    from cogrs.sdk.codecs import Decoded as Decoded
+    from cogrs.sdk.codecs import MessageCodec as MessageCodec
+    from cogrs.sdk.codecs import array_message as array_message
+    from cogrs.sdk.codecs import read_array_message as read_array_message
+    from cogrs.sdk.controller import StartedTrial as StartedTrial
+    from cogrs.sdk.controller import TrialController as TrialController
+    from cogrs.sdk.controller import TrialEnd as TrialEnd
+    from cogrs.sdk.controller import TrialFailedError as TrialFailedError
+    from cogrs.sdk.controller import TrialState as TrialState
+    from cogrs.sdk.controller import run_trial as run_trial
+    from cogrs.sdk.datalog import DatalogSink as DatalogSink
+    from cogrs.sdk.datalog import LoggedTrial as LoggedTrial
+    from cogrs.sdk.datalog import Sample as Sample
+    from cogrs.sdk.datalog_jsonl import JsonLinesSink as JsonLinesSink
+    from cogrs.sdk.datalog_parquet import ParquetSink as ParquetSink
+    from cogrs.sdk.datalog_reader import read_log as read_log
+    from cogrs.sdk.endpoint import Endpoint as Endpoint
+    from cogrs.sdk.endpoint import local_agents as local_agents
+    from cogrs.sdk.endpoint import local_datalog as local_datalog
+    from cogrs.sdk.endpoint import local_environments as local_environments
+    from cogrs.sdk.endpoint import local_hooks as local_hooks
+    from cogrs.sdk.endpoint import serve as serve
+    from cogrs.sdk.endpoint_handle import EndpointHandle as EndpointHandle
+    from cogrs.sdk.endpoint_handle import serve_endpoint as serve_endpoint
+    from cogrs.sdk.environment import Environment as Environment
+    from cogrs.sdk.environment import Update as Update
+    from cogrs.sdk.environment_session import Actions as Actions
+    from cogrs.sdk.environment_session import EnvironmentEvent as EnvironmentEvent
+    from cogrs.sdk.environment_session import EnvironmentSession as EnvironmentSession
+    from cogrs.sdk.gymnasium import GymnasiumEnvironment as GymnasiumEnvironment
+    from cogrs.sdk.hook import NewTrial as NewTrial
+    from cogrs.sdk.hook import PreTrialHook as PreTrialHook
+    from cogrs.sdk.pettingzoo import PettingZooEnvironment as PettingZooEnvironment
+    from cogrs.sdk.remote_errors import RemoteCallError as RemoteCallError
+    from cogrs.sdk.remote_errors import UnreachableError as UnreachableError
+    from cogrs.sdk.space import SpaceCodec as SpaceCodec
+    from cogrs.sdk.trial import ENVIRONMENT as ENVIRONMENT
+    from cogrs.sdk.trial import NOW as NOW
+    from cogrs.sdk.trial import Actor as Actor
+    from cogrs.sdk.trial import Final as Final
+    from cogrs.sdk.trial import Message as Message
+    from cogrs.sdk.trial import Observation as Observation
+    from cogrs.sdk.trial import ReceivedMessage as ReceivedMessage
+    from cogrs.sdk.trial import ReceivedReward as ReceivedReward
+    from cogrs.sdk.trial import Reward as Reward
+    from cogrs.sdk.trial import Trial as Trial
+    from cogrs.sdk.trial import step_of_reward as step_of_reward
 
 _MODULES = {
     "actor_session": "ActorEvent ActorSession",
@@ -88,67 +92,7 @@ _MODULES = {
 
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "ENVIRONMENT",
-    "NOW",
-    "Action",
-    "Actions",
-    "Actor",
-    "ActorEvent",
-    "ActorSession",
-    "Agent",
-    "ArrayCodec",
-    "BytesCodec",
-    "ClientActor",
-    "ClientSession",
-    "Codec",
-    "Codecs",
-    "DatalogSink",
-    "Decoded",
-    "Endpoint",
-    "EndpointHandle",
-    "Environment",
-    "EnvironmentEvent",
-    "EnvironmentSession",
-    "Final",
-    "FunctionAgent",
-    "GymnasiumEnvironment",
-    "JsonLinesSink",
-    "LoggedTrial",
-    "Message",
-    "MessageCodec",
-    "NewTrial",
-    "Observation",
-    "ParquetSink",
-    "PettingZooEnvironment",
-    "PreTrialHook",
-    "ReceivedMessage",
-    "ReceivedReward",
-    "RemoteCallError",
-    "Reward",
-    "Sample",
-    "SpaceCodec",
-    "StartedTrial",
-    "Trial",
-    "TrialController",
-    "TrialEnd",
-    "TrialFailedError",
-    "TrialState",
-    "UnreachableError",
-    "Update",
-    "array_message",
-    "local_agents",
-    "local_datalog",
-    "local_environments",
-    "local_hooks",
-    "play",
-    "read_array_message",
-    "read_log",
-    "run_trial",
-    "serve",
-    "serve_endpoint",
-    "step_of_reward",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""A client actor's stream: replies of the orchestrator are read as they come."""
+"""A client actor's stream, whose replies are read as they come.
+
+It lives on one event loop: a task of its own reads ahead, and needs no locks.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ _BROKEN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 class ActionStream:
     """One call of ActionStream.
 
-    It is read ahead: when a trial ends while somebody thinks, what is written then fails, and
-    gRPC for asyncio drops what has come and was not read, final data included, and the status
+    It is read ahead: when a trial ends while an actor thinks, writing fails, and gRPC for asyncio
+    drops replies that were not read yet, final data and status included
     (https://github.com/grpc/grpc/issues/36066).
 
     A hand-shake, which is a request without an action, goes out first: orchestrators take a first
@@ -30,11 +33,7 @@ class ActionStream:
     """
 
     def __init__(self, call: Any) -> None:
-        """Send the hand-shake, and read from now on.
-
-        Args:
-            call: As the stub returns it.
-        """
+        """Send the hand-shake of a stub's call, and begin to read."""
         self._call = call
         self._replies: deque[pb.TrialActionReply] = deque()
         self._news, self._room = asyncio.Event(), asyncio.Event()
@@ -60,7 +59,7 @@ class ActionStream:
         return self._replies.popleft()
 
     async def write(self, request: pb.TrialActionRequest) -> None:
-        """Send a request; dropped when the stream is over, as it says when it is read next."""
+        """Send a request; drop it when the stream is over, as the next `read` says."""
         if not self._greeting.done():
             await asyncio.wait({self._greeting})
         await self._send(request)
@@ -78,11 +77,11 @@ class ActionStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more replies will come."""
         return self._over
 
     def lose(self) -> None:
-        """Give the connection up: reading ends as if it were cut."""
+        """Give the connection up: reading ends as if it was cut."""
         self._call.cancel()
 
     async def close(self) -> None:
@@ -116,6 +115,6 @@ class ActionStream:
 
 
 def is_broken(error: grpc.aio.AioRpcError) -> bool:
-    """Return whether an error tells nothing of the trial, which may go on."""
+    """Return whether an error is about the connection alone, so that the trial may go on."""
     lost = "execute_batch" in (error.debug_error_string() or "")
     return error.code() in _BROKEN or (error.code() is grpc.StatusCode.INTERNAL and lost)

@@ -5,26 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from cogrs.hung_calls import qualified_name
 from cogrs.sdk.agent import Agent, as_action
-from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.function_task import EventQueue, FunctionComponent
 from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import Final, Observation, ReceivedMessage, ReceivedReward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from cogrs.sdk.trial import Message, Reward, Trial
 
 ActorEvent: TypeAlias = Observation | ReceivedReward | ReceivedMessage | Final
-"""What happens to an actor. `Final` comes last, and has the rewards and messages of the end."""
+"""An event of an actor. `Final` comes last, with the rewards and messages of the end."""
 
 
 class ActorSession(ABC):
-    """What happens to an actor, in its order, and what it does.
+    """An actor's part in a trial: an asynchronous iterator of `ActorEvent`, and its actions.
 
-    An asynchronous iterator of `ActorEvent`. Rewards and messages come before the observation that
-    they arrived with; after `Final` the iteration is over.
+    Rewards and messages come before the observation that they arrived with; after `Final` the
+    iteration is over.
 
     Attributes:
         trial: The trial, with the actor's name.
@@ -44,7 +43,7 @@ class ActorSession(ABC):
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
-        """Answer the latest observation. When the trial has ended meanwhile: nothing.
+        """Answer the latest observation, unless the trial has ended meanwhile.
 
         Args:
             value: The action, as the codec carries it, or an `Action`.
@@ -52,7 +51,7 @@ class ActorSession(ABC):
             messages: User data for actors, or the environment.
 
         Raises:
-            RuntimeError: There is no observation that is not answered.
+            RuntimeError: Every observation has been answered.
             TypeError: The codec does not carry the value.
         """
 
@@ -69,25 +68,25 @@ class AgentSession(ActorSession):
     """The session of an agent that is served."""
 
     def __init__(self, trial: Trial) -> None:
-        """Begin."""
+        """Create a session without events."""
         self.trial = trial
-        self.inbox: EventQueue[ActorEvent] = EventQueue()
+        self.events: EventQueue[ActorEvent] = EventQueue()
         self._rewards: list[Reward] = []
         self._messages: list[Message] = []
 
     async def __anext__(self) -> ActorEvent:
         """Return the next event."""
-        return await anext(self.inbox)
+        return await anext(self.events)
 
     async def act(
         self, value: Any, *, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
     ) -> None:
         """Answer the latest observation."""
         action = as_action(value, [*self._rewards, *rewards], [*self._messages, *messages])
-        if self.inbox.answer(action):
+        if self.events.answer(action):
             self._rewards, self._messages = [], []
-        elif not self.inbox.over:
-            raise RuntimeError("action: there is no observation that is not answered")
+        elif not self.events.over:
+            raise RuntimeError("action: every observation has been answered already")
 
     async def send_reward(self, reward: Reward) -> None:
         """Reward actors with the next action."""
@@ -98,50 +97,30 @@ class AgentSession(ActorSession):
         self._messages.append(message)
 
 
-class SessionAgent(Agent):
-    """An agent that is one async function over a session."""
+class SessionAgent(FunctionComponent[ActorEvent], Agent):
+    """An agent that is one async function over a session.
 
-    inline = True
-
-    def __init__(self, function: Callable[[ActorSession], Coroutine[Any, Any, Any]]) -> None:
-        """Play by this function. It returns after `Final`; it is cancelled if that never comes."""
-        self._function = function
-        self.function_name = qualified_name(function)
-        self._script: FunctionTask[ActorEvent] | None = None
+    It returns after `Final`, or is cancelled without one.
+    """
 
     def start(self, trial: Trial) -> None:
         """Start the function."""
-        self._session = AgentSession(trial)
-        self._script = FunctionTask(
-            component_name(trial.id, trial.name),
-            self._session.inbox,
-            lambda: self._function(self._session),
-        )
+        session = AgentSession(trial)
+        self._start(component_name(trial.id, trial.name), session.events, session)
 
     async def act(self, observation: Observation) -> Any:
-        """Wait for its action."""
+        """Wait for the function's action."""
         return await self._running.ask(observation)
 
     def reward(self, reward: ReceivedReward) -> None:
-        """Tell it."""
-        self._session.inbox.tell(reward)
+        """Add it to the events."""
+        self._events.tell(reward)
 
     def message(self, message: ReceivedMessage) -> None:
-        """Tell it."""
-        self._session.inbox.tell(message)
+        """Add it to the events."""
+        self._events.tell(message)
 
     async def end(self, final: Final) -> None:
-        """Tell it, and wait until it returns."""
-        self._session.inbox.tell(final)
+        """Add the last event, and wait until the function returns."""
+        self._events.tell(final)
         await self._running.finish()
-
-    async def lost(self) -> None:
-        """Cancel it."""
-        if self._script is not None:
-            await self._script.cancel()
-
-    @property
-    def _running(self) -> FunctionTask[ActorEvent]:
-        if self._script is None:
-            raise RuntimeError("this agent has not started")
-        return self._script

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NoValue(Enum):
-    """What stands where an action has no value."""
+    """The type of `NO_VALUE`, which stands where an action has no value."""
 
     NO_VALUE = 0
 
@@ -52,7 +52,7 @@ class Action:
 def as_action(
     value: Any, rewards: Sequence[Reward] = (), messages: Sequence[Message] = ()
 ) -> Action:
-    """Return the `Action` of a plain value, or of an `Action`, with more rewards and messages."""
+    """Return an `Action` from a plain value or an `Action`, with more rewards and messages."""
     if not isinstance(value, Action):
         return Action(value, rewards, messages)
     if not (rewards or messages):
@@ -64,67 +64,65 @@ class Agent:
     """One actor in one trial. Override what is needed; each method may be plain, or `async`.
 
     No method is called while another one of the same agent is awaited; but when the trial ends,
-    an `act` that is awaited is cancelled, for nobody waits for its action any more. Plain methods
+    an `act` that is awaited is cancelled, since its action is not needed any more. Plain methods
     run on a thread that the agent has to itself, and may take their time; one that has begun is not
-    interrupted. Async methods run on the event loop, where what takes long, and does not
-    await, blocks all trials of the process. An exception of `start` or `act` ends the trial, and
-    no other; one of `reward`, `message` or `end` is logged, here and by the orchestrator.
+    interrupted. Async methods run on the event loop, where long work without an await blocks all
+    trials of the process. An exception of `start` or `act` ends this trial and no other; one of
+    `reward`, `message` or `end` is logged, here and by the orchestrator.
     """
 
     inline = False
-    """Whether plain methods are quick: they run on the event loop then. See `Environment.inline`,
-    which is the same."""
+    """Whether plain methods are quick and run on the event loop; see `Environment.inline`."""
 
     def start(self, trial: Trial) -> Any:
-        """Begin."""
+        """Start an episode."""
 
     def act(self, observation: Observation) -> Any:
-        """Return what to do: a value, or an `Action`."""
+        """Return the action: a plain value, or an `Action`."""
         raise NotImplementedError(f"{type(self).__name__}.act")
 
     def reward(self, reward: ReceivedReward) -> Any:
-        """Take a reward. It comes before the observation that it arrived with.
+        """Take a reward, before the observation that it arrived with.
 
-        Rewards of the last tick do not come here, but lie in the `Final` that `end` is given.
+        Rewards of the last tick are in the `Final` that `end` is given instead.
         """
 
     def message(self, message: ReceivedMessage) -> Any:
-        """Take user data. It comes before the observation that it arrived with.
+        """Take user data, before the observation that it arrived with.
 
-        Messages of the last tick do not come here, but lie in the `Final` that `end` is given.
+        Messages of the last tick are in the `Final` that `end` is given instead.
         """
 
     def end(self, final: Final) -> Any:
-        """Take what happened last; nothing comes after it."""
+        """Take what happened last; no method is called after it."""
 
     def lost(self) -> Any:
-        """Give up: the trial is over, without an end that went well.
+        """Clean up: the orchestrator is gone, the server stops, or `start`, `act` or `end` failed.
 
-        Called once if the orchestrator is gone, the server stops, or `start`, `act` or `end`
-        failed.
+        Called at most once, and instead of an `end` that goes well.
         """
 
 
 class FunctionAgent(Agent):
-    """An agent that is one function of what is observed."""
+    """An agent that is one function from an observation to an action."""
 
     def __init__(self, function: Callable[[Observation], Any], *, inline: bool = False) -> None:
-        """Act by this function, plain or async; it returns a value, or an `Action`.
+        """Act by a function, plain or async, which returns a plain value or an `Action`.
 
         Args:
-            function: What acts.
-            inline: Whether it is plain and quick, as of `Agent.inline`.
+            function: Called with each `Observation`.
+            inline: Whether it is plain and quick; see `Agent.inline`.
 
         Raises:
-            TypeError: `inline` is no bool.
+            TypeError: `inline` is not a bool.
         """
         check_kind("inline", inline, bool, "True or False")
         self._function = function
         if inline or inspect.iscoroutinefunction(function):
-            # An async function belongs onto the loop, and this class calls it by a plain method.
+            # An async function has to run on the loop, and a plain method calls it.
             self.inline = True
         self.function_name = qualified_name(function)
 
     def act(self, observation: Observation) -> Any:
-        """Call it."""
+        """Return what the function returns."""
         return self._function(observation)

@@ -61,7 +61,7 @@ class AgentHost(ComponentHost["_HostedAgent"]):
         actor_name: str,
         requests: AsyncIterator[pb.AgentObservationRequest],
     ) -> ResponseStream[pb.AgentObservationRequest, pb.AgentActionReply]:
-        """Have an agent act on each observation; freed when the stream is over.
+        """Return the actions that answer observations; frees the agent when the stream is over.
 
         The stream of a trial that ends well is closed after OnEnd.
         """
@@ -109,7 +109,7 @@ class _HostedAgent(HostedComponent[Agent]):
         await self.make(make, start)
 
     async def answer(self, request: pb.AgentObservationRequest) -> pb.AgentActionReply | None:
-        """Return an action; None if the trial ended meanwhile."""
+        """Return an action, or None if the trial ended meanwhile."""
         message = request.observation
 
         async def act(agent: Agent) -> pb.AgentActionReply | None:
@@ -153,7 +153,7 @@ class _HostedAgent(HostedComponent[Agent]):
         await self.run_last(end)
 
     async def _interruptible(self, action: Awaitable[Any]) -> Any:
-        """Wait for an action, in the stream's own task, unless the trial ends meanwhile."""
+        """Wait for an action in the stream's own task, until the trial ends."""
         task = self._acting = asyncio.current_task()
         try:
             return await action

@@ -1,4 +1,4 @@
-"""Client actors: who takes part in trials by connecting to the orchestrator."""
+"""Client actors, which take part in trials by connecting to the orchestrator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class ClientActor:
             endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
             codec: How observations and actions become bytes; as of `serve`.
             heartbeat: Seconds between two signs of life, > 0.
-            reconnect: Seconds for which an actor whose connection is lost tries to return; 0: not.
+            reconnect: Seconds for which an actor whose connection is lost tries to return; 0 for
+                no attempt.
             tls: Certificates, where the orchestrator has one.
             token: Shown to the orchestrator, where it asks for one.
 
@@ -94,9 +95,9 @@ class ClientActor:
         An actor that has left may join again for as long as the orchestrator keeps the place: by
         its name and the trial's id, also if it joined by its class at first.
 
-        The place is bound to a secret, without which nobody else acts as this actor. This client
-        remembers it for a return; another process is to be told `ClientSession.secret`, unless it
-        has the rights of a controller.
+        The place is bound to a secret, which keeps others from acting as this actor. This client
+        remembers it for a return; another process needs `ClientSession.secret`, or the rights of a
+        controller.
 
         Args:
             trial_id: Which trial; "" for the oldest one that waits for such an actor.
@@ -143,15 +144,15 @@ class ClientActor:
         """Take part in a trial until it is over.
 
         Args:
-            player: An async function over a session, as agents have it; or a plain one from an
-                observation to an action, which runs on a thread of its own and may thus wait for a
+            player: An async function over a session, as for agents; or a plain one from an
+                observation to an action, which runs on a thread of its own, so it may wait for a
                 person.
             trial_id: As of `join`.
             name: As of `join`.
             actor_class: As of `join`.
 
         Returns:
-            What came last; None if the player left before.
+            The last event; None if the player left before.
         """
         check_player(player)
         async with await self.join(trial_id, name=name, actor_class=actor_class) as session:
@@ -164,7 +165,7 @@ class ClientActor:
         return self.connection.stub
 
     async def close(self) -> None:
-        """Close the connection; actors that still play leave. Again: nothing."""
+        """Close the connection, if it is open; actors that still play leave."""
         await self.connection.close()
 
     async def __aenter__(self) -> Self:
@@ -204,10 +205,10 @@ def play(
         token: As of `ClientActor`.
 
     Returns:
-        What came last; None if the player left before.
+        The last event; None if the player left before.
 
     Raises:
-        TypeError, ValueError, OSError: As `ClientActor`, or another argument is no good.
+        TypeError, ValueError, OSError: As `ClientActor`, or of another argument.
         RuntimeError: An event loop runs on this thread.
         TimeoutError: The trial was not over in time. The actor has left; a player that does not
             end when it is cancelled is left behind, with a warning.

@@ -72,10 +72,10 @@ class ClientSession(ActorSession):
     """A client in its place in a trial. It returns by itself when its connection is lost."""
 
     def __init__(self, client: ClientContext, trial: Trial, secret: str) -> None:
-        """Open the stream, and show signs of life."""
+        """Open the stream, and begin to send heartbeats."""
         self.trial = trial
         self.final: Final | None = None
-        """What came last, once it has been told."""
+        """The last event, once it was returned; None before."""
         self._client = client
         self._codecs: Codecs = client.codecs.of(trial.actor)
         self._secret = secret
@@ -90,9 +90,10 @@ class ClientSession(ActorSession):
 
     @property
     def secret(self) -> str:
-        """What binds the place to this client, for a return from another process.
+        """The secret that binds the place to this client, for a return from another process.
 
-        "" where the orchestrator gives none. Whoever has it can act as this actor.
+        It is "" where the orchestrator gives no secrets. Any program that has it can act as this
+        actor.
         """
         return self._secret
 
@@ -129,8 +130,8 @@ class ClientSession(ActorSession):
         """Answer the latest observation; see `ActorSession.act`.
 
         Raises:
-            RuntimeError: There is no observation that is not answered, the actor has left, the
-                client is closed, or this is another event loop than that of `join`.
+            RuntimeError: Every observation has been answered, the actor has left, the client is
+                closed, or this is another event loop than that of `join`.
         """
         self._check_loop()
         if self.final is not None:
@@ -139,7 +140,7 @@ class ClientSession(ActorSession):
         if self._left:
             raise RuntimeError(f"action: actor {self.trial.name!r} has left trial {self.trial.id}")
         if not self._owes:
-            raise RuntimeError("action: there is no observation that is not answered")
+            raise RuntimeError("action: every observation has been answered already")
         action = as_action(value, rewards, messages)
         content = action_content(action, self._codecs.action, self.trial.name)
         for reward in action.rewards:
@@ -182,11 +183,7 @@ class ClientSession(ActorSession):
         await self.leave()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Raise a TypeError: sessions cannot be pickled."""
         raise cannot_be_pickled("the session of an actor")
 
     def _check_loop(self) -> None:
@@ -247,13 +244,13 @@ class ClientSession(ActorSession):
             if self._client.connection.closed:
                 return
             if self._stream.is_over:
-                continue  # a sign of life now would keep the place from being free for the return
+                continue  # a heartbeat now would keep the place occupied for the return
             stub, request = self._client.connection.stub, pb.TrialHeartbeatRequest()
             try:
                 await stub.Heartbeat(request, metadata=self._metadata, timeout=_HEARTBEAT_TIMEOUT)
             except grpc.aio.AioRpcError as error:
-                # Whoever reads the stream learns of a lost connection, and of its end; but not of
-                # one that was dropped on the way without a word.
+                # A lost connection, or its end, is seen by reading the stream; one that was dropped
+                # on the way without a word is not.
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                     self._client.connection.renew(stub)
                     self._stream.lose()

@@ -1,4 +1,8 @@
-"""What observations and actions contain, as bytes: arrays, or messages of the user's own."""
+"""Codecs: observations and actions as bytes, by array messages or the user's own messages.
+
+Codecs run on the event loop. Their errors need not say whose value it is: `encoded` and `decoded`
+add that.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +27,17 @@ if TYPE_CHECKING:
     from cogrs.sdk.trial import Actor
 
 _DIMS = 64
-"""Dimensions of an array, as NumPy 2 has them at most."""
+"""Dimensions of an array at most, as in NumPy 2."""
 
 _NAME = 100
 """Characters of a part's name in a message."""
 
 
 class Decoded(NamedTuple):
-    """A content and what came with it.
+    """A decoded value, with the flags that came with it.
 
     Fields:
-        value: What was encoded.
+        value: The value that was encoded.
         terminated: It is of a terminal state.
         truncated: The episode was cut short here.
     """
@@ -44,16 +48,13 @@ class Decoded(NamedTuple):
 
 
 class Codec(Protocol):
-    """Turns what the user works with into the bytes that trials carry, and back.
-
-    Errors need not say whose value it is: that is added.
-    """
+    """Turns values of the user's into the bytes that trials carry, and back."""
 
     def encode(self, value: Any, *, terminated: bool = False, truncated: bool = False) -> bytes:
         """Return the bytes of a value.
 
         Raises:
-            TypeError: A value that this codec does not carry.
+            TypeError: This codec does not carry the value.
         """
         ...
 
@@ -61,13 +62,13 @@ class Codec(Protocol):
         """Return the value of some bytes.
 
         Raises:
-            ValueError: They are none of this codec's.
+            ValueError: This codec has not made them.
         """
         ...
 
 
 class Codecs(NamedTuple):
-    """What the observations and actions of an actor are.
+    """The codecs of an actor.
 
     Fields:
         observation: The codec of its observations.
@@ -94,9 +95,9 @@ class ArrayCodec:
         """Return the bytes of an array.
 
         Args:
-            value: An array, or what NumPy makes one of: booleans, integers, floats or complex
-                numbers, of any size and byte order, bfloat16 and the like of ml_dtypes too; any
-                shape. Or a mapping from names to such values, with one at least.
+            value: An array or array-like of booleans, integers, floats or complex numbers, of any
+                size and byte order, bfloat16 and the like of ml_dtypes too, of any shape. Or a
+                mapping from names to such values, with at least one entry.
             terminated: It is of a terminal state.
             truncated: The episode was cut short here.
 
@@ -111,8 +112,8 @@ class ArrayCodec:
         """Return a read-only array of the dtype and shape that was encoded, or a dict of them.
 
         Raises:
-            ValueError: No array, or one whose sizes disagree; or one of bfloat16 or the like where
-                ml_dtypes is not installed.
+            ValueError: Not an array message; sizes disagree; or the dtype is bfloat16 or the like
+                and ml_dtypes is not installed.
         """
         try:
             message = pb.Array.FromString(content)
@@ -132,7 +133,7 @@ def _message(value: Any) -> pb.Array:
 
 def _named(values: Mapping[str, Any]) -> pb.Array:
     if not values or not all(isinstance(name, str) for name in values):
-        got = ", ".join(map(repr, values)) or "none"
+        got = ", ".join(map(repr, values)) or "an empty mapping"
         raise TypeError(f"expected names for arrays, got {got}")
     entries = []
     for name, value in values.items():
@@ -180,7 +181,6 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 _text_of = functools.lru_cache(256)(dtype_text)
-"""The text of a dtype of numbers."""
 
 
 def array_message(value: npt.ArrayLike | Mapping[str, Any]) -> pb.Array:
@@ -196,7 +196,7 @@ def read_array_message(payload: Any) -> Any:
     """Return the array, or the dict of arrays, in the payload of a `ReceivedMessage`.
 
     Raises:
-        ValueError: The payload is no array message.
+        ValueError: The payload is not an array message.
     """
     message = pb.Array()
     if not unpack(payload, message):
@@ -222,14 +222,14 @@ class MessageCodec:
     """Messages of one protobuf class of the user's."""
 
     def __init__(self, message_class: type[Message]) -> None:
-        """Carry messages of this class, from any generated module."""
+        """Carry messages of this class, of any generated module."""
         self._class = message_class
 
     def encode(self, value: Message, *, terminated: bool = False, truncated: bool = False) -> bytes:
-        """Return the bytes of a message; it says itself whether an episode ends with it.
+        """Return the bytes of a message; the flags are left to the message itself.
 
         Raises:
-            TypeError: A value of another class.
+            TypeError: The value is of another class.
         """
         if not isinstance(value, self._class):
             expected = self._class.DESCRIPTOR.full_name
@@ -240,7 +240,7 @@ class MessageCodec:
         """Return a message.
 
         Raises:
-            ValueError: The bytes are no message of this class.
+            ValueError: The bytes are not a message of this class.
         """
         try:
             return Decoded(self._class.FromString(content))
@@ -253,11 +253,7 @@ class BytesCodec:
     """Bytes as they are."""
 
     def encode(self, value: bytes, *, terminated: bool = False, truncated: bool = False) -> bytes:
-        """Return the same bytes.
-
-        Raises:
-            TypeError: No bytes.
-        """
+        """Return the same bytes; raise a TypeError for other types."""
         if not isinstance(value, bytes):
             raise TypeError(f"expected bytes, got {type(value).__name__}")
         return value
@@ -272,13 +268,13 @@ AnyCodec: TypeAlias = Codec | Codecs | Mapping[str, Codecs]
 
 
 class CodecRegistry:
-    """Knows the codecs of every class of actors."""
+    """The codecs of each class of actors."""
 
     def __init__(self, codec: AnyCodec | None) -> None:
-        """Take one codec for all, a pair, or pairs by class; None stands for arrays.
+        """Take one codec for all, a pair, or pairs by class; None stands for `ArrayCodec`.
 
         Raises:
-            TypeError: None of these.
+            TypeError: `codec` is something else.
         """
         self._by_class = dict(codec) if isinstance(codec, Mapping) else None
         if codec is None or isinstance(codec, Mapping):
@@ -296,12 +292,12 @@ class CodecRegistry:
         """Return the codecs of an actor.
 
         Raises:
-            ValueError: There are none for its class.
+            ValueError: Its class has no codecs.
         """
         if self._by_class is None:
             return self._default
         if actor.actor_class not in self._by_class:
-            known = ", ".join(map(repr, self._by_class)) or "none"
+            known = ", ".join(map(repr, self._by_class)) or "no class"
             raise ValueError(
                 f"actor {actor.name!r}: expected a class with codecs, of {known}; "
                 f"got {actor.actor_class!r}"
@@ -318,11 +314,7 @@ def _check_codec(codec: Any) -> None:
 
 
 def encoded(codec: Codec, value: Any, what: str, **flags: bool) -> bytes:
-    """Return the bytes of a value; errors name what it is.
-
-    Raises:
-        TypeError: The codec does not carry it.
-    """
+    """Return the bytes of a value; a TypeError begins with `what`."""
     try:
         return codec.encode(value, **flags)
     except TypeError as error:
@@ -330,11 +322,7 @@ def encoded(codec: Codec, value: Any, what: str, **flags: bool) -> bytes:
 
 
 def decoded(codec: Codec, content: bytes, what: str) -> Decoded:
-    """Return the value of some bytes; errors name what they are.
-
-    Raises:
-        ValueError: They are none of the codec's.
-    """
+    """Return the value of some bytes; a ValueError begins with `what`."""
     try:
         return codec.decode(content)
     except ValueError as error:

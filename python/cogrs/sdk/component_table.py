@@ -1,4 +1,12 @@
-"""The components of one service, and the streams to them."""
+"""The components of one service, and the streams to them.
+
+Nothing stays: what leaves the table without an end is told `lost`, in a task of its own, since the
+call that notices is often being cancelled. A start whose stream never opens goes by a timer, an
+orchestrator that vanished by keepalive pings, everything else when the server stops. A method that
+does not return by then is named in the log and left behind (`cogrs.hung_calls`).
+
+Everything here runs on one event loop, without locks.
+"""
 
 from __future__ import annotations
 
@@ -23,63 +31,53 @@ Reply = TypeVar("Reply")
 AnyComponent = TypeVar("AnyComponent", bound="HostedComponent[Any]")
 
 _PATIENCE = 10.0
-"""Seconds after which it is told that a method of a component that is lost still runs."""
+"""Seconds after which the log says that a method of a lost component still runs."""
 
 _LEAST = 0.2
 """Seconds that `lost` gets in any case when a server stops."""
 
 
 class ComponentTable(Generic[AnyComponent]):
-    """The components of one service. What leaves it without an end is lost."""
+    """The components of one service, by trial and actor."""
 
     def __init__(self, stream_timeout: float, threads: str) -> None:
         """Create an empty table.
 
         Args:
-            stream_timeout: Seconds within which a component that has started needs its stream; who
-                asked for it is taken for gone then.
-            threads: What the threads of plain methods are called.
+            stream_timeout: Seconds within which the stream of a started component has to open.
+            threads: Name of the threads of plain methods.
         """
         self._stream_timeout = stream_timeout
         self.threads = ThreadPool(threads)
-        """Where components have their threads from."""
         self._components: dict[tuple[str, ...], AnyComponent] = {}
         self._timers: dict[tuple[str, ...], asyncio.TimerHandle] = {}
         self._open: set[AnyComponent] = set()
-        """All that were not lost yet, whoever has them."""
+        """All that may still have to be lost, in the table or not."""
         self._losing: dict[AnyComponent, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of components."""
         return len(self._components)
 
     def add(self, key: tuple[str, ...], component: AnyComponent) -> None:
-        """Keep a component.
-
-        Raises:
-            CallError: There is one already.
-        """
+        """Keep a component; a CallError if its key is taken."""
         if key in self._components:
             raise CallError(StatusCode.ALREADY_EXISTS, f"{component.label} is here already")
         self._components[key] = component
         self.open(component)
 
     def open(self, component: AnyComponent) -> None:
-        """Keep a component until it is lost."""
+        """Keep a component that has no key, until it is lost."""
         self._open.add(component)
 
     def expect_stream(self, key: tuple[str, ...]) -> None:
-        """Free a component if its stream is not opened in time."""
+        """Free a component if its stream does not open in time."""
         if key in self._components:
             loop = asyncio.get_running_loop()
             self._timers[key] = loop.call_later(self._stream_timeout, self._forget, key)
 
     def open_stream(self, key: tuple[str, ...]) -> AnyComponent:
-        """Return the component whose stream is opened.
-
-        Raises:
-            CallError: There is no such component, or it has a stream.
-        """
+        """Return the component whose stream opens; a CallError if it has one already."""
         component = self.get(key)
         timer = self._timers.pop(key, None)
         if timer is None:
@@ -88,21 +86,13 @@ class ComponentTable(Generic[AnyComponent]):
         return component
 
     def get(self, key: tuple[str, ...]) -> AnyComponent:
-        """Return a component.
-
-        Raises:
-            CallError: There is none.
-        """
+        """Return a component; a CallError if it is not here."""
         if key not in self._components:
             raise CallError(StatusCode.NOT_FOUND, f"{component_name(*key)} is not here")
         return self._components[key]
 
     def take(self, key: tuple[str, ...]) -> AnyComponent:
-        """Return a component, which is to be freed by whoever takes it.
-
-        Raises:
-            CallError: There is none.
-        """
+        """Remove and return a component, which the caller has to `lose`."""
         component = self.get(key)
         del self._components[key]
         if timer := self._timers.pop(key, None):
@@ -115,7 +105,7 @@ class ComponentTable(Generic[AnyComponent]):
             self.lose(self.take(key))
 
     def lose(self, component: AnyComponent) -> None:
-        """Give a component up, unless it has ended, whatever becomes of the task that asks."""
+        """Give a component up, unless it has ended; the caller may be cancelled meanwhile."""
         if component in self._open and component not in self._losing:
             task = self._losing[component] = asyncio.ensure_future(self._lose(component))
             task.add_done_callback(lambda _: self._close(component))
@@ -133,10 +123,9 @@ class ComponentTable(Generic[AnyComponent]):
         component.close()
 
     async def close(self, grace: float) -> None:
-        """Lose all, and wait until they know; what does not return is named and left behind.
+        """Lose all components, waiting `grace` seconds, 0.2 at least, for their methods.
 
-        Args:
-            grace: Seconds to wait; 0.2 at least, and a little more for what is cancelled then.
+        Those that do not return are cancelled, named and left behind.
         """
         for key in list(self._components):
             self.free(key)
@@ -160,9 +149,7 @@ class ComponentTable(Generic[AnyComponent]):
         if not component.reported_late:
             component.reported_late = True
             what = component.unfinished or "its last call"
-            _logger.warning(
-                "%s: %s does not return: nobody waits for it any more", component.label, what
-            )
+            _logger.warning("%s: %s does not return and is left behind", component.label, what)
 
     def _forget(self, key: tuple[str, ...]) -> None:
         who, seconds = self._components[key].label, self._stream_timeout
@@ -171,9 +158,9 @@ class ComponentTable(Generic[AnyComponent]):
 
 
 class ResponseStream(Generic[Request, Reply]):
-    """What a component answers to each request; it is freed when the stream is over.
+    """The replies of a component to requests; it is freed when the stream is over.
 
-    No generator: a loop that ends cannot close one in which a method is under way.
+    Not a generator: a loop that ends cannot close one in which a method is under way.
     """
 
     def __init__(
@@ -182,7 +169,7 @@ class ResponseStream(Generic[Request, Reply]):
         key: tuple[str, ...],
         requests: AsyncIterator[Request],
     ) -> None:
-        """Open the stream of a component when the first reply is asked for."""
+        """Open the stream of a component at the first reply."""
         self._components = components
         self._key = key
         self._requests = requests
@@ -194,11 +181,7 @@ class ResponseStream(Generic[Request, Reply]):
         return self
 
     async def __anext__(self) -> Reply:
-        """Return the next reply.
-
-        Raises:
-            CallError: The component cannot be had, or failed.
-        """
+        """Return the next reply; a CallError if the component is not here, or failed."""
         if self._over:
             raise StopAsyncIteration
         if self._component is None:

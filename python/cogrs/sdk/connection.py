@@ -54,7 +54,7 @@ class Connection(Generic[Stub]):
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: Not an endpoint, a token that would be sent to another machine in the clear,
-                or a file of `tls` that is not what it should be.
+                or a file of `tls` has the wrong content.
             OSError: A file cannot be read.
         """
         self.endpoint = endpoint
@@ -80,11 +80,7 @@ class Connection(Generic[Stub]):
         return self._open() if self._stub is None else self._stub
 
     def check_open(self) -> None:
-        """Refuse calls after `close`.
-
-        Raises:
-            RuntimeError: It was closed.
-        """
+        """Raise a RuntimeError after `close`."""
         if self.closed:
             raise RuntimeError(f"{self.endpoint}: the connection was closed here")
 
@@ -105,11 +101,7 @@ class Connection(Generic[Stub]):
             await channel.close()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled, and so whatever has a connection.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Raise a TypeError: a connection, or an object that has one, cannot be pickled."""
         raise cannot_be_pickled(f"the connection to {self.endpoint}")
 
     def _enter(self) -> None:
@@ -156,5 +148,5 @@ def metadata_of(target: str, tls: ClientTls | None, token: str | None) -> Metada
         return ()
     check_header("token", token, secret=True)
     if tls is None and not is_loopback(target.rpartition(":")[0]):
-        raise ValueError(f"token: {target} is on another machine: expected tls too, got none")
+        raise ValueError(f"token: {target} is on another machine: expected tls too, got None")
     return (bearer(token),)

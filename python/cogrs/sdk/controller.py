@@ -1,4 +1,8 @@
-"""Starting, watching and ending trials."""
+"""Starts, watches and ends trials.
+
+Waiting for an end opens the watch before it asks for the state, so that no end is missed: an
+earlier one is in the answer, a later one on the watch.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,11 @@ if TYPE_CHECKING:
 
 
 _FAREWELL = 0.8
-"""Seconds for an orchestrator to take that a trial is to end."""
+"""Seconds for the request to end a trial that is left early."""
 
 
 class TrialState(IntEnum):
-    """Where a trial is between its start and its end; the states come in this order."""
+    """The state of a trial; states come in this order."""
 
     UNKNOWN = 0
     INITIALIZING = 1
@@ -131,14 +135,14 @@ class TrialController:
 
         Args:
             endpoint: `grpc://host:port`, or `host:port`.
-            user_id: Who starts trials; kept in the data log.
+            user_id: Name of the user who starts trials, for the data log.
             tls: Certificates, where the orchestrator has one.
             token: Shown to the orchestrator, where it asks for one.
 
         Raises:
-            ValueError: No endpoint, a token that would be sent to another machine in the clear, or
-                a file of `tls` that is not what it should be.
-            TypeError: An argument is of another type.
+            ValueError: `endpoint` is not an endpoint, a token would be sent to another machine in
+                the clear, or a file of `tls` has the wrong content.
+            TypeError: An argument has the wrong type.
             OSError: A file cannot be read.
         """
         self._connection: Connection[TrialLifecycleAsyncStub] = Connection(
@@ -155,16 +159,16 @@ class TrialController:
         """Start a trial; its components start after this returns.
 
         Args:
-            config: The user's configuration of the trial, an empty one too; None takes that of the
-                parameters.
-            params: Parameters in place of the orchestrator's defaults: a message, or what
-                `trial_params` of a `cogment.yaml` says, with configs as `{"content": BASE64}`. Only
-                for orchestrators whose configuration says `trial: {accept_params: true}`.
+            config: The user's configuration of the trial, which may be empty; None takes that of
+                the parameters.
+            params: Parameters in place of the orchestrator's defaults: a message, or a mapping like
+                `trial_params` of a `cogment.yaml`, with configs as `{"content": BASE64}`. Only for
+                orchestrators whose configuration says `trial: {accept_params: true}`.
 
         Raises:
-            TypeError, ValueError: An argument is no good.
-            RuntimeError: The orchestrator does not know of parameters from here; the trial that it
-                started with its own is asked to end.
+            TypeError, ValueError: An argument has the wrong type or value.
+            RuntimeError: The orchestrator ignores parameters of callers; the trial that it started
+                with its own is asked to end.
         """
         request = _start_request(config, self._user_id, params)
         with raising_remote_errors(self._endpoint):
@@ -181,19 +185,15 @@ class TrialController:
             await self._stub.TerminateTrial(request, metadata=self._who + _of(trial_id))
 
     async def wait_ended(self, trial_id: str) -> TrialEnd:
-        """Wait until a trial has ended; not at all if it has already.
+        """Wait until a trial has ended, and return how.
 
-        Orchestrators forget ended trials after a while. So an id that is not known is one of a
-        trial that has ended, and an id of no trial ever cannot be told from that.
-        `asyncio.timeout` limits the wait; the trial goes on.
-
-        Returns:
-            How it ended, without a reason for a trial that is not known any more.
+        Orchestrators forget ended trials after a while. An unknown id is therefore taken for that
+        of an ended trial, whose reason is not known. `asyncio.timeout` limits the wait; the trial
+        goes on.
         """
         watch = self._stub.WatchTrials(_ENDED, metadata=self._who)
         try:
             with raising_remote_errors(self._endpoint):
-                # From here on no end is missed: it was before this, or is told.
                 await watch.initial_metadata()
                 if (end := await self._end_of(trial_id)) is not None:
                     return end
@@ -235,10 +235,10 @@ class TrialController:
         """Yield the state of every trial, and then each change as it happens.
 
         Args:
-            states: Only these; all if empty.
+            states: The states to watch for; all if empty.
 
         Raises:
-            TypeError, ValueError: `states` are not several states.
+            TypeError, ValueError: `states` is not an iterable of states.
         """
         request = pb.TrialListRequest(filter=_states(states))
         call = self._stub.WatchTrials(request, metadata=self._who)
@@ -250,13 +250,13 @@ class TrialController:
             call.cancel()
 
     async def versions(self) -> dict[str, str]:
-        """Return the versions of the orchestrator and what it is made of."""
+        """Return the versions of the orchestrator and of its parts."""
         with raising_remote_errors(self._endpoint):
             reply = await self._stub.Version(common_pb2.VersionRequest(), metadata=self._who)
         return {each.name: each.version for each in reply.versions}
 
     async def close(self) -> None:
-        """Close the connection. Again: nothing."""
+        """Close the connection, if it is open."""
         await self._connection.close()
 
     @property
@@ -284,29 +284,26 @@ def run_trial(
 ) -> StartedTrial:
     """Start a trial, and block until it has ended: `TrialController` for scripts, in one call.
 
-    Whoever leaves it earlier, by Ctrl-C for instance, asks the trial to end. Not for the thread of
-    an event loop on which the trial's own components run.
+    A call that is left earlier, by Ctrl-C for instance, asks the trial to end. Do not block the
+    event loop on which the trial's own components run with it.
 
     Args:
         endpoint: `grpc://host:port`, or `host:port`, of the orchestrator.
         config: As of `TrialController.start_trial`.
-        user_id: Who starts it; kept in the data log.
+        user_id: Name of the user who starts it, for the data log.
         timeout: Seconds; None waits for ever.
         tls: As of `TrialController`.
         token: As of `TrialController`.
         params: As of `TrialController.start_trial`.
 
     Returns:
-        The trial, which has ended; `end_reason` says why.
+        The trial after its end, with `end_reason`.
 
     Raises:
         TrialFailedError: The trial failed: see `TrialEnd.failed`.
-        TypeError: As `TrialController` and its `start_trial`.
-        ValueError: The same, or `timeout` is not a number of seconds.
-        RuntimeError: As `TrialController.start_trial`.
-        OSError: As `TrialController`.
-        TimeoutError: It did not end in time. It was asked to end.
-        UnreachableError: Nobody answers there.
+        TypeError, ValueError, RuntimeError, OSError: As `TrialController` and its `start_trial`.
+        TimeoutError: It did not end in time, and was asked to end.
+        UnreachableError: No orchestrator answers there.
         RemoteCallError: The orchestrator refuses.
     """
     check_timeout("timeout", timeout)
@@ -350,7 +347,7 @@ _ENDED = pb.TrialListRequest(filter=[pb.TrialState.ENDED])
 
 
 def _ask_end(stub: TrialLifecycleStub, who: Metadata) -> None:
-    with suppress(grpc.RpcError):  # there is an error already, which says more
+    with suppress(grpc.RpcError):  # the error that led here says more
         stub.TerminateTrial(pb.TerminateTrialRequest(), timeout=_FAREWELL, metadata=who)
 
 
@@ -393,8 +390,8 @@ def _as_params(params: Params) -> common_pb2.TrialParams:
 
 def _ignored(endpoint: str) -> RuntimeError:
     return RuntimeError(
-        f"params: {endpoint} started a trial with its own parameters: it does not know of any "
-        "from StartTrial. The trial was asked to end"
+        f"params: {endpoint} started a trial with its own parameters: it does not take any "
+        "with StartTrial. The trial was asked to end"
     )
 
 
@@ -411,4 +408,4 @@ def _late(trial_id: str, timeout: float | None) -> str:
 
 
 def _broken(endpoint: str, trial_id: str) -> ConnectionError:
-    return ConnectionError(f"trial {trial_id}: {endpoint} stopped telling of trials")
+    return ConnectionError(f"trial {trial_id}: {endpoint} ended the watch of trials")

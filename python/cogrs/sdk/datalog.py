@@ -1,4 +1,4 @@
-"""Data logs: what is told of everything that happens in trials."""
+"""Data logs, which are told everything that happens in trials: the interface for users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTrial:
-    """A trial whose samples follow.
+    """The trial of a data log.
 
     Attributes:
         id: Its id.
@@ -33,13 +33,13 @@ class Sample:
 
     Attributes:
         tick: 0 for the first; None in a last sample without observations.
-        observations: What each actor observed, by its name.
-        actions: What the actors answered, by name; whoever did not is left out. An action of no
-            bytes cannot be told from none.
-        rewards: What each actor was rewarded with, together with these observations. A reward's
-            tick may be another: see `cogrs.sdk.step_of_reward`.
-        messages: What was sent to each actor, or to "env", with these observations.
-        user_id: Who started the trial.
+        observations: The observations, by the actors' names.
+        actions: The actions that answer them, by name, without those of actors that did not answer
+            or answered with no bytes.
+        rewards: The rewards that each actor was given with these observations. Their ticks may be
+            others: see `cogrs.sdk.step_of_reward`.
+        messages: The messages to each actor, or to "env", with these observations.
+        user_id: Name of the user who started the trial.
         end_reason: Why the trial ended; only the last sample has one.
     """
 
@@ -55,27 +55,26 @@ class Sample:
 class DatalogSink:
     """The log of one trial. Override what is needed; each method may be plain, or `async`.
 
-    The next sample is taken when the method that has one returned, and its trial goes on meanwhile:
-    the orchestrator keeps `Settings.log_backlog` samples for a log that is slow, and stops it when
-    there are more. An exception stops this trial's log, and never the trial.
+    The next sample comes when the method with the one before has returned. The trial goes on
+    meanwhile: the orchestrator keeps `Settings.log_backlog` samples for a slow log, and stops the
+    log when there are more. An exception stops this trial's log, and never the trial.
 
-    Plain methods run on a thread that the log has to itself, where it is made, too. Async methods
-    run on the event loop.
+    Plain methods run on a thread that the log has to itself, on which it is created too. Async
+    methods run on the event loop.
     """
 
     inline = False
-    """Whether plain methods are quick: they run on the event loop then. See `Environment.inline`,
-    which is the same."""
+    """Whether plain methods are quick and run on the event loop; see `Environment.inline`."""
 
     def start(self, trial: LoggedTrial) -> Any:
-        """Begin."""
+        """Start the log of a trial."""
 
     def sample(self, sample: Sample) -> Any:
-        """Take what happened at a tick, in their order."""
+        """Take the sample of the next tick."""
         raise NotImplementedError(f"{type(self).__name__}.sample")
 
     def end(self) -> Any:
-        """Finish: the last sample was told."""
+        """Finish after the last sample."""
 
     def lost(self) -> Any:
-        """Give up: there will be no last sample, or another method failed."""
+        """Clean up: the last sample will not come, or another method failed."""

@@ -51,7 +51,7 @@ class JsonLinesSink(FileSink):
             self._file.flush()
 
     def lost(self) -> None:
-        """Close the file: what was told is in it."""
+        """Close the file with the samples so far."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -90,14 +90,10 @@ def _json_rows(path: Path) -> Iterator[Row]:
 
 
 def _parsed(line: bytes) -> Any:
-    """Return what a line of JSON says.
-
-    Raises:
-        ValueError: It is not JSON, or exceeds a limit.
-    """
+    """Return the value of a line of JSON; raise a ValueError if it exceeds a limit."""
     if len(line) > LOG_LINE_BYTES:
         raise ValueError(f"expected lines of at most {LOG_LINE_BYTES} bytes")
-    # A list of nothing takes thirty times the bytes of its text.
+    # An empty list takes thirty times the bytes of its text.
     if line.count(b"[") + line.count(b"{") > LOG_CONTAINERS:
         raise ValueError(f"expected at most {LOG_CONTAINERS} lists and objects in a line")
     try:
@@ -121,7 +117,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _packed_to_json(value: Packed) -> Row:
-    """Return readable numbers, where JSON has them, else bytes in base 64."""
+    """Return readable numbers where JSON can hold them, otherwise bytes in base 64."""
     kept: Row = {"kind": value.kind, "shape": list(value.shape)}
     if holds_numbers(value.kind) and kind_of(dtype := dtype_of(value.kind)) in "biuf":
         array = np.frombuffer(value.data, dtype)
@@ -149,18 +145,14 @@ def _from_json(row: Any) -> Row:
 
 
 def _bytes_of(kind: Any, values: Any) -> bytes:
-    """Return the elements of an array of numbers, which alone are written as numbers.
-
-    Raises:
-        ValueError: The dtype is another, or a value does not fit it.
-    """
+    """Return the bytes of an array's numbers; a ValueError if they do not fit its dtype."""
     if not isinstance(kind, str) or not holds_numbers(kind):
         raise ValueError(f"expected a dtype of numbers, got {shown(kind)}")
     if not isinstance(values, list) or not {*map(type, values)} <= {bool, int, float}:
         raise ValueError(f"expected a list of numbers, got {shown(values)}")
     dtype = dtype_of(kind, "kind")
     check_size(dtype.itemsize * len(values))
-    # Integers of any length are kept as they are, unless they become floats anyhow.
+    # Integers of any length stay as they are, unless they become floats anyway.
     given = np.array(values, np.float64 if kind_of(dtype) == "f" else None)
     with np.errstate(over="ignore", invalid="ignore"):
         made = np.array(values, dtype)

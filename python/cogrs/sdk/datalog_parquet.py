@@ -32,7 +32,7 @@ _ROWS, _ROWS_BYTES = 256, 16 << 20
 """Rows that are read out of a Parquet file together, unless they have more bytes."""
 
 _COMPRESSIONS = ("SNAPPY", "UNCOMPRESSED")
-"""Of Parquet files that are read: those of others make gigabytes out of kilobytes."""
+"""Compressions that are read: others make gigabytes out of kilobytes."""
 
 _TRIAL, _PARAMS = b"cogrs.trial_id", b"cogrs.params"
 
@@ -79,7 +79,7 @@ class ParquetSink(FileSink):
             self._write()
 
     def lost(self) -> None:
-        """Close the file: what was told is in it."""
+        """Write what is left, and close the file."""
         if self._writer is None:
             return
         with self._file:
@@ -97,11 +97,7 @@ class ParquetSink(FileSink):
 
 
 def _created(path: Path) -> IO[bytes]:
-    """Make a file anew: what lies there is of a process that was ended, or a link to be removed.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Create a file in place of one that an ended process left, or of a link."""
     with suppress(FileNotFoundError):
         path.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -121,7 +117,7 @@ def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
         metadata = file.schema_arrow.metadata or {}
         _check_columns(file, path.stat().st_size)
     if _PARAMS not in metadata or _TRIAL not in metadata:
-        raise ValueError(f"{path}: expected a trial's parameters in its metadata, got none")
+        raise ValueError(f"{path}: expected a trial's parameters in its metadata")
     try:
         params = TrialParams.FromString(metadata[_PARAMS])
         return metadata[_TRIAL].decode(), params, _parquet_rows(path)
@@ -130,11 +126,7 @@ def read_parquet(path: Path) -> tuple[str, TrialParams, Iterator[Row]]:
 
 
 def _check_columns(file: Any, size: int) -> None:
-    """Refuse a file that says of itself that it would take more than files of logs may.
-
-    Raises:
-        ValueError: Says what exceeds its limit.
-    """
+    """Raise a ValueError for a file whose metadata exceed a limit."""
     if not file.schema_arrow.remove_metadata().equals(_schema()):
         raise ValueError("expected the columns of a data log, got others")
     if file.metadata.num_rows > size:
@@ -172,11 +164,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 def _small(rows: Any) -> Iterator[Any]:
-    """Yield rows together while they are small, and otherwise one by one.
-
-    Raises:
-        ValueError: One is larger than a sample may be.
-    """
+    """Yield rows together while they are small, and otherwise one by one, checking their size."""
     if spread_size(rows.to_struct_array()) <= _ROWS_BYTES:
         yield rows
         return
@@ -188,12 +176,12 @@ def _small(rows: Any) -> Iterator[Any]:
 
 @contextmanager
 def _arrow_errors(path: Path) -> Iterator[None]:
-    """Make a ValueError that names the file of what pyarrow raises for one that is damaged."""
+    """Turn pyarrow's errors about a damaged file into a ValueError that names the file."""
     try:
         yield
     except (_pyarrow("pyarrow").ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # it cannot be read at all
+            raise  # the file cannot be read
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -212,41 +200,20 @@ def _to_structs(row: Row) -> Row:
 
 def _schema() -> Any:
     pa = _pyarrow("pyarrow")
-    payload = pa.struct(
-        [("kind", pa.string()), ("shape", pa.list_(pa.uint64())), ("data", pa.binary())]
-    )
-    source = pa.struct(
-        [("sender", pa.string()), ("value", pa.float32()), ("confidence", pa.float32())]
-    )
-    reward = pa.struct(
-        [("tick", pa.int64()), ("value", pa.float32()), ("sources", pa.list_(source))]
-    )
-    message = pa.struct(
-        [
-            ("sender", pa.string()),
-            ("tick", pa.int64()),
-            ("type", pa.string()),
-            ("data", pa.binary()),
-        ]
-    )
-    return pa.schema(
-        [
-            ("trial_id", pa.string()),
-            ("sample", pa.int64()),
-            ("tick", pa.int64()),
-            ("timestamp", pa.uint64()),
-            ("actor", pa.string()),
-            ("actor_class", pa.string()),
-            ("observation", payload),
-            ("terminated", pa.bool_()),
-            ("truncated", pa.bool_()),
-            ("action", payload),
-            ("rewards", pa.list_(reward)),
-            ("messages", pa.list_(message)),
-            ("user_id", pa.string()),
-            ("end_reason", pa.string()),
-        ]
-    )
+    text, data, integer, flag = pa.string(), pa.binary(), pa.int64(), pa.bool_()
+    number, unsigned = pa.float32(), pa.uint64()
+    payload = pa.struct({"kind": text, "shape": pa.list_(unsigned), "data": data})
+    source = pa.struct({"sender": text, "value": number, "confidence": number})
+    reward = pa.struct({"tick": integer, "value": number, "sources": pa.list_(source)})
+    message = pa.struct({"sender": text, "tick": integer, "type": text, "data": data})
+    columns = {
+        **{"trial_id": text, "sample": integer, "tick": integer, "timestamp": unsigned},
+        **{"actor": text, "actor_class": text},
+        **{"observation": payload, "terminated": flag, "truncated": flag, "action": payload},
+        **{"rewards": pa.list_(reward), "messages": pa.list_(message)},
+        **{"user_id": text, "end_reason": text},
+    }
+    return pa.schema(columns)
 
 
 def _pyarrow(name: str) -> Any:

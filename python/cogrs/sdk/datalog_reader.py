@@ -26,19 +26,19 @@ _READERS = {".jsonl": read_json_lines, ".parquet": read_parquet}
 def read_log(
     path: str | os.PathLike[str], messages: Sequence[type[Message]] = ()
 ) -> tuple[LoggedTrial, Iterator[Sample]]:
-    """Read what `JsonLinesSink` or `ParquetSink` has written.
+    """Read a file of `JsonLinesSink` or `ParquetSink`.
 
     Args:
         path: A file, `.jsonl` or `.parquet`.
-        messages: Classes of the user's messages; those of other classes are bytes.
+        messages: Classes of the user's messages; messages of other classes come back as bytes.
 
     Returns:
-        The trial, and its samples in their order, read as they are asked for.
+        The trial, and its samples in order, read one by one as they are asked for.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no such file, or exceeds a limit: see docs/limits.md. Samples raise it as
-            they are read.
+        ValueError: It is not such a file, or exceeds a limit: see docs/limits.md. Iterating over
+            the samples raises it too.
     """
     where = Path(path)
     if where.suffix not in _READERS:
@@ -51,7 +51,7 @@ def read_log(
 
 
 def _named(path: Path, samples: Iterator[Sample]) -> Iterator[Sample]:
-    """Yield samples; errors begin with the file."""
+    """Yield samples; errors begin with the file's path."""
     try:
         yield from samples
     except ValueError as error:

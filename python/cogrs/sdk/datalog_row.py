@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _ITEM = 64
-"""Bytes that are counted for a reward, a source or a message, beside what it holds."""
+"""Bytes that are counted for a reward, a source or a message, beside its content."""
 
 _DIMS = 32
-"""Dimensions of an array, as every NumPy has them."""
+"""Dimensions of an array at most, as in every NumPy."""
 
 _PARTS = Array.DESCRIPTOR.full_name
 _ARRAYS = ArrayCodec()
@@ -54,11 +54,11 @@ class Packed(NamedTuple):
 
 
 def packed(value: Any) -> Packed:
-    """Return a value as it is kept.
+    """Return a value as rows keep it.
 
     Raises:
-        TypeError: It is no array of a fixed size, nor bytes, a message, or arrays with names.
-        ValueError: A ragged sequence.
+        TypeError: It is not an array of a fixed size, bytes, a message, or arrays with names.
+        ValueError: It is a ragged sequence.
     """
     if isinstance(value, bytes):
         return Packed("", (), value)
@@ -73,7 +73,7 @@ def packed(value: Any) -> Packed:
 
 
 def unpacked(kept: Packed, classes: Mapping[str, type[Message]]) -> Any:
-    """Return a value that was kept; a message of a class that is not given, as bytes.
+    """Return the value of a row; a message whose class is not given comes back as bytes.
 
     Raises:
         ValueError: Its sizes disagree, or its dtype is not known here.
@@ -94,7 +94,7 @@ def unpacked(kept: Packed, classes: Mapping[str, type[Message]]) -> Any:
 
 
 def rows_of(trial: LoggedTrial, number: int, sample: Sample) -> Iterator[Row]:
-    """Yield the rows of a sample: the actors', then the environment's, if it was told anything."""
+    """Yield the rows of a sample: the actors', then the environment's if it got messages."""
     classes = {actor.name: actor.actor_class for actor in trial.actors}
     if ENVIRONMENT in sample.messages:
         classes[ENVIRONMENT] = ""
@@ -119,17 +119,13 @@ def rows_of(trial: LoggedTrial, number: int, sample: Sample) -> Iterator[Row]:
 
 
 def check_size(size: int) -> None:
-    """Refuse a sample that is larger than files of data logs may have it.
-
-    Raises:
-        ValueError: It has more bytes.
-    """
+    """Raise a ValueError for a sample that is larger than files of data logs may hold."""
     if size > LOG_SAMPLE_BYTES:
         raise ValueError(f"expected samples of at most {LOG_SAMPLE_BYTES} bytes")
 
 
 def size_of(row: Row) -> int:
-    """Return how many bytes a row holds, about."""
+    """Return about how many bytes a row holds."""
     size = sum(len(each) for each in row.values() if isinstance(each, str))
     for name in ("observation", "action"):
         if row[name] is not None:
@@ -142,7 +138,7 @@ def size_of(row: Row) -> int:
 
 
 def spread_size(array: Any) -> int:
-    """Return how many bytes an array of Arrow has once each row has a copy of what rows share."""
+    """Return the bytes of an Arrow array once each row has its own copy of shared values."""
     pyarrow = import_optional("pyarrow", "Parquet files need pyarrow", "'cogrs[parquet]'")
     kind = array.type
     if pyarrow.types.is_struct(kind):
@@ -175,7 +171,7 @@ def samples_of(rows: Iterable[Row], classes: Sequence[type[Message]]) -> Iterato
         try:
             sample = _sample(mine, by_name)
         except (AttributeError, DecodeError, OverflowError, TypeError, ValueError) as error:
-            # What NumPy and protobuf raise for values that are not theirs.
+            # NumPy and protobuf raise these for values of other types.
             raise ValueError(f"sample {shown(number)}: {error}") from error
         yield sample
 
@@ -225,10 +221,10 @@ _ITEMS: dict[str, dict[str, tuple[type, ...]]] = {
 
 
 def checked_row(row: Row) -> Row:
-    """Return a row whose values are of the types that rows have.
+    """Return a row after checking the types of its values.
 
     Raises:
-        ValueError: One is of another.
+        ValueError: A value has the wrong type.
     """
     _check_kinds("", row, _KINDS)
     for name in ("observation", "action"):

@@ -1,4 +1,10 @@
-"""A server with what a user plugs into trials, or the same without a socket."""
+"""A server of environments, agents, hooks and data logs; and the same without a socket.
+
+A call comes by gRPC to a servicer, or for `local://` straight to a host. The host has a hosted
+component call the user's object, and knows nothing of gRPC.
+
+Everything runs on one event loop, but for the threads of plain methods.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +49,12 @@ if TYPE_CHECKING:
 AnyEnvironment: TypeAlias = (
     Callable[[], Environment] | Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]
 )
-"""What makes an environment, once a trial; or an async function over a session."""
+"""A factory of environments, one per trial; or an async function over a session."""
 
 AnyAgent: TypeAlias = (
     Callable[[], Agent] | Callable[[ActorSession], Coroutine[Any, Any, Any]] | FunctionAgent
 )
-"""What makes an agent, once an actor and trial; or an async function over a session; or a
+"""A factory of agents, one per actor and trial; an async function over a session; or a
 `FunctionAgent`, which has no state."""
 
 Host: TypeAlias = EnvironmentHost | AgentHost | HookHost | DatalogHost
@@ -56,7 +62,7 @@ Host: TypeAlias = EnvironmentHost | AgentHost | HookHost | DatalogHost
 User = TypeVar("User", Environment, Agent)
 
 _LARGEST = 512 << 20
-"""Bytes of a message; images do not fit into gRPC's default of 4 MiB."""
+"""Bytes of a message at most; images do not fit into gRPC's default of 4 MiB."""
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", _LARGEST),
@@ -65,8 +71,8 @@ CHANNEL_OPTIONS: Final = (
 
 CLIENT_OPTIONS: Final = (
     *CHANNEL_OPTIONS,
-    # An orchestrator whose machine is gone closes no connection. Servers of gRPC take more than a
-    # ping in five minutes for an attack, unless they are told otherwise, as others may not be.
+    # An orchestrator whose machine is gone closes no connection. Servers of gRPC take more than one
+    # ping in five minutes for an attack, unless they are set otherwise.
     ("grpc.keepalive_time_ms", 330_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.ping_timeout_ms", 20_000),
@@ -98,13 +104,7 @@ class Endpoint:
     """A running server; see `serve`."""
 
     def __init__(self, server: grpc.aio.Server, hosts: Sequence[Host], where: str) -> None:
-        """Hold a server that has started.
-
-        Args:
-            server: The server.
-            hosts: What it serves.
-            where: Address and port that it listens at.
-        """
+        """Hold a server that listens at `where`, address and port, for these hosts."""
         self._server = server
         self._hosts = hosts
         self._where = where
@@ -118,7 +118,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """What trial parameters name it by: `grpc://host:port`, with the host it listens at."""
+        """The endpoint for trial parameters: `grpc://host:port`, with the host it listens at."""
         return f"grpc://{self._where}"
 
     async def wait(self) -> None:
@@ -131,17 +131,17 @@ class Endpoint:
         await self._stopped.wait()
 
     async def stop(self, grace: float = 1.0) -> None:
-        """Stop, and free the port. What is still in trials is lost. Again: nothing.
+        """Stop the server, if it runs, and free the port. Objects that are in trials are lost.
 
-        Methods that do not return are named in a warning, and left behind: this returns within a
-        second more than `grace`. One that blocks this event loop cannot be left: Ctrl-C ends it.
+        Methods that do not return are named in a warning and left behind: this returns within
+        `grace` and a second. A method that blocks this event loop cannot be left: Ctrl-C ends it.
 
         Args:
-            grace: Seconds that calls under way get to end; what is left of them, and 0.2 s at
-                least, `lost` of what is lost.
+            grace: Seconds that calls under way get to end; the methods `lost` get what is left of
+                them, and at least 0.2 s.
 
         Raises:
-            TypeError, ValueError: `grace` is no number of seconds.
+            TypeError, ValueError: `grace` is not a number of seconds >= 0.
             RuntimeError: Called in another event loop than `serve`.
         """
         check_seconds("grace", grace)
@@ -183,40 +183,38 @@ async def serve(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> Endpoint:
-    """Serve what plugs into trials to orchestrators, on the running event loop.
+    """Serve environments, agents, hooks and data logs on the running event loop.
 
     Args:
-        environments: For each implementation's name what makes an environment, once a trial; or an
-            async function over an `EnvironmentSession`. A trial that names none gets the first.
-        agents: For each implementation's name what makes an agent, once an actor and trial; or an
-            async function over an `ActorSession`; or a `FunctionAgent`.
+        environments: For each implementation's name a factory, called once per trial, or an async
+            function over an `EnvironmentSession`. A trial that names none of them gets the first.
+        agents: For each implementation's name a factory, called once per actor and trial, an async
+            function over an `ActorSession`, or a `FunctionAgent`.
         hooks: For each implementation's name a function that sets the parameters of trials.
-        datalog: Makes a data log, once a trial.
+        datalog: Factory of data logs, called once per trial.
         codec: How observations and actions become bytes: one codec for both, `Codecs` for each of
             them, or a mapping from actor classes to `Codecs`. None stands for `ArrayCodec`.
         host: Address to listen at; only this machine reaches the default. Others need `tls`, and
             `tokens` or a `client_ca` in `tls`.
-        port: Port; 0 takes one that is free.
-        tls: Certificates; None serves without.
-        tokens: Orchestrators are to show one of these (`Security.link_tokens`); empty asks for
-            none.
-        insecure: Let other machines in without what they should have. What a failure says is
-            then in the log alone: callers are told of what kind it is.
+        port: Port; 0 takes a free one.
+        tls: Certificates; None serves without TLS.
+        tokens: Tokens of which orchestrators have to show one (`Security.link_tokens`), if any.
+        insecure: Let other machines in without TLS or tokens. Callers are then told the type of a
+            failure alone; its text is in the log.
 
     Returns:
         The running server, whose `address` goes into trial parameters. Stop it, or use it as an
         asynchronous context manager.
 
     Raises:
-        ValueError: There is nothing to serve, the port is out of range, other machines could do
-            what they like, a token is not one, or a file of `tls` is not what it should be.
-        TypeError: What is to make environments, agents or logs, or a hook, is nothing to call; or
-            an argument is something else.
-        OSError: The port is taken, there is no such address, or a file cannot be read.
+        ValueError: There is nothing to serve, the port is out of range, the server would be open
+            to other machines, a token is malformed, or a file of `tls` has the wrong content.
+        TypeError: A factory or a hook is not callable, or an argument has the wrong type.
+        OSError: The port is taken, the address does not exist, or a file cannot be read.
     """
     if not (environments or agents or hooks or datalog):
         what = "environments, agents, hooks, datalog"
-        raise ValueError(f"{what}: expected at least one implementation, got none")
+        raise ValueError(f"{what}: expected at least one implementation, got nothing")
     tokens = check_tokens("tokens", tokens)
     check_kind("tls", tls, ServerTls | None, "a ServerTls or None")
     check_kind("insecure", insecure, bool, "True or False")
@@ -269,8 +267,7 @@ def local_environments(
         cogrs.serve_orchestrator(config, local={"grid": cogrs.sdk.local_environments(...)})
 
     The endpoint of the environment is `local://grid` then. It belongs to one orchestrator at a
-    time: async and inline methods run on its event loop, and the threads of plain ones end with
-    it.
+    time: async and inline methods run on its event loop, and threads of plain methods end with it.
 
     Args:
         implementations: As the environments of `serve`.
@@ -322,22 +319,18 @@ def _factories(
     user: type[User],
     script: Callable[[Any], User],
 ) -> dict[str, Callable[[], User]]:
-    """Return what makes a user's objects, of the forms that they may be given in."""
+    """Return factories of a user's objects, from the forms in which they may be given."""
     check_named(what, implementations)
     factories: dict[str, Callable[[], User]] = {}
     for name, given in implementations.items():
         if inspect.iscoroutinefunction(given):
             factories[name] = partial(script, given)
         elif isinstance(given, FunctionAgent) and user is Agent:
-            factories[name] = partial(_same, given)
+            factories[name] = partial(lambda agent: agent, given)
         else:
             _check_callable(f"{what}[{name!r}]", given)
             factories[name] = given
     return factories
-
-
-def _same(user: Any) -> Any:
-    return user
 
 
 def _check_callable(what: str, given: Any) -> None:
@@ -349,11 +342,11 @@ def _check_callable(what: str, given: Any) -> None:
 
 
 def address_of(endpoint: str) -> str:
-    """Return what gRPC connects to.
+    """Return the `host:port` of an endpoint.
 
     Raises:
-        TypeError: It is no string.
-        ValueError: Not `grpc://host:port`, nor `host:port`.
+        TypeError: It is not a string.
+        ValueError: It is neither `grpc://host:port` nor `host:port`.
     """
     check_text("endpoint", endpoint)
     match = _ADDRESS.fullmatch(endpoint)

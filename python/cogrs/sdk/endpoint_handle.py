@@ -1,4 +1,4 @@
-"""What plugs into trials, served on a thread: for programs without an event loop."""
+"""`serve` on a thread of its own, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EndpointHandle(ServerHandle[Endpoint]):
 
     @property
     def address(self) -> str:
-        """What trial parameters name it by: `grpc://host:port`."""
+        """The endpoint for trial parameters: `grpc://host:port`."""
         return self._running.server.address
 
     def stop(self, grace: float = 1.0) -> None:
@@ -63,25 +63,10 @@ def serve_endpoint(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> EndpointHandle:
-    """Serve what plugs into trials, on a thread of its own: `serve` without an event loop.
-
-    Args:
-        environments: As of `serve`.
-        agents: As of `serve`.
-        hooks: As of `serve`.
-        datalog: As of `serve`.
-        codec: As of `serve`.
-        host: As of `serve`.
-        port: As of `serve`.
-        tls: As of `serve`.
-        tokens: As of `serve`.
-        insecure: As of `serve`.
+    """Serve on an event loop of its own, on a thread; arguments and errors are those of `serve`.
 
     Returns:
-        A handle: it listens already. Stop it, or use it as a context manager.
-
-    Raises:
-        ValueError, TypeError, OSError: As `serve`.
+        A handle of the server, which listens already. Stop it, or use it as a context manager.
     """
     starting = serve(
         environments=environments,

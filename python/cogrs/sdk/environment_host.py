@@ -109,7 +109,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
                 return pb.EnvActionReply(final_update=True)
             reply = self._reply(_checked(update))
             reply.final_update = True
-            # The orchestrator counts: it may not have passed on the first observations yet.
+            # The orchestrator counts ticks: it may not have passed on the first observations yet.
             reply.observation_set.tick_id = 0
             return reply
 
@@ -154,7 +154,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
         )
 
     def _contents(self, update: Update) -> tuple[list[bytes], list[int]]:
-        """Return the different observations, and which of them is each actor's."""
+        """Return the different observations, and each actor's index into them."""
         values = update.observations
         each = isinstance(values, Mapping)
         if each:
@@ -190,7 +190,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
     def _check_names(self, what: str, values: Mapping[str, Any]) -> None:
         names = self._trial.actor_names
         if set(values) != set(names):
-            expected, got = ", ".join(names), ", ".join(map(str, values)) or "none"
+            expected, got = ", ".join(names), ", ".join(map(str, values)) or "an empty mapping"
             raise ValueError(f"{what}: expected those of {expected}; got {got}")
 
 

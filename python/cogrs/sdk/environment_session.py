@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from cogrs.hung_calls import qualified_name
 from cogrs.sdk.environment import Environment, Update
-from cogrs.sdk.function_task import EventQueue, FunctionTask
+from cogrs.sdk.function_task import EventQueue, FunctionComponent
 from cogrs.sdk.hosted_component import component_name
 from cogrs.sdk.trial import ReceivedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Collection, Mapping
 
     from cogrs.sdk.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What the actors decided, to be answered by an update.
+    """The actors' actions, to be answered by an update.
 
     Attributes:
-        values: The action of each actor, by its name, in the trial's order.
-        last: The trial is to end, because somebody else wants to: the update is the last one, and
-            may be left out. Whoever has not decided is left out of the values.
+        values: The action of each actor but the observers, by its name, in the trial's order.
+        last: The trial has to end: the update is the last one, and may be left out. Actors that
+            have not answered are left out of the values.
     """
 
     values: Mapping[str, Any]
@@ -32,27 +31,27 @@ class Actions:
 
 
 EnvironmentEvent: TypeAlias = Actions | ReceivedMessage
-"""What happens to an environment: messages come before the actions that they were sent with."""
+"""An event of an environment. Messages come before the actions that they were sent with."""
 
 
 class EnvironmentSession:
-    """What happens to an environment, in its order, and what it tells.
+    """An environment's part in a trial: an async iterator of `EnvironmentEvent`, and its updates.
 
-    An asynchronous iterator of `EnvironmentEvent`; it is over after the last update.
+    The iteration is over after the last update.
 
     Attributes:
         trial: The trial.
     """
 
     def __init__(self, trial: Trial) -> None:
-        """Begin."""
+        """Create a session without events."""
         self.trial = trial
-        self.inbox: EventQueue[EnvironmentEvent] = EventQueue()
+        self.events: EventQueue[EnvironmentEvent] = EventQueue()
         self.observers: Collection[str] = ()
         """Actors that do not act, as of `Environment.observers`; may be set before the first
         update."""
         self.ending = False
-        """Whether the actions that were told are the last ones."""
+        """Whether the latest actions are the last ones."""
 
     def __aiter__(self) -> Self:
         """Return the events."""
@@ -60,63 +59,45 @@ class EnvironmentSession:
 
     async def __anext__(self) -> EnvironmentEvent:
         """Return the next event."""
-        return await anext(self.inbox)
+        return await anext(self.events)
 
     async def update(self, update: Update) -> None:
-        """Tell the first observations, or what came of the latest actions.
+        """Send the first observations, or the result of the latest actions.
 
         Raises:
-            RuntimeError: There are no actions that were not answered.
+            RuntimeError: All actions have been answered.
         """
-        if not self.inbox.answer(update):
-            raise RuntimeError("update: there are no actions that are not answered")
+        if not self.events.answer(update):
+            raise RuntimeError("update: all actions have been answered already")
         if self.ending or (isinstance(update, Update) and update.final):
-            self.inbox.close()
+            self.events.close()
 
 
-class SessionEnvironment(Environment):
-    """An environment that is one async function over a session."""
+class SessionEnvironment(FunctionComponent[EnvironmentEvent], Environment):
+    """An environment that is one async function over a session.
 
-    inline = True
-
-    def __init__(self, function: Callable[[EnvironmentSession], Coroutine[Any, Any, Any]]) -> None:
-        """Play by this function. It tells the first observations by an update before all else."""
-        self._function = function
-        self.function_name = qualified_name(function)
-        self._script: FunctionTask[EnvironmentEvent] | None = None
+    The function begins with an update of the first observations.
+    """
 
     async def start(self, trial: Trial) -> Any:
         """Start the function, and wait for the first observations."""
         self._session = EnvironmentSession(trial)
-        self._script = FunctionTask(
-            component_name(trial.id), self._session.inbox, lambda: self._function(self._session)
-        )
+        self._start(component_name(trial.id), self._session.events, self._session)
         update = await self._running.ask()
         self.observers = self._session.observers
         return update
 
     async def step(self, actions: Mapping[str, Any]) -> Any:
-        """Wait for what comes of actions."""
+        """Wait for the function's update."""
         return await self._running.ask(Actions(actions))
 
     def message(self, message: ReceivedMessage) -> None:
-        """Tell it."""
-        self._session.inbox.tell(message)
+        """Add it to the events."""
+        self._events.tell(message)
 
     async def end(self, actions: Mapping[str, Any]) -> Any:
-        """Wait for the last observations, and until it returns."""
+        """Wait for the last update, and until the function returns."""
         self._session.ending = True
         update = await self._running.ask(Actions(actions, last=True), optional=True)
         await self._running.finish()
         return update
-
-    async def lost(self) -> None:
-        """Cancel it."""
-        if self._script is not None:
-            await self._script.cancel()
-
-    @property
-    def _running(self) -> FunctionTask[EnvironmentEvent]:
-        if self._script is None:
-            raise RuntimeError("this environment has not started")
-        return self._script

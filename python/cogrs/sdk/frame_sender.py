@@ -1,4 +1,4 @@
-"""Pictures of an environment, as messages."""
+"""Rendered frames of an environment, as messages."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ if TYPE_CHECKING:
 
 
 class FrameSender:
-    """Sends what an environment's `render` returns to whoever wants it.
+    """Sends what an environment's `render` returns to some actors.
 
-    The first observations travel without messages, so their picture comes with the next ones.
+    The first observations travel without messages, so their frame comes with the next ones.
     """
 
     def __init__(self, receivers: Sequence[str]) -> None:
-        """Send to these; to nobody, and render nothing, if there are none."""
+        """Send to these receivers; without any, nothing is rendered."""
         if isinstance(receivers, str):
             raise TypeError(f"frames_to: expected a sequence of names, got {receivers!r}")
         self._receivers = tuple(receivers)
         self._waiting: list[Message] = []
 
-    def take(self, env: Any, tick: int) -> None:
-        """Keep the picture of a tick.
-
-        Raises:
-            ValueError: The environment makes no pictures.
-        """
+    def capture(self, env: Any, tick: int) -> None:
+        """Render the frame of a tick; a ValueError if `render` does not return an array."""
         if not self._receivers:
             return
         frame = env.render()
@@ -41,7 +37,7 @@ class FrameSender:
         message = array_message(frame)
         self._waiting += [Message(receiver, message, tick) for receiver in self._receivers]
 
-    def give(self) -> list[Message]:
-        """Return what is to be sent."""
+    def drain(self) -> list[Message]:
+        """Return the messages to send."""
         waiting, self._waiting = self._waiting, []
         return waiting

@@ -1,4 +1,8 @@
-"""A user's async function that lives as long as a trial: events to it, its answers back."""
+"""A user's async function that runs as long as a trial, as a task of the event loop.
+
+A queue of events leads to it, one answer at a time comes back. The same function plays as an agent
+and as a client.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from cogrs.hung_calls import abandon
+from cogrs.hung_calls import abandon, qualified_name
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
@@ -17,15 +21,15 @@ _logger = logging.getLogger("cogrs.sdk")
 Event = TypeVar("Event")
 
 _running: set[asyncio.Task[Any]] = set()
-"""Functions that run: the event loop alone would forget them."""
+"""Tasks that run: the event loop holds them only weakly."""
 
 
 class EventQueue(Generic[Event]):
-    """Events for a function, in their order, and what waits for its answer. An async iterator."""
+    """Events for a function, as an async iterator, and the future of its next answer."""
 
     def __init__(self) -> None:
-        """Have no events yet."""
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        """Create an empty queue."""
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._asked: asyncio.Future[Any] | None = None
         self._over = False
 
@@ -36,21 +40,21 @@ class EventQueue(Generic[Event]):
 
     def tell(self, event: Event) -> None:
         """Add an event."""
-        self._events.put_nowait(event)
+        self._queue.put_nowait(event)
 
     def close(self) -> None:
         """Add no more."""
         if not self._over:
             self._over = True
-            self._events.put_nowait(None)
+            self._queue.put_nowait(None)
 
     def ask(self) -> asyncio.Future[Any]:
-        """Return what the function's next answer is the result of."""
+        """Return the future of the function's next answer."""
         self._asked = asyncio.get_running_loop().create_future()
         return self._asked
 
     def answer(self, value: Any) -> bool:
-        """Answer; False if nobody waits."""
+        """Set the answer; return False if nothing waits for it."""
         asked, self._asked = self._asked, None
         if asked is None or asked.done():
             return False
@@ -63,9 +67,9 @@ class EventQueue(Generic[Event]):
 
     async def __anext__(self) -> Event:
         """Return the next event."""
-        event = await self._events.get()
+        event = await self._queue.get()
         if event is None:
-            self._events.put_nowait(None)
+            self._queue.put_nowait(None)
             raise StopAsyncIteration
         return event
 
@@ -74,30 +78,29 @@ class FunctionTask(Generic[Event]):
     """One run of a function."""
 
     def __init__(
-        self, who: str, inbox: EventQueue[Event], function: Callable[[], Coroutine[Any, Any, Any]]
+        self, who: str, events: EventQueue[Event], function: Callable[[], Coroutine[Any, Any, Any]]
     ) -> None:
         """Start it."""
         self._who = who
-        self._inbox = inbox
+        self._events = events
         self._task = asyncio.ensure_future(_run(function))
         self._told = False
         _running.add(self._task)
         self._task.add_done_callback(self._done)
 
     async def ask(self, *events: Event, optional: bool = False) -> Any:
-        """Tell it events, and wait for its answer.
+        """Send events to the function, and return its answer; raise what it raises instead.
 
         Args:
-            events: What it is told.
-            optional: It may return without an answer, which is None then.
+            events: Added to its queue.
+            optional: Return None where it returns without an answer.
 
         Raises:
-            RuntimeError: It returned instead.
-            Exception: Whatever it raised instead.
+            RuntimeError: It returned without an answer.
         """
-        asked = self._inbox.ask()
+        asked = self._events.ask()
         for event in events:
-            self._inbox.tell(event)
+            self._events.tell(event)
         try:
             await asyncio.wait({asked, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -112,17 +115,13 @@ class FunctionTask(Generic[Event]):
         raise RuntimeError("the function returned, but the trial goes on")
 
     async def finish(self) -> None:
-        """Tell it that nothing follows, and wait until it returns.
-
-        Raises:
-            Exception: Whatever it raised.
-        """
-        self._inbox.close()
+        """Close the queue, and wait until the function returns; raise what it raises."""
+        self._events.close()
         self._told = True
         await self._task
 
     async def cancel(self) -> None:
-        """Cancel it, and wait for that; it is left behind when this is cancelled, too."""
+        """Cancel the function and wait for it; leave it behind when this is cancelled too."""
         self._told = True
         self._task.cancel()
         try:
@@ -134,8 +133,36 @@ class FunctionTask(Generic[Event]):
     def _done(self, task: asyncio.Task[Any]) -> None:
         _running.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._inbox.over and not self._told:
+        if error is not None and self._events.over and not self._told:
             _logger.error("%s: its function failed after the end", self._who, exc_info=error)
+
+
+class FunctionComponent(Generic[Event]):
+    """An environment or agent that is one async function over a session."""
+
+    inline = True
+
+    def __init__(self, function: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+        """Play by this function."""
+        self._function = function
+        self.function_name = qualified_name(function)
+        self._events: EventQueue[Event]
+        self._task: FunctionTask[Event] | None = None
+
+    def _start(self, name: str, events: EventQueue[Event], session: Any) -> None:
+        self._events = events
+        self._task = FunctionTask(name, events, lambda: self._function(session))
+
+    async def lost(self) -> None:
+        """Cancel the function."""
+        if self._task is not None:
+            await self._task.cancel()
+
+    @property
+    def _running(self) -> FunctionTask[Event]:
+        if self._task is None:
+            raise RuntimeError("it has not started")
+        return self._task
 
 
 async def _run(function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

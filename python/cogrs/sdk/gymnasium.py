@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OWN = ("action_mask", "frames_to", "inline", "observers", "player")
 
 _QUICK = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
-"""Modules whose environments take microseconds for a step, and are bound to no thread."""
+"""Modules whose environments take microseconds for a step, and any thread will do."""
 
 
 def _is_quick(spec: Any) -> bool:
@@ -36,28 +36,28 @@ def _is_quick(spec: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Factory:
-    """Makes environments, and tells where that is to be done."""
+    """Creates environments; `inline` says on which thread."""
 
     make: Callable[[], GymnasiumEnvironment]
     inline: bool
 
     def __call__(self) -> GymnasiumEnvironment:
-        """Make an environment."""
+        """Create an environment."""
         return self.make()
 
 
 class GymnasiumEnvironment(Environment):
     """One episode of a Gymnasium environment is one trial of one player.
 
-    Other actors of the trial are observers: they observe what the player does, and may send rewards
-    and messages, but do not act. Give them the option `observer` of the orchestrator, so that no
+    Other actors of the trial are observers: they observe the same as the player, and may send
+    rewards and messages, but do not act. With the orchestrator's option `observer` of an actor no
     tick waits for them.
 
     Observations have the dtype and shape of the observation space; a discrete one is an int64 of
     shape `()`, one of several parts a mapping of arrays, in which a tuple's parts are "0", "1" and
-    so on. Actions may be of another dtype of the same kind than the action space's. The reward
-    of a step arrives with the observation after it, and whether that is terminal, or the episode
-    was cut short, lies in the observation's array message.
+    so on. Actions may have another dtype of the same kind as the action space's. The reward of a
+    step arrives with the observation after it. Whether that is terminal, or the episode was cut
+    short, is in the observation's array message.
     """
 
     def __init__(
@@ -71,21 +71,21 @@ class GymnasiumEnvironment(Environment):
         player: str = "",
         observers: Sequence[str] | None = None,
     ) -> None:
-        """Use the environment that `make` makes.
+        """Use the environment that `make` creates.
 
         Args:
             make: Called when the trial starts.
-            seed: Seed of the episode; None leaves it to the environment. One seed for all trials
-                makes the same episode of all: see `factory`.
-            action_mask: Observe `{"observation": ..., "action_mask": ...}`, with the mask that the
-                environment has in its info, int8, in the flat form of `cogrs.action_mask`: of a
-                Discrete, entry i is for the action `start + i`. A space without masks, such as Box,
-                may have None in the info: then that part is left out. Actions are not compared.
-            frames_to: Who is sent what `render` returns after each step, as a message: see
-                `read_array_message`. Names as those of `Message`.
+            seed: Seed of the episode; None leaves it to the environment. The same seed for all
+                trials makes their episodes equal: see `factory`.
+            action_mask: Observe `{"observation": ..., "action_mask": ...}`, with the mask of the
+                environment's info, int8, in the flat form of `cogrs.action_mask`: of a Discrete,
+                entry i is for the action `start + i`. A space without masks, such as Box, may have
+                None in the info: then that part is left out. Actions are not compared with it.
+            frames_to: Receivers of what `render` returns after each step, as a message: see
+                `read_array_message`. Names are those of `Message`.
             inline: Whether the environment is quick, as of `Environment.inline`; None leaves that
                 to the class, and `factory` to what it knows of Gymnasium's own.
-            player: Name of the actor that plays; "" for the one that is no observer.
+            player: Name of the actor that plays; "" for the only one that does not observe.
             observers: Actors that watch: names, "class.*" or "*". None stands for all but the
                 player, if that is named.
 
@@ -118,16 +118,16 @@ class GymnasiumEnvironment(Environment):
         seed: int | None = None,
         **options: Any,
     ) -> Callable[[], GymnasiumEnvironment]:
-        """Return what `serve` wants: makes an environment for each trial.
+        """Return a factory for `serve`, which creates an environment for each trial.
 
         Args:
-            env: Id of an environment, or what makes one.
-            seed: Seed of the first episode; each other one has the next number.
-            options: As of `GymnasiumEnvironment`; what it does not know is for `gymnasium.make`.
+            env: Id of an environment, or a function that creates one.
+            seed: Seed of the first episode; each later one has the next number.
+            options: Those of `GymnasiumEnvironment`; with an id, others go to `gymnasium.make`.
 
         Raises:
-            TypeError: Options for `gymnasium.make`, but no id.
-            ImportError: An id, and Gymnasium is not installed.
+            TypeError: Options for `gymnasium.make`, but `env` is not an id.
+            ImportError: `env` is an id, and Gymnasium is not installed.
         """
         own = {name: options.pop(name) for name in _OWN if name in options}
         inline = own.get("inline")
@@ -150,11 +150,11 @@ class GymnasiumEnvironment(Environment):
         )
 
     def start(self, trial: Trial) -> Update:
-        """Make and reset the environment.
+        """Create and reset the environment.
 
         Raises:
-            ValueError: The trial has not one player, there is no mask or a wrong one, or two parts
-                of a space have the same name as text.
+            ValueError: The trial does not have exactly one player, the mask is missing or wrong, or
+                two parts of a space have the same name as text.
         """
         self._actors = trial.actor_names
         self._choose_player(trial)
@@ -170,7 +170,7 @@ class GymnasiumEnvironment(Environment):
         """Step the environment with the player's action.
 
         Raises:
-            ValueError: The action is none of the action space.
+            ValueError: The action is not in the action space.
             RuntimeError: The episode has not started, or is over.
         """
         env = self._running()
@@ -184,13 +184,13 @@ class GymnasiumEnvironment(Environment):
             self._close()
         update = self._update()
         update.rewards = {self._player: float(reward)}
-        update.messages = self._frames.give()
+        update.messages = self._frames.drain()
         update.final = over
         update.terminated, update.truncated = bool(terminated), bool(truncated)
         return update
 
     def end(self, actions: Mapping[str, Any]) -> Update:
-        """Take the last action, if there is one; the episode is cut short there."""
+        """Step with the last action, if the player has answered; the episode is cut short."""
         update = self.step(actions) if self._player in actions else self._update()
         update.truncated = not update.terminated
         self._close()
@@ -209,7 +209,7 @@ class GymnasiumEnvironment(Environment):
             mask = carried_mask(self._mask_layout, info["action_mask"])
             parts = {} if mask is None else {"action_mask": mask}
             self._latest = {"observation": self._latest, **parts}
-        self._frames.take(self._env, self._tick)
+        self._frames.capture(self._env, self._tick)
 
     def _update(self) -> Update:
         return Update(dict.fromkeys(self._actors, self._latest))

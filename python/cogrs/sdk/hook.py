@@ -1,4 +1,4 @@
-"""Pre-trial hooks: what sets the parameters of trials before they start."""
+"""Pre-trial hooks, which set the parameters of trials before they start, and their host."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NewTrial:
 
     Attributes:
         id: Its id.
-        params: Its parameters: the project's defaults, or what the hook before made of them. They
-            may be changed in place.
-        user_id: Who starts it.
-        implementation: Which hook was asked for; "" left the choice.
+        params: Its parameters: the project's defaults, or those of the hook before. They may be
+            changed in place.
+        user_id: Name of the user who starts it.
+        implementation: Name of the hook that was asked for; "" for any.
     """
 
     id: str
@@ -35,9 +35,9 @@ class NewTrial:
 
 
 PreTrialHook: TypeAlias = Callable[[NewTrial], "TrialParams | Awaitable[Any] | None"]
-"""Returns the parameters as they are to be, or changes those that it is given and returns None.
+"""Returns new parameters, or changes the given ones and returns None. Plain or async.
 
-It may be plain or async. An exception refuses the trial, with its text.
+An exception refuses the trial, with its text.
 """
 
 
@@ -50,7 +50,7 @@ class HookHost(ComponentHost["HostedComponent[Any]"]):
         self._implementations = implementations
 
     async def on_pre_trial(self, trial_id: str, context: PreTrialContext) -> PreTrialContext:
-        """Return the parameters as a hook has them."""
+        """Return the parameters that a hook sets."""
         hook = choose(self._implementations, context.impl_name)
         params = TrialParams()
         params.CopyFrom(context.params)

@@ -1,4 +1,16 @@
-"""A user's objects in their trials: each is called by one at a time, and none is forgotten."""
+"""A user's object in one trial: which thread calls its methods, and one at a time.
+
+A lock keeps methods from overlapping, so an end waits for a step that is under way; an agent's
+`act` is cancelled instead, since nobody waits for its action then.
+
+Plain methods run on a thread (`cogrs.threads`), which a component takes for its first one and gives
+back at its end, so that environments may be bound to their thread; inline and async ones run on the
+event loop. A call that is given up goes on: what follows queues after it, on the thread or on the
+loop. Everything else here runs on the event loop.
+
+Any exception of a user's code is its failure (`cogrs.user_errors`): SystemExit, a panic in Rust and
+a cancellation would end the loop otherwise, or leave a caller without an answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +18,7 @@ import asyncio
 import inspect
 import logging
 from types import GeneratorType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from grpc import StatusCode
 
@@ -25,14 +37,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("cogrs.sdk")
 
 
-class HasLost(Protocol):
-    """An environment, or an agent."""
-
-    def lost(self) -> Any:
-        """Give up."""
-
-
-UserObject = TypeVar("UserObject", bound=HasLost)
+UserObject = TypeVar("UserObject", Agent, Environment, DatalogSink, Any)
 Result = TypeVar("Result")
 
 _DEFAULTS = frozenset(
@@ -41,10 +46,10 @@ _DEFAULTS = frozenset(
     for function in vars(base).values()
     if inspect.isfunction(function)
 )
-"""What a class of the user's inherits: it does nothing, wherever it is called."""
+"""Methods that a user's class inherits; they do nothing, so any thread will do."""
 
 _METHODS = ("start", "act", "step", "sample", "reward", "message", "end", "lost")
-"""Whatever is called of a user's object."""
+"""The methods that are called of a user's object."""
 
 
 def is_inline(given: Any) -> bool:
@@ -65,24 +70,14 @@ def _runs_on_loop(method: Any) -> bool:
     return inspect.iscoroutinefunction(method)
 
 
-def _do_nothing() -> None:
-    """Return when what was called before on the same thread has."""
-
-
 class HostedComponent(Generic[UserObject]):
     """One object of a user's in one trial.
 
-    Its plain methods are called on one thread, which it has until it is closed, unless the object
-    says `inline`; async ones on the event loop.
+    Its methods raise `CallError` when the user's code fails, or when they come too late.
     """
 
     def __init__(self, label: str, threads: ThreadPool) -> None:
-        """Have no object yet.
-
-        Args:
-            label: Trial and component, for errors and the log.
-            threads: Where the thread comes from.
-        """
+        """Take the trial's and the component's name, for errors and the log, and a pool."""
         self.label = label
         self._user_object: UserObject | None = None
         # No method is called while another is awaited: an end must not meet a step.
@@ -92,59 +87,39 @@ class HostedComponent(Generic[UserObject]):
         self._worker: WorkerThread | None = None
         self._inline = False
         self._abandoned = False
-        """Whether the thread may be busy with what nobody waits for any more."""
+        """Whether the thread may be busy with a call that was given up."""
         self._awaited: tuple[Any, asyncio.Task[Any] | None] | None = None
         """The async method that is under way, and the task that awaits it."""
         self.reported_late = False
-        """Whether it was told that a method does not return."""
+        """Whether the log says already that a method does not return."""
 
     async def make(
         self, make: Callable[[], UserObject], start: Callable[[UserObject], Awaitable[Any]]
     ) -> Any:
-        """Make the object, and start it.
-
-        Raises:
-            CallError: That failed.
-        """
+        """Create the object, and start it."""
         async with self._lock:
             return await self._wrap_errors("start", self._make(make, start))
 
     async def run(self, what: str, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
-        """Have a job done with the object.
-
-        Args:
-            what: Which method it is about.
-            job: Does it.
-
-        Raises:
-            CallError: It failed, or came too late.
-        """
+        """Run a job with the object; `what` names the method that it calls, for errors."""
         async with self._lock:
             return await self._wrap_errors(what, job(self._object()))
 
     async def run_last(self, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
-        """Have the last job done: the end.
-
-        Raises:
-            CallError: As `call`.
-        """
+        """Run the last job: the end."""
         async with self._lock:
             result = await self._wrap_errors("end", job(self._object()))
             self._over = True
             return result
 
     async def call_function(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function that is no object's; for a component that is of that call alone.
-
-        Raises:
-            Exception: Whatever it raises.
-        """
+        """Call a function instead of an object's method, and raise what it raises."""
         self._inline = is_inline(function)
         async with self._lock:
             return await self.call_method(function, *args)
 
     async def lose(self) -> None:
-        """Give the object up, unless it was brought to its end, and wait for its thread."""
+        """Call `lost`, unless the object was brought to its end, and wait for its thread."""
         async with self._lock:
             if not self._over and self._user_object is not None:
                 self._over = True
@@ -158,16 +133,15 @@ class HostedComponent(Generic[UserObject]):
                 await self._drain_thread()
 
     async def call_method(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call a method of the object where it belongs, and return its result."""
+        """Call a method on the thread or the loop, as it needs, and return its result."""
         value = self.start_call(method, *args)
         return await value if is_awaitable(value) else value
 
     @names_call(lambda local: f"{local['self'].label}: {qualified_name(local['method'])}")
     def start_call(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Call a method of the object where it belongs.
+        """Do what `call_method` does; return the result, or an awaitable of it.
 
-        Returns:
-            Its result, or an awaitable of that: quick methods cost no coroutine.
+        Quick methods cost no coroutine that way.
         """
         if self._abandoned or not (self._inline or _runs_on_loop(method)):
             return self._call_later(method, *args)
@@ -197,7 +171,7 @@ class HostedComponent(Generic[UserObject]):
         outcome = self._worker.call(method, *args)
         if not isinstance(outcome, tuple):
             try:
-                if self._over:  # It is lost, and to know of it, whether somebody waits or not.
+                if self._over:  # `lost` is called whether or not somebody waits for it
                     await asyncio.wait({outcome})
                 outcome = await outcome
             except asyncio.CancelledError:
@@ -210,36 +184,36 @@ class HostedComponent(Generic[UserObject]):
 
     async def _drain_thread(self) -> None:
         if self._worker is not None:
-            done = self._worker.call(_do_nothing)
+            done = self._worker.call(bool)  # which returns once the calls before it have
             if not isinstance(done, tuple):
                 await asyncio.wait({done})
         self._abandoned = False
 
     @property
     def over(self) -> bool:
-        """Whether it was brought to its end, or is lost."""
+        """Whether the object was brought to its end, or is lost."""
         return self._over
 
     @property
     def unfinished(self) -> str:
-        """The name of the method that is under way; "" if there is none."""
+        """The name of the method that is under way, or ""."""
         if self._worker is not None and (busy := self._worker.busy):
             return qualified_name(busy)
         return "" if self._awaited is None else qualified_name(self._awaited[0])
 
     @property
     def task(self) -> asyncio.Task[Any] | None:
-        """What awaits an async method that is under way."""
+        """The task that awaits an async method, or None."""
         return None if self._awaited is None else self._awaited[1]
 
     def close(self) -> None:
-        """Give the thread back; nothing is called any more."""
+        """Give the thread back."""
         if self._worker is not None:
             self._threads.give_back(self._worker)
             self._worker = None
 
     def finish(self) -> None:
-        """Take the end as reached; nothing is called any more."""
+        """Note that the object is at its end: no method is called any more."""
         self._over = True
 
     async def _make(
@@ -268,13 +242,13 @@ class HostedComponent(Generic[UserObject]):
 
 
 def failure_of(what: str, error: BaseException) -> CallError:
-    """Return the error of a call for a failure of the user's."""
+    """Return the error of a call whose user's code failed."""
     failed = f"{what} failed: {type(error).__name__}"
     return CallError(StatusCode.UNKNOWN, f"{failed}: {error}", f"{failed}; see the log there")
 
 
 def component_name(trial_id: str, *actor: str) -> str:
-    """Return what errors call the environment of a trial, or an actor in it."""
+    """Return the name, for errors, of a trial's environment or of an actor in it."""
     return f"trial {trial_id}: actor {actor[0]!r}" if actor else f"trial {trial_id}: environment"
 
 
@@ -282,7 +256,7 @@ def choose(implementations: Mapping[str, Result], name: str) -> Result:
     """Return the implementation of a name; "" stands for the first.
 
     Raises:
-        CallError: There is none.
+        CallError: No implementation has this name.
     """
     if not name:
         return next(iter(implementations.values()))

@@ -28,10 +28,10 @@ class PettingZooEnvironment(Environment):
     """One episode of a PettingZoo environment is one trial of its agents.
 
     Of the parallel interface, an actor observes what its agent does. Of the one with turns (AEC)
-    it observes, at every turn of anybody, a mapping: `observation`, `turn`, whether it is its own
-    turn, and `action_mask`, if the environment has one; whoever has no turn answers too, and the
-    answer is ignored. Parts of a `Dict` space keep their names; an observation that has a part
-    `turn` of its own is the part `observation` of the mapping.
+    it observes, at every turn of any agent, a mapping: `observation`; `turn`, whether it is its
+    turn; and `action_mask`, if the environment has one. The others answer too, and their answers
+    are ignored. Parts of a `Dict` space keep their names; an observation that has a part `turn` of
+    its own becomes the part `observation` of the mapping.
 
     A mask of the info becomes the part `action_mask` of the observation, int8, in the flat form of
     `cogrs.action_mask`: of a Discrete, entry i is for the action `start + i`. So does a mask in
@@ -39,18 +39,17 @@ class PettingZooEnvironment(Environment):
     carried as it is.
 
     Actors play the agents of their names, or, if no actor has an agent's name, the agents in their
-    order. An environment without `possible_agents` does not tell which agents there will be: actors
-    for which there is none at first wait for one of their name, or for the next new one.
+    order. An environment without `possible_agents` does not say which agents will come: actors
+    without an agent at first wait for one of their name, or for the next new one.
 
-    A finished agent is told so by the flags of its observation, is sent its last reward
-    with that, and is not asked again: its answers are ignored until the others are finished too, or
-    until it returns. An agent that is not there yet observes zeros, or what in its space is nearest
-    to them, with a mask of zeros if masks are in the infos; its answers are ignored too. If its
-    space is not known yet, it observes an empty array.
+    A finished agent is told so by the flags of an observation, with its last reward. Its answers
+    are ignored from then on, until the others are finished too or it returns. An agent that has not
+    come yet observes zeros, or the values of its space that are nearest to them, with a mask of
+    zeros if masks are in the infos; its answers are ignored too. If its space is not known yet, it
+    observes an empty array.
 
-    Rewards are those of `rewards`, after every step. What an AEC environment has in
-    `_cumulative_rewards`, which `last` returns, is their sum since the agent's last turn, and is
-    not read.
+    Rewards are those of `rewards`, after every step. `_cumulative_rewards` of an AEC environment,
+    which `last` returns, are their sum since the agent's last turn, and are not read.
     """
 
     def __init__(
@@ -62,21 +61,21 @@ class PettingZooEnvironment(Environment):
         on_illegal: OnIllegal = "environment",
         observers: Sequence[str] = (),
     ) -> None:
-        """Use the environment that `make` makes.
+        """Use the environment that `make` creates.
 
         Args:
-            make: Called when the trial starts; makes an `AECEnv` or a `ParallelEnv`.
-            seed: Seed of the episode; None leaves it to the environment. One seed for all trials
-                makes the same episode of all: see `factory`.
-            frames_to: Who is sent what `render` returns after each step, as a message: see
-                `read_array_message`. Names as those of `Message`.
-            on_illegal: What becomes of an action that the mask says is illegal, or whose numbers
-                are out of the bounds of its space: "environment" hands it to the environment, which
-                has a rule of its own, such as a penalty and the end of the game, a clip, or an
-                exception; "raise" ends the trial with an error that says what was legal. The error
-                is in the environment's log and in the reason why the trial ended.
+            make: Called when the trial starts; returns an `AECEnv` or a `ParallelEnv`.
+            seed: Seed of the episode; None leaves it to the environment. The same seed for all
+                trials makes their episodes equal: see `factory`.
+            frames_to: Receivers of what `render` returns after each step, as a message: see
+                `read_array_message`. Names are those of `Message`.
+            on_illegal: The treatment of an action that the mask forbids, or whose numbers are out
+                of the bounds of its space. "environment" leaves it to the environment, which has a
+                rule of its own, such as a penalty and the end of the game, a clip, or an exception.
+                "raise" ends the trial with an error that lists the legal actions, in the
+                environment's log and in the reason why the trial ended.
             observers: Actors that watch instead of playing an agent: names, "class.*" or "*". They
-                observe a mapping from each player's name to what that observes.
+                observe a mapping from each player's name to that player's observation.
 
         Raises:
             ValueError: `on_illegal` is something else.
@@ -101,12 +100,12 @@ class PettingZooEnvironment(Environment):
     def factory(
         cls, make: Callable[[], Any], *, seed: int | None = None, **options: Any
     ) -> Callable[[], PettingZooEnvironment]:
-        """Return what `serve` wants: makes an environment for each trial.
+        """Return a factory for `serve`, which creates an environment for each trial.
 
         Args:
-            make: Makes an environment.
-            seed: Seed of the first episode; each other one has the next number.
-            options: As of `PettingZooEnvironment`.
+            make: Returns an environment.
+            seed: Seed of the first episode; each later one has the next number.
+            options: Those of `PettingZooEnvironment`.
 
         Raises:
             TypeError, ValueError: An option is wrong.
@@ -116,34 +115,34 @@ class PettingZooEnvironment(Environment):
         return lambda: cls(make, None if seeds is None else next(seeds), **options)
 
     def start(self, trial: Trial) -> Update:
-        """Make and reset the environment.
+        """Create and reset the environment.
 
         Raises:
-            ValueError: Actors and agents do not go together; there is no agent; a mask does not fit
-                the action space; two parts of a space have the same name as text.
-            TypeError: It is no environment of PettingZoo.
+            ValueError: Actors and agents do not match; the reset leaves no agents; a mask does not
+                fit the action space; two parts of a space have the same name as text.
+            TypeError: `make` does not return an environment of PettingZoo.
         """
         env = self._make()
         self._game = game_of(env)
         outcome = self._game.reset(self._seed)
         if not self._game.asked:
-            raise ValueError("agents: expected one at least after the reset, got none")
-        # Some environments know their agents only after that.
+            raise ValueError("agents: expected at least one after the reset, got []")
+        # Some environments know their agents only after the reset.
         possible = getattr(env, "possible_agents", None) or None
         self.observers = expanded("observers", self.observers, trial.actors)
         players = [name for name in trial.actor_names if name not in self.observers]
         self._cast = _Casting(players, list(env.agents), possible)
         for agent in env.agents:
             check_names(env.action_space(agent), f"action_space of {agent!r}")
-        self._frames.take(env, self._tick)
+        self._frames.capture(env, self._tick)
         return self._update(outcome)
 
     def step(self, actions: Mapping[str, Any]) -> Update:
-        """Step the environment with the actions of those who are asked.
+        """Step the environment with the actions of the agents that are asked.
 
         Raises:
-            ValueError: An action has another shape or kind of numbers than its space, or is not
-                legal and that is to raise; an agent came that no actor plays; a mask does not fit
+            ValueError: An action has another shape or kind of numbers than its space, or is illegal
+                and `on_illegal` is "raise"; an agent came that no actor plays; a mask does not fit
                 the action space.
             RuntimeError: The episode has not started, or is over.
         """
@@ -157,27 +156,27 @@ class PettingZooEnvironment(Environment):
         outcome = game.step(played)
         self._tick += 1
         self._cast.admit(game.env.agents)
-        self._frames.take(game.env, self._tick)
+        self._frames.capture(game.env, self._tick)
         update = self._update(outcome)
         here.update(game.alive)
         update.rewards = {
             actor: float(reward)
             for actor, agent in self._cast.agents.items()
-            # Some environments list agents that are not there, with 0.
+            # Some environments list absent agents, with 0.
             if (reward := outcome.rewards.get(agent)) is not None and (agent in here or reward)
         }
-        update.messages = self._frames.give()
+        update.messages = self._frames.drain()
         update.final = not game.asked
         if update.final:
             self._close()
         return update
 
     def end(self, actions: Mapping[str, Any]) -> Update | None:
-        """Cut the episode short, after a step if all who are asked have decided.
+        """Cut the episode short, after a step if all agents that are asked have answered.
 
         Returns:
-            What came of the step; the last observations again if nobody has decided; None if only
-            some have, for what their actions would have led to is not known.
+            The result of the step; the last observations again if no agent has answered; None if
+            only some have, since the result of their actions is not known.
         """
         game = self._running()
         finished = set(self._finished)
@@ -210,7 +209,7 @@ class PettingZooEnvironment(Environment):
         return found
 
     def _update(self, outcome: StepOutcome) -> Update:
-        """Return what actors observe, and for which of them it is over with this."""
+        """Return all observations, with the flags of agents that are finished now."""
         game = self._running()
         over: dict[str, Any] = {}
         for actor in self._cast.actors:
@@ -246,20 +245,16 @@ class PettingZooEnvironment(Environment):
 
 
 _NOTHING = np.zeros(0, np.float32)
-"""What an actor observes whose agent is not known yet."""
+"""The observation of an actor whose agent is not known yet."""
 
 
 class _Casting:
-    """Which agent each actor plays."""
+    """The agent that each actor plays."""
 
     def __init__(
         self, actors: Sequence[str], agents: Sequence[Any], possible: Iterable[Any] | None
     ) -> None:
-        """Cast actors for the agents that there are, and for all that are possible.
-
-        Raises:
-            ValueError: There is not one actor for each.
-        """
+        """Assign actors to present and possible agents; a ValueError if they do not match."""
         self.actors = actors
         self.agents: dict[str, Any] = {}
         self._by_name = bool(set(actors) & {*agents, *(possible or ())})
@@ -267,17 +262,13 @@ class _Casting:
         some_wait = possible is None and len(actors) > len(agents)
         named = set(expected) <= set(actors) if self._by_name else True
         if not named or not (len(actors) == len(expected) or some_wait):
-            listed, got = ", ".join(map(str, expected)), ", ".join(actors) or "none"
+            listed, got = ", ".join(map(str, expected)), ", ".join(actors) or "no actors"
             raise ValueError(f"actors: expected one for each of {listed}; got {got}")
         self.admit(expected)
         self.admit(agents)
 
     def admit(self, agents: Iterable[Any]) -> None:
-        """Cast an actor for each agent that is new.
-
-        Raises:
-            ValueError: No actor is left for one.
-        """
+        """Assign an actor to each new agent; a ValueError if no actor is left for it."""
         known = set(self.agents.values())
         for agent in agents:
             if agent in known:
@@ -285,7 +276,7 @@ class _Casting:
             free = [actor for actor in self.actors if actor not in self.agents]
             actor = agent if self._by_name else next(iter(free), None)
             if actor not in free:
-                playing = ", ".join(map(str, self.agents.values())) or "none"
+                playing = ", ".join(map(str, self.agents.values())) or "no agents"
                 raise ValueError(
                     f"agents: expected an actor for each; {agent!r} came, and the actors play "
                     f"{playing}"

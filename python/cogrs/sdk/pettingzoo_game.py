@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StepOutcome(NamedTuple):
-    """What came of a step, by agent; agents that are not there are left out."""
+    """The result of a step, by agent, without absent agents."""
 
     observations: Mapping[Any, Any]
     rewards: Mapping[Any, float]
@@ -25,40 +26,6 @@ class StepOutcome(NamedTuple):
     def over(self, agent: Any) -> bool:
         """Return whether it is over for an agent with this step."""
         return bool(self.terminated.get(agent) or self.truncated.get(agent))
-
-
-class PettingZooGame(Protocol):
-    """An environment of either interface."""
-
-    env: Any
-    asked: Sequence[Any]
-    """Agents whose actions the next step is of; empty when the episode is over."""
-
-    @property
-    def alive(self) -> Sequence[Any]:
-        """Agents for which the episode goes on."""
-
-    def reset(self, seed: int | None) -> StepOutcome:
-        """Start an episode."""
-
-    def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
-        """Do what the agents that were asked decided."""
-
-    def absent(self, agent: Any) -> Any:
-        """Return what an agent observes that has not been there yet."""
-
-
-def game_of(env: Any) -> PettingZooGame:
-    """Return the game of an environment.
-
-    Raises:
-        TypeError: It is no environment of PettingZoo.
-    """
-    methods = ("reset", "step", "observation_space", "action_space")
-    if not all(callable(getattr(env, name, None)) for name in methods):
-        kind = type(env).__name__
-        raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
-    return _AecGame(env) if hasattr(env, "agent_iter") else _ParallelGame(env)
 
 
 class _ObservationConverter:
@@ -115,13 +82,40 @@ def _with_mask(shown: Any, mask: Any) -> Any:
     return {ACTION_MASK: mask, **parts}
 
 
-class _ParallelGame:
-    """All agents act at once."""
+class PettingZooGame(ABC):
+    """An environment of either interface.
+
+    Attributes:
+        env: The environment.
+        asked: Agents whose actions the next step takes; empty when the episode is over.
+    """
 
     def __init__(self, env: Any) -> None:
+        """Play this environment."""
         self.env = env
         self.asked: Sequence[Any] = ()
         self._observations = _ObservationConverter(env)
+
+    @property
+    @abstractmethod
+    def alive(self) -> Sequence[Any]:
+        """Agents for which the episode goes on."""
+
+    @abstractmethod
+    def reset(self, seed: int | None) -> StepOutcome:
+        """Start an episode."""
+
+    @abstractmethod
+    def step(self, actions: Mapping[Any, Any]) -> StepOutcome:
+        """Step with the actions of the agents that were asked."""
+
+    def absent(self, agent: Any) -> Any:
+        """Return the observation of an agent that has not come yet."""
+        return self._observations.absent(agent)
+
+
+class _ParallelGame(PettingZooGame):
+    """All agents act at once."""
 
     @property
     def alive(self) -> Sequence[Any]:
@@ -139,9 +133,6 @@ class _ParallelGame:
         self.asked = tuple(agent for agent in self.env.agents if not outcome.over(agent))
         return outcome
 
-    def absent(self, agent: Any) -> Any:
-        return self._observations.absent(agent)
-
     def _shown(self, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> dict[Any, Any]:
         return {
             agent: self._observations.of(agent, observation, infos.get(agent))
@@ -149,13 +140,8 @@ class _ParallelGame:
         }
 
 
-class _AecGame:
+class _AecGame(PettingZooGame):
     """One agent after the other."""
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.asked: Sequence[Any] = ()
-        self._observations = _ObservationConverter(env)
 
     @property
     def alive(self) -> Sequence[Any]:
@@ -176,7 +162,7 @@ class _AecGame:
         (turn,) = self.asked
         env.step(actions[turn])
         self.asked = ()
-        # Copies: what follows has finished agents leave, and their entries with them.
+        # Copies: skipping finished agents removes them and their entries.
         agents = list(env.agents)
         rewards, terminated = dict(env.rewards), dict(env.terminations)
         truncated = dict(env.truncations)
@@ -187,10 +173,10 @@ class _AecGame:
         )
 
     def absent(self, agent: Any) -> Any:
-        return _with_turn(self._observations.absent(agent), turn=False)
+        return _with_turn(super().absent(agent), turn=False)
 
     def _skip_finished(self) -> None:
-        """Remove finished agents as PettingZoo wants it: by a step without an action."""
+        """Remove finished agents in PettingZoo's way: by a step without an action."""
         env = self.env
         while env.agents and (
             env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
@@ -216,3 +202,16 @@ def _with_turn(shown: Any, *, turn: bool) -> dict[str, Any]:
         return {**shown, "turn": turn}
     mask = {ACTION_MASK: shown[ACTION_MASK]} if ACTION_MASK in shown else {}
     return {"observation": shown, **mask, "turn": turn}
+
+
+def game_of(env: Any) -> PettingZooGame:
+    """Return the game of an environment.
+
+    Raises:
+        TypeError: It is not an environment of PettingZoo.
+    """
+    methods = ("reset", "step", "observation_space", "action_space")
+    if not all(callable(getattr(env, name, None)) for name in methods):
+        kind = type(env).__name__
+        raise TypeError(f"make: expected an environment of PettingZoo, got {kind}")
+    return _AecGame(env) if hasattr(env, "agent_iter") else _ParallelGame(env)

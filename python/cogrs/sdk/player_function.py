@@ -23,11 +23,7 @@ PlayerFunction: TypeAlias = (
 
 
 def check_player(player: object) -> None:
-    """Refuse what is not a function.
-
-    Raises:
-        TypeError: It is not callable.
-    """
+    """Raise a TypeError unless a player is callable."""
     if not callable(player):
         raise TypeError(f"player: expected a function, got {type(player).__name__}")
 
@@ -49,9 +45,9 @@ async def _play(session: ActorSession, function: Callable[[Observation], Any]) -
 
 
 async def _on_thread(function: Callable[[Observation], Any], observation: Observation) -> Any:
-    """Call a function that may wait for a person.
+    """Call a function that may wait for a person, on a daemon thread.
 
-    The thread does not keep the process: a person who presses Ctrl-C need not press Enter, too.
+    The thread does not keep the process alive: Ctrl-C is enough, without Enter.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Any] = loop.create_future()

@@ -1,4 +1,4 @@
-"""Calls of an orchestrator that fail: gRPC's errors, with one line for whoever reads them."""
+"""Errors of calls to an orchestrator: gRPC's own, with a text of one line."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HINTS = {
     "Hostname Verification Check failed": "its certificate has another name (server_name of tls=).",
     "Socket closed": "it hangs up: does it ask for TLS, and for a certificate of clients (tls=)?",
 }
-"""What to look at, by what gRPC says of a connection that failed."""
+"""Hints, by gRPC's texts about a connection that failed."""
 
 _NO_CONNECTION = "failed to connect"
-"""What gRPC says of a connection that was never made, in lower case."""
+"""gRPC's text, in lower case, about a connection that was never made."""
 
 _LOST = ("socket closed", "stream removed", "connection reset", "broken pipe", "ping timeout")
-"""What it says of one that was lost."""
+"""gRPC's texts about a connection that was lost."""
 
 _ANY_HINT = "is it started, and is this its port, with TLS or without as here?"
 
@@ -37,12 +37,7 @@ class RemoteCallError(grpc.aio.AioRpcError):
     """
 
     def __init__(self, endpoint: str, error: grpc.aio.AioRpcError | grpc.Call) -> None:
-        """Take an error of gRPC over.
-
-        Args:
-            endpoint: Who was called.
-            error: As gRPC raised it.
-        """
+        """Copy an error of gRPC, raised by a call to `endpoint`."""
         details = escaped(" ".join((error.details() or "").split()))
         super().__init__(
             error.code(),
@@ -53,13 +48,13 @@ class RemoteCallError(grpc.aio.AioRpcError):
         self.endpoint = endpoint
 
     def __str__(self) -> str:
-        """Return who was called, the status and why, in a line."""
+        """Return the endpoint, the status and the details, in one line."""
         refused = self.code() is grpc.StatusCode.UNAUTHENTICATED
         hint = ": give one of the orchestrator's tokens as token=" if refused else ""
         return f"{self.endpoint}: {self.code().name}: {self.details()}{hint}"
 
     def __repr__(self) -> str:
-        """Return the same with the name of the class."""
+        """Return the text with the name of the class."""
         return f"{type(self).__name__}({str(self)!r})"
 
 
@@ -67,7 +62,7 @@ class UnreachableError(RemoteCallError, ConnectionError):
     """No orchestrator can be reached there, or the connection to it was lost."""
 
     def __str__(self) -> str:
-        """Return what was looked for, where, and what to look at."""
+        """Return the endpoint, and a hint."""
         details = self.details() or ""
         if _NO_CONNECTION not in details.lower():
             return f"{self.endpoint}: the connection to the orchestrator was lost: {details}"

@@ -1,4 +1,4 @@
-"""Secrets of the places that a client has in trials."""
+"""Secrets of a client's places (slots) in trials, by which it may return."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _KEY = "slot-secret"
 """The metadata in which a secret is given and shown."""
 
 _ASK = "new"
-"""What is shown there at first."""
+"""The value that asks for a new secret."""
 
 
 class SlotSecrets:
     """Remembers the secrets of places for a return; the oldest ones are forgotten."""
 
     def __init__(self) -> None:
-        """Know none."""
+        """Create an empty table."""
         self._secrets: dict[tuple[str, str], str] = {}
 
     def of(self, trial_id: str, name: str) -> str:
-        """Return the secret of an actor's place, "" if there is none."""
+        """Return the secret of an actor's place, or ""."""
         return self._secrets.get((trial_id, name), "")
 
     def forget(self, trial: Trial) -> None:
-        """Remember the secret of a place no longer: its trial is over."""
+        """Forget the secret of a place whose trial is over."""
         self._secrets.pop((trial.id, trial.name), None)
 
     async def join(
@@ -42,7 +42,7 @@ class SlotSecrets:
         metadata: Metadata,
         **options: Any,
     ) -> tuple[pb.TrialJoinReply, str]:
-        """Call JoinTrial; return its answer, and the secret of the place, "" if it has none."""
+        """Call JoinTrial; return its reply, and the secret of the place or ""."""
         call = stub.JoinTrial(request, metadata=(*metadata, (_KEY, secret or _ASK)), **options)
         reply = await call
         given = str(dict(await call.initial_metadata() or ()).get(_KEY, secret))
@@ -54,5 +54,5 @@ class SlotSecrets:
 
 
 def shown(secret: str) -> Metadata:
-    """Return the metadata that shows a secret, if there is one."""
+    """Return the metadata that shows a secret; () for ""."""
     return ((_KEY, secret),) if secret else ()

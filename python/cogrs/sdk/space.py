@@ -1,4 +1,4 @@
-"""Values of Gymnasium spaces, as trials carry them: arrays, and mappings of arrays."""
+"""Values of Gymnasium spaces as trials carry them: arrays, and mappings of arrays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 def carried(value: Any, what: str = "value") -> Any:
     """Return a value of a space as it is carried: a tuple as a mapping from "0", "1" and so on.
 
-    Args:
-        value: The value.
-        what: What errors call it.
-
     Raises:
-        ValueError: Two names of a mapping are the same as text, such as 1 and "1".
+        ValueError: Two names of a mapping are the same as text, such as 1 and "1". It begins with
+            `what`.
     """
     if isinstance(value, Mapping):
         _refuse_equal_names(value, what)
@@ -35,16 +32,15 @@ def carried(value: Any, what: str = "value") -> Any:
 
 
 def carried_mask(layout: MaskLayout, mask: Any) -> Any:
-    """Return the action mask of an info as it is carried.
+    """Return the action mask of an info in the flat form of `cogrs.action_mask`, int8.
+
+    Spaces that take no mask, such as Box, leave the meaning to the environment: their masks are
+    carried as any value, and may be None.
 
     Args:
         layout: That of the action space.
-        mask: As `Space.sample(mask=...)` takes it, or one array of all entries. None stands for a
-            mask with which every action is legal.
-
-    Returns:
-        The flat form of `cogrs.action_mask`, int8. Spaces that take no mask, such as Box, leave the
-        meaning to the environment: theirs is carried as any value, and may be None.
+        mask: In the form of `Space.sample(mask=...)`, or one array of all entries. None stands for
+            a mask with which every action is legal.
 
     Raises:
         ValueError, TypeError: See `cogrs.action_mask.MaskLayout.flatten`.
@@ -53,11 +49,7 @@ def carried_mask(layout: MaskLayout, mask: Any) -> Any:
 
 
 def check_names(space: gymnasium.Space[Any], what: str) -> None:
-    """Refuse a space of which two parts would be carried by one name.
-
-    Raises:
-        ValueError: Two keys of a Dict are the same as text, such as 1 and "1".
-    """
+    """Raise a ValueError if two keys of a Dict space are the same as text, such as 1 and "1"."""
     spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         _refuse_equal_names(space, what)
@@ -80,10 +72,7 @@ def _refuse_equal_names(names: Iterable[Any], what: str) -> None:
 
 
 def placeholder(space: gymnasium.Space[Any]) -> Any:
-    """Return what is carried where there is no value of a space: the one that is nearest to zero.
-
-    Of spaces that arrays do not carry it is an empty array.
-    """
+    """Return a value for an absent one: that of the space nearest to zero, or an empty array."""
     spaces = import_optional("gymnasium.spaces", "spaces need Gymnasium", "gymnasium")
     if isinstance(space, spaces.Dict):
         return carried({name: placeholder(space[name]) for name in space})
@@ -99,15 +88,15 @@ def placeholder(space: gymnasium.Space[Any]) -> Any:
 
 
 def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
-    """Return a value that was carried as its space has it.
+    """Return a carried value in the form of its space.
 
     Args:
         space: The space.
-        value: An array of another dtype of the same kind, too; or a mapping of them.
-        what: What errors call it.
+        value: An array, which may have another dtype of the same kind; or a mapping of arrays.
+        what: Name of the value, for errors.
 
     Raises:
-        ValueError: It is none of the space.
+        ValueError: It is not in the space.
     """
     found = _as_of(space, value)
     if not space.contains(found):
@@ -116,12 +105,7 @@ def fitting(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
 
 
 def in_form(space: gymnasium.Space[Any], value: Any, what: str) -> Any:
-    """Return a value that was carried as its space has it, also where numbers are out of bounds.
-
-    Args:
-        space: The space.
-        value: As for `fitting`.
-        what: What errors call it.
+    """Do what `fitting` does, but take numbers that are out of bounds too.
 
     Raises:
         ValueError: It has other parts, another shape or another kind of numbers than the space.
@@ -160,7 +144,7 @@ def _as_of(space: gymnasium.Space[Any], value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if space.dtype is not None and np.can_cast(value.dtype, space.dtype, "same_kind"):
             cast = value.astype(space.dtype)
-            # An integer that is too large would come out as another one, which may be in the space.
+            # An integer that is too large would turn into another one, which may be in the space.
             if space.dtype.kind not in "iu" or np.array_equal(cast, value):
                 value = cast
         if space.shape == () and value.shape == ():
@@ -191,7 +175,7 @@ class SpaceCodec:
         """Return the bytes of a value.
 
         Raises:
-            TypeError: It is none of the space, or of a space that arrays do not carry.
+            TypeError: It is not in the space, or arrays do not carry the space.
         """
         array = value if isinstance(value, (Mapping, tuple)) else np.asarray(value)
         found = _as_of(self._space, array)
@@ -203,7 +187,7 @@ class SpaceCodec:
         """Return a value.
 
         Raises:
-            ValueError: The bytes are of no value of the space.
+            ValueError: The value is not in the space.
         """
         value, terminated, truncated = self._arrays.decode(content)
         found = _as_of(self._space, value)

@@ -1,4 +1,4 @@
-"""What takes part in a trial is told."""
+"""The data that environments and actors exchange: observations, rewards, messages, ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRONMENT = "env"
 """The name of a trial's environment, where an actor's would stand."""
 
 NOW = -1
-"""Instead of a tick: the one with which something is delivered."""
+"""Stands for the tick with which a reward or message is delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial as an environment or an actor sees it when it starts.
+    """A trial, as it is told to an environment or an actor at its start.
 
     Attributes:
         id: The trial's id.
         actors: All actors, in the trial's order.
-        name: The actor that this is told; "env" for the environment.
-        implementation: Which implementation was asked for; "" left the choice.
-        config: The user's configuration; None when there is none, which is not the same as empty.
+        name: Name of the actor to which this is told; "env" for the environment.
+        implementation: Name of the implementation that was asked for; "" for any.
+        config: The user's configuration, which may be empty; None where it is absent.
     """
 
     id: str
@@ -57,10 +57,10 @@ class Trial:
 
     @property
     def actor(self) -> Actor:
-        """The actor that this is told.
+        """The actor to which this is told.
 
         Raises:
-            ValueError: It is the environment, or no actor of this trial.
+            ValueError: `name` is not an actor of this trial.
         """
         for actor in self.actors:
             if actor.name == self.name:
@@ -77,9 +77,9 @@ class Observation:
         tick: 0 for the first observation of a trial.
         value: The decoded content: with `ArrayCodec` a read-only array, of the dtype and shape
             that the environment gave it.
-        terminated: The state is terminal: whatever follows is of no consequence.
+        terminated: The state is terminal: nothing that follows matters.
         truncated: The episode was cut short here.
-        snapshot: It is a whole observation, and not the difference from the one before.
+        snapshot: It is a whole observation, not a difference from the one before.
         timestamp: Nanoseconds since the Unix epoch.
     """
 
@@ -98,7 +98,7 @@ class Reward:
     Attributes:
         receiver: The actor's name; "*" for all actors, "class.*" for all actors of a class.
         value: How good it was; float32 on the wire.
-        confidence: The weight of this valuation among others'; one of 0 counts for nothing.
+        confidence: The weight of this valuation among others; with 0 it does not count.
         tick: The tick that it is about: the reward for the action that answers observation k is of
             tick k + 1. `NOW` for the tick with which it is delivered. One of the past is delivered
             as a reward of its own, one of the future waits for its tick.
@@ -114,12 +114,12 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedReward:
-    """What came of all valuations of an actor for a tick.
+    """The mean of an actor's valuations for a tick.
 
     Attributes:
         tick: The tick that it is about; see `cogrs.sdk.step_of_reward`.
         value: Mean of the sources' values, weighted by their confidences.
-        sources: The valuations, with the names of who sent them.
+        sources: The valuations, with their senders' names.
     """
 
     tick: int
@@ -145,7 +145,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """User data that somebody sent.
+    """User data as its receiver gets it.
 
     Attributes:
         sender: The sender's name; "env" is the environment.
@@ -165,8 +165,8 @@ class Final:
     Its rewards and messages are given to no other method.
 
     Attributes:
-        observation: The last observation; None when there is none: the environment was lost, or
-            had none to give.
+        observation: The last observation; None if the environment was lost, or gave none at the
+            end.
         rewards: Rewards that came with it.
         messages: Messages that came with it.
         reason: Why the trial ended, as in the orchestrator's log; "" from orchestrators that do
@@ -184,12 +184,12 @@ def step_of_reward(tick: int) -> int | None:
 
     An actor observes at tick k and acts; the reward for that action arrives with the observation of
     tick k + 1 and has that tick. In replay a reward lies with its action. So the step is the tick
-    before the reward's, whoever gave it and whenever it comes.
+    before the reward's, for all senders and however late it comes.
 
     Args:
         tick: The reward's tick, >= 0.
 
     Returns:
-        The step, counted from 0; None for tick 0, before which nobody has acted.
+        The step, counted from 0; None for tick 0, before which no actor has acted.
     """
     return tick - 1 if tick > 0 else None

@@ -1,4 +1,4 @@
-"""What trials carry besides observations and actions, to and from the wire's messages."""
+"""Conversions between the SDK's classes and the messages of the wire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _NOTHING = ()
-"""What most updates and actions carry."""
+"""The rewards and messages of most updates and actions."""
 
 _LARGEST = 3.4028234663852886e38
 """Of float32."""
@@ -70,8 +70,8 @@ def rewards_of(
     """Return rewards as they go over the wire, one for each receiver.
 
     Raises:
-        TypeError: Something is none.
-        ValueError: A value or a confidence is not finite in float32, or a tick is none.
+        TypeError: An item, a value or a tick has the wrong type.
+        ValueError: A value or a confidence is not finite in float32, or a tick is out of range.
     """
     if rewards is _NOTHING:
         return []
@@ -128,8 +128,8 @@ def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[co
     """Return messages as they go over the wire, one for each receiver.
 
     Raises:
-        TypeError: Something is none.
-        ValueError: A tick is none.
+        TypeError: An item or a tick has the wrong type.
+        ValueError: A tick is out of range.
     """
     if messages is _NOTHING:
         return []
@@ -145,7 +145,7 @@ def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[co
 
 
 def receivers(receiver: str, actors: Sequence[Actor]) -> list[str]:
-    """Return whom a receiver stands for: "*" for all actors, "class.*" for those of a class."""
+    """Return the names that a receiver stands for: "*" is all actors, "class.*" a class."""
     check_text("receiver", receiver)
     names = [actor.name for actor in actors]
     if receiver in names:
@@ -189,7 +189,7 @@ def received_observation(message: common_pb2.Observation, codec: Codec, name: st
     """Return an actor's observation that came over the wire.
 
     Raises:
-        ValueError: It is none of the codec's; says whose, and of which tick.
+        ValueError: The codec cannot decode it; the text names the actor and the tick.
     """
     what = f"observation of {name!r} at tick {message.tick_id}"
     value, terminated, truncated = decoded(codec, message.data.content, what)

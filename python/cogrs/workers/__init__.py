@@ -1,4 +1,4 @@
-"""What joins the systems: trials, batched policies, replay, learning."""
+"""Workers that join trials, batched policies, replay and learning."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,10 @@
-"""`ActorWorker`: one policy for all actors of all trials, and everything they did into replay."""
+"""`ActorWorker`: one policy for all actors of all trials, whose steps go into replay.
+
+Threads: agents (`Player`) run on event loops, any number of them, and ask the policy through a
+`RequestBatcher`. One thread runs the policy. Another pushes closed episodes, so a server that is
+away holds no trial up. `_changed` guards the table of players and the counters that these threads
+share; no other lock is taken while it is held.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +39,14 @@ _PATIENCE = 10.0
 
 
 class Decision(NamedTuple):
-    """What a policy says of k states.
+    """A policy's output for k states.
 
     Fields:
-        action: What to do, the action template's dtype, (k, *action).
-        prob: Probability with which it was chosen, float32 (k,).
-        value: Value of the state, float32 (k,).
-        recurrent: What the policy wants to know of these trials at their next states, of the shape
-            of the worker's `recurrent`, (k, *recurrent); None if it keeps nothing.
+        action: Actions, of the action template's dtype, (k, *action).
+        prob: Probabilities with which they were chosen, float32 (k,).
+        value: Values of the states, float32 (k,).
+        recurrent: The policy's recurrent state for the next states of these trials, of the shape of
+            the worker's `recurrent`, (k, *recurrent); None for policies without one.
     """
 
     action: npt.ArrayLike
@@ -50,7 +56,7 @@ class Decision(NamedTuple):
 
 
 class ActorWorker:
-    """Serves agents that answer all their observations by one call of a policy.
+    """Serves agents whose observations are answered together, by one call of a policy.
 
     ::
 
@@ -58,8 +64,8 @@ class ActorWorker:
             async with await cogrs.sdk.serve(agents={"policy": worker.agent}) as endpoint:
                 ...
 
-    Each actor of each trial writes an episode of its own into the client's memory; what was closed
-    is pushed to the server. The memory's `info` is `STEP_INFO`, so that a stored step tells its
+    Each actor of each trial writes an episode of its own into the client's memory; closed episodes
+    are pushed to the server. The memory's `info` is `STEP_INFO`, so that a stored step names its
     trial, actor and tick.
 
     A policy that raises fails the trials whose states it was given, and no others.
@@ -82,14 +88,15 @@ class ActorWorker:
         Args:
             client: Its memory, made by `sync_sizes`, gets the episodes.
             policy: Called on a thread of its own with k states, (k, *state); and, if `recurrent` is
-                given, with what it kept of their trials, (k, *recurrent).
-            recurrent: What the policy is given of a trial at its first state, such as zeros for a
-                recurrent net; of any dtype and shape. Each actor of each trial has its own.
-            batch_size: States at most that the policy sees at once.
+                given, with the recurrent states of their trials, (k, *recurrent).
+            recurrent: The recurrent state at the first state of a trial, such as zeros; of any
+                dtype and shape. Each actor of each trial has its own.
+            batch_size: Most states of one call.
             timeout: Seconds that the first of them waits at most. It waits no longer than until
                 every agent of its event loop has asked.
             samples_per_step: Samples pushed for each step stored.
-            on_episode: Called with steps and sum of rewards of each closed episode.
+            on_episode: Called with the number of steps and the sum of rewards of each closed
+                episode.
             timeout_ms: The old `timeout`, in milliseconds.
 
         Raises:
@@ -107,9 +114,9 @@ class ActorWorker:
         self._samples_per_step = samples_per_step
         self._on_episode = on_episode
         self.recurrent = None if recurrent is None else np.asarray(recurrent)
-        """What the policy is given at the first state of a trial."""
+        """The recurrent state at the first state of a trial."""
         self.dropped_rewards = 0
-        """Rewards that reached no step: it was evicted, or never was."""
+        """Rewards whose step was evicted or never stored."""
         self._players: dict[tuple[str, str], Player] = {}
         self._batcher = _batcher(self._memory, batch_size, timeout, self.recurrent)
         self._detectors: WeakKeyDictionary[asyncio.AbstractEventLoop, IdleDetector] = (
@@ -132,7 +139,7 @@ class ActorWorker:
         return self._memory
 
     def agent(self) -> Player:
-        """Return an agent for one actor of one trial: what `cogrs.sdk.serve` wants."""
+        """Return an agent for one actor of one trial; a factory for `cogrs.sdk.serve`."""
         return Player(self)
 
     async def decide(self, state: Any, recurrent: Any = None) -> Mapping[str, Any]:
@@ -140,7 +147,7 @@ class ActorWorker:
 
         Args:
             state: The state.
-            recurrent: What the policy keeps of its trial; None stands for the first state of one.
+            recurrent: The recurrent state of its trial; None stands for that at the first state.
 
         Raises:
             ValueError, TypeError: The state is not of the memory's shape, or dtype.
@@ -163,22 +170,22 @@ class ActorWorker:
         return detector
 
     def add_reward(self, trial_id: str, actor_name: str, tick: int, value: float) -> bool:
-        """Reward an actor of a trial that may be over; while it runs, its own rewards do the same.
+        """Reward an actor of a trial that may be over; in a running one `Reward` does the same.
 
-        The steps of an episode can be rewarded until it is evicted. What was pushed before keeps
-        what it had. Any thread may call this.
+        The steps of an episode can be rewarded until it is evicted. Samples that were pushed before
+        do not change. Any thread may call this.
 
         Args:
             trial_id: The trial's id.
             actor_name: The actor's name.
             tick: The reward's tick, >= 1: the action at tick k is rewarded by k + 1.
-            value: What is added.
+            value: The number to add.
 
         Returns:
-            False when there is no such step, or no more; it is counted in `dropped_rewards`.
+            Whether the step was found; if not, `dropped_rewards` counts it.
 
         Raises:
-            ValueError: The value, or what comes of it, is not finite.
+            ValueError: The value, or a result of it, is not finite.
         """
         with self._changed:
             player = self._players.get((trial_id, actor_name))
@@ -194,7 +201,7 @@ class ActorWorker:
         return False
 
     def closed(self, player: Player) -> None:
-        """Take note of a closed episode."""
+        """Note a closed episode."""
         with self._changed:
             # Episodes are evicted in the order in which they were closed.
             self._players[player.key] = player
@@ -210,23 +217,19 @@ class ActorWorker:
             self._changed.notify()
 
     def dropped(self) -> None:
-        """Take note of a reward that reached no step."""
+        """Count a reward that reached no step."""
         with self._changed:
             self.dropped_rewards += 1
 
     def check(self) -> None:
-        """Tell whether the policy is well.
-
-        Raises:
-            RuntimeError: It has failed, once at least; its last exception is the cause.
-        """
+        """Raise a RuntimeError if the policy has failed, with its last exception as cause."""
         if self._failure is not None:
             raise RuntimeError(f"the policy failed: {self._failure!r}") from self._failure
 
     def close(self) -> None:
-        """Stop the policy, and push what is left. Again: nothing.
+        """Stop the policy, and push the rest; a second call does nothing.
 
-        A policy that does not return within 10 s is left to its thread, which is logged.
+        A policy that does not return within 10 s is left to its thread, and logged.
         """
         self._batcher.close()
         with self._changed:
@@ -254,11 +257,11 @@ class ActorWorker:
                 if name == "recurrent" and self.recurrent is None and given is None:
                     continue
                 if name not in replies:
-                    raise ValueError(f"{name}: expected none, as the worker's is None")
+                    raise ValueError(f"{name}: expected None, as the worker's is None")
                 reply = replies[name]
                 reply[...] = convert(name, given, reply.dtype, reply.shape)
         except BaseException as error:
-            # Whatever else ended this thread would leave all who ask without an answer.
+            # Any exception that ended this thread would leave all agents without an answer.
             _logger.exception("the policy failed, and the trials that waited for it")
             self._failure = error
         else:
@@ -274,7 +277,7 @@ class ActorWorker:
                 while owed >= self._memory.cache_size and self._client.push_cache() == 0:
                     owed -= self._memory.cache_size
             except Exception as error:
-                # What is owed by then is old; later episodes are pushed when the server is back.
+                # Old episodes are given up; later ones are pushed when the server is back.
                 owed = 0.0
                 if trouble is not type(error):
                     trouble = type(error)
@@ -286,7 +289,7 @@ class ActorWorker:
                     _logger.warning("episodes are pushed again: the server is back")
 
     def _next_unpushed(self) -> int:
-        """Wait for closed episodes; return their steps, 0 when there will be no more."""
+        """Wait for closed episodes; return their steps, or 0 after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._unpushed or self._closing)
             steps, self._unpushed = self._unpushed, 0
@@ -307,11 +310,7 @@ def _batcher(
     timeout: float,
     recurrent: npt.NDArray[Any] | None,
 ) -> RequestBatcher:
-    """Return a request batcher for the fields of a memory.
-
-    Raises:
-        ValueError: The memory is not one for actors.
-    """
+    """Return a request batcher for a memory's fields; a ValueError if they do not suit actors."""
     if rem.info_buf.dtype != STEP_INFO or rem.info_buf.shape != ():
         raise ValueError(f"info_buf: expected one STEP_INFO, got {_described(rem.info_buf)}")
     for name, each in (("reward_buf", rem.reward_buf), ("value_buf", rem.value_buf)):

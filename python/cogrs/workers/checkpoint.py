@@ -1,4 +1,4 @@
-"""What a learner and its actors need to go on where they were, in files."""
+"""Files from which a learner and its actors go on where they were."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file aside, and give it its name when it is whole.
+    """Write a temporary file, and rename it when it is whole.
 
     Raises:
-        OSError: It cannot be written. What was there before is there still.
+        OSError: It cannot be written. The file that was there before is unchanged.
     """
     where = Path(path)
     descriptor, name = tempfile.mkstemp(dir=where.parent, prefix=f"{where.name}.")
@@ -36,13 +36,13 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def restore_episodes(memory: ReplayMemory, path: str | os.PathLike[str]) -> int:
-    """Add the closed episodes of a file of `ReplayMemory.save` to a memory that is there.
+    """Add the closed episodes of a file of `ReplayMemory.save` to an existing memory.
 
     For memories that `ActorWorker` fills: episodes with a final state, whose steps all have the
-    initial weight 1. Returns and weights are made anew by the memory's own settings, and ids are
-    new. Where there are more than fit, the oldest are evicted.
+    initial weight 1. Returns and weights are computed by the memory's own settings, and ids are
+    new. The oldest episodes are evicted where not all fit.
 
-    All of them are tried on a memory aside first, so that nothing is added if one is refused.
+    All episodes are tried on a memory of their own first: nothing is added if one is refused.
 
     Returns:
         How many episodes were added.
@@ -95,7 +95,7 @@ def _like(memory: ReplayMemory) -> ReplayMemory:
         qvest,
         info,
         memory.max_step,
-        allow_overcommit=True,  # what is not written takes no memory, and one episode is
+        allow_overcommit=True,  # entries take memory once they are written, and one episode is
     )
     for name in SETTINGS:
         setattr(made, name, getattr(memory, name))
@@ -122,5 +122,5 @@ def _episodes(saved: ReplayMemory, path: object) -> Iterator[Episode]:
     for index in range(saved.num_episode()):
         episode = saved.episode(index)
         if not episode.has_final_state:
-            raise ValueError(f"{path}: episode {index}: expected a final state, got none")
+            raise ValueError(f"{path}: episode {index}: expected a final state")
         yield episode

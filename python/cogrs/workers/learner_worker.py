@@ -1,4 +1,4 @@
-"""`LearnerWorker`: draws batches, has them learned from, and publishes what was learned."""
+"""`LearnerWorker`: draws batches, updates a model with them, and publishes its parameters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from cogrs.replay import ReplayMemoryServer
 
 _UPDATES, _STATE = "updates", "state"
-"""Arrays of a checkpoint."""
+"""Names of the arrays of a checkpoint."""
 
 PARAMETERS = "parameters"
 """The topic on which parameters are published."""
 
 
 class LearnerWorker(Generic[BatchT]):
-    """The learner's half: batches of what actors pushed, an update, and the parameters back."""
+    """The learner: takes batches of what actors pushed, and publishes parameters to them."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class LearnerWorker(Generic[BatchT]):
         """Publish the first parameters.
 
         Args:
-            server: Where batches come from, and parameters go.
+            server: Gives batches, and publishes parameters.
             update: Learns from a batch, as `get_batch` of the server returns it, and returns
-                figures about that.
+                metrics.
             parameters: Returns the present parameters.
-            state: Returns all that the update needs to go on, with the optimizer's moments and
-                seeds; None takes the parameters.
+            state: Returns the whole state of `update`, with the optimizer's moments and seeds; None
+                takes the parameters.
             batch_size: Rows of a batch.
             publish_every: Updates between two publications.
-            topic: Where they are published.
+            topic: The topic of publications.
 
         Raises:
             ValueError: A number is below 1.
@@ -66,7 +66,7 @@ class LearnerWorker(Generic[BatchT]):
         self._publish_every = publish_every
         self._topic = topic
         self.updates = 0
-        """Updates that were made."""
+        """Number of updates."""
         self._publish()
 
     def step(
@@ -79,7 +79,7 @@ class LearnerWorker(Generic[BatchT]):
             wait: The old name of `timeout`.
 
         Returns:
-            The figures of `update`; None when there were too few samples for so long.
+            The metrics of `update`; None when there were too few samples for `timeout`.
         """
         timeout = renamed_argument("wait", "timeout", wait, timeout)
         if timeout is None:
@@ -95,7 +95,7 @@ class LearnerWorker(Generic[BatchT]):
         return figures
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint: the state, and the count of updates. A file there is replaced, whole.
+        """Write a checkpoint, state and number of updates, in place of a file that exists.
 
         Raises:
             OSError: It cannot be written.
@@ -104,7 +104,7 @@ class LearnerWorker(Generic[BatchT]):
         write_file(path, pack_arrays({_UPDATES: np.int64(self.updates), _STATE: state}))
 
     def load(self, path: str | os.PathLike[str], restore: Callable[[bytes], object]) -> None:
-        """Go on from a checkpoint, and publish its parameters.
+        """Restore a checkpoint, and publish its parameters.
 
         Args:
             path: A file of `save`.
@@ -112,8 +112,8 @@ class LearnerWorker(Generic[BatchT]):
 
         Raises:
             OSError: It cannot be read.
-            ValueError: It is no checkpoint. Nothing is changed.
-            Exception: What `restore` raises. The count is as before, and nothing is published.
+            ValueError: It is not a checkpoint. Nothing is changed.
+            Exception: Any that `restore` raises. The count is as before, and nothing is published.
         """
         arrays = unpack_arrays(Path(path).read_bytes())
         if set(arrays) != {_UPDATES, _STATE}:

@@ -1,4 +1,4 @@
-"""Parameters of a model as bytes, to be published."""
+"""Parameters of a model as bytes, for publication."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def pack_arrays(arrays: Mapping[str, npt.ArrayLike]) -> bytes:
     each after its size; numbers and sizes have 8 bytes, the lowest first.
 
     Raises:
-        TypeError: An array of something else than numbers or booleans (those of ml_dtypes, such as
-            bfloat16, are taken too); the text names it. Nothing is pickled, ever.
+        TypeError: An array, which the text names, is not of numbers or booleans (those of
+            ml_dtypes, such as bfloat16, are taken too). Nothing is pickled, ever.
     """
     pieces = [_SIZE.pack(len(arrays))]
     for name, array in arrays.items():
@@ -37,8 +37,8 @@ def unpack_arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of `pack_arrays`, in the same order; they are read-only.
 
     Raises:
-        ValueError: Other bytes; or an array of bfloat16 or the like where ml_dtypes is not
-            installed, which the text says.
+        ValueError: Other bytes; or an array is of bfloat16 or the like, and ml_dtypes is not
+            installed.
     """
     count, *pieces = _pieces(data)
     names, contents = [name.decode() for name in pieces[::2]], pieces[1::2]

@@ -1,4 +1,10 @@
-"""One actor of one trial: asks the policy, and keeps what happened as an episode."""
+"""One actor of one trial: asks the policy, and stores its steps as an episode.
+
+Step k is stored when observation k + 1 arrives, since the reward for an action comes just before
+the next observation (`cogrs.sdk.step_of_reward`). A late reward goes to the step where it is
+stored, by id. Each episode has a writer of its own, so trials never mix. A player runs on one event
+loop, but for `add_reward`, which any thread may call.
+"""
 
 from __future__ import annotations
 
@@ -21,46 +27,46 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("cogrs.workers")
 
 
-class Host(Protocol):
-    """What a player needs of its worker."""
+class PlayerHost(Protocol):
+    """The worker of a player."""
 
     @property
     def memory(self) -> ReplayMemory:
-        """Where the episode goes."""
+        """The memory that stores the episode."""
         ...
 
     @property
     def recurrent(self) -> npt.NDArray[Any] | None:
-        """What the policy knows of a trial that begins; None if it keeps nothing."""
+        """The recurrent state at the start of a trial, or None."""
         ...
 
     async def decide(self, state: Any, recurrent: Any) -> Mapping[str, Any]:
-        """Return `action`, `prob`, `value`, and `recurrent` if the policy keeps something."""
+        """Return `action`, `prob`, `value`, and `recurrent` if the policy has such a state."""
         ...
 
     def closed(self, player: Player) -> None:
-        """Take note of an episode that was closed."""
+        """Note a closed episode."""
         ...
 
     def dropped(self) -> None:
-        """Take note of a reward that reached no step."""
+        """Count a reward that reached no step."""
         ...
 
 
 class Player(Agent):
-    """Stores step k when the observation k + 1 arrives: its reward came just before.
+    """Stores step k when observation k + 1 arrives: its reward came just before.
 
-    A reward for an earlier step is added to where it is stored, by `ReplayMemory.add_reward`, in
-    an episode that is open still or closed.
+    A reward for an earlier step is added to the stored one, by `ReplayMemory.add_reward`, in an
+    open or closed episode.
 
-    An actor that is told in the middle of a trial that it is finished closes its episode there. One
-    that did not answer an observation has its episode end with that: what came of no action, or of
-    another's, is no step of its own.
+    An actor that is told in the middle of a trial that it is finished closes its episode there. The
+    episode of one that did not answer an observation ends with that observation: what followed was
+    not its own doing.
     """
 
     inline = True
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: PlayerHost) -> None:
         """Play for a worker."""
         self._host = host
         self._memory = host.memory
@@ -92,7 +98,7 @@ class Player(Agent):
         self._writer.new_episode()
 
     async def act(self, observation: Observation) -> Any:
-        """Store the step before, and ask the policy."""
+        """Store the previous step, and ask the policy."""
         if await self.see(observation):
             return self._idle
         decision = await self._host.decide(observation.value, self._recurrent)
@@ -101,7 +107,7 @@ class Player(Agent):
         return decision["action"]
 
     async def see(self, observation: Observation) -> bool:
-        """Store the step before; return whether this actor is finished."""
+        """Store the previous step; return whether this actor is finished."""
         if not self._finished:
             self._store()
             self._latest = observation
@@ -110,21 +116,21 @@ class Player(Agent):
         return self._finished
 
     def reward(self, reward: ReceivedReward) -> None:
-        """Add a reward to its step, wherever that is."""
+        """Add a reward to its step, stored or not."""
         step = step_of_reward(reward.tick)
         if step is not None and step < len(self._ids):
             if not self.add_reward(step, reward.value):
-                self._drop(reward, "which was evicted")
+                self._drop(reward, "was evicted")
         elif step == len(self._ids) and not self._finished:
             self._reward += reward.value
         else:
-            self._drop(reward, "of which nothing is known")
+            self._drop(reward, "is not known")
 
     def add_reward(self, step: int, value: float) -> bool:
         """Add to the reward of a stored step; False if that is gone. Any thread may call this.
 
         Raises:
-            ValueError: The value, or what comes of it, is not finite.
+            ValueError: The value, or a result of it, is not finite.
         """
         if not self._memory.add_reward(self._ids[step], np.float32(value)):
             return False
@@ -142,7 +148,7 @@ class Player(Agent):
             if final.observation is not None and self._decision is not None:
                 self._store()
                 last = final.observation
-            # Else what the last action led to is not known, or there was none.
+            # Otherwise the result of the last action is not known, or there was no action.
             await self._finish(last)
         except BaseException:
             self._writer.abort_episode()
@@ -168,7 +174,7 @@ class Player(Agent):
         self._host.closed(self)
 
     def _store(self) -> None:
-        """Store the step that the latest decision made, if one did."""
+        """Store the step of the latest decision, if it has not been."""
         if self._latest is None or self._decision is None:
             return
         decision, self._decision = self._decision, None
@@ -188,7 +194,7 @@ class Player(Agent):
     def _drop(self, reward: ReceivedReward, why: str) -> None:
         self._host.dropped()
         _logger.warning(
-            "trial %s: a reward for tick %d is dropped: it is about a step %s",
+            "trial %s: a reward for tick %d is dropped: its step %s",
             self._trial.id,
             reward.tick,
             why,

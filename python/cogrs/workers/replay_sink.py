@@ -1,4 +1,7 @@
-"""What is in a data log, into replay: the same episodes that live agents would have written."""
+"""Data logs into replay: the same episodes that live agents would have written.
+
+The same `Player` stores them; its decisions are the log's actions instead of a policy's.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ class PolicyAnnotation(NamedTuple):
 class ReplaySink(DatalogSink):
     """Writes a trial into a memory as `ActorWorker` does: an episode for each actor.
 
-    Late rewards, ends and broken trials are what they are there, by the same code. An actor whose
+    Late rewards, ends and broken trials have the same result, by the same code. An actor whose
     agent failed has no episode, as its worker would have dropped it. A log holds no probabilities
     and values: `annotate` returns them.
 
-    The memory's `info` is `STEP_INFO`; it is written to when samples come, so that one thread at a
-    time feeds it, or an event loop.
+    The memory's `info` is `STEP_INFO`. It is written to when samples come: by one thread at a time,
+    or an event loop.
     """
 
     inline = True
@@ -58,7 +61,7 @@ class ReplaySink(DatalogSink):
         """Write to a memory.
 
         Args:
-            memory: Where episodes go.
+            memory: Stores the episodes.
             annotate: Called with a state and the action that answered it, which is None for the
                 last state of an episode that did not terminate; None takes `PolicyAnnotation()`.
             actors: Names of the actors that are stored; None stands for all.
@@ -74,7 +77,7 @@ class ReplaySink(DatalogSink):
         self.dropped_rewards = 0
         """Rewards that reached no step."""
         self.episodes = 0
-        """Episodes that were closed."""
+        """Closed episodes."""
 
     def start(self, trial: LoggedTrial) -> None:
         """Open the episodes."""
@@ -94,13 +97,13 @@ class ReplaySink(DatalogSink):
                 await self._go_on(name, player, sample)
 
     def lost(self) -> None:
-        """Drop what is open: nobody knows what became of it."""
+        """Drop open episodes, whose ends are not known."""
         for player in self._players.values():
             player.lost()
         self._players.clear()
 
     def end(self) -> None:
-        """Nothing is open, unless samples were lost on the way."""
+        """Drop episodes that are open because samples were lost on the way."""
         self.lost()
 
     async def _go_on(self, name: str, player: Player, sample: Sample) -> None:
@@ -165,24 +168,24 @@ async def feed_log(
     actors: Collection[str] | None = None,
     judge: Annotate | None = None,
 ) -> int:
-    """Write trials that lie in files into a memory, in their order; see `ReplaySink`.
+    """Write trials of files into a memory, in their order; see `ReplaySink`.
 
     Args:
-        memory: Where episodes go.
+        memory: Stores the episodes.
         paths: Files of `JsonLinesSink` or `ParquetSink`.
         annotate: As of `ReplaySink`.
         actors: As of `ReplaySink`.
         judge: The old name of `annotate`.
 
-    All files are read through first: nothing is written if one of them is broken.
+    All files are read once before: nothing is written if one of them is broken.
 
     Returns:
         How many episodes were closed.
 
     Raises:
         OSError, ValueError: As `cogrs.sdk.read_log`; the memory is as it was.
-        Exception: What `annotate` raises, and what the memory does for values that do not fit. A
-            note of the exception says how many episodes were written before.
+        Exception: Any that `annotate` raises, or the memory for values that do not fit. A note of
+            the exception says how many episodes were written before.
     """
     from cogrs.sdk import read_log
 

@@ -1,4 +1,4 @@
-"""What a stored step says of where it comes from."""
+"""The info of a stored step: its trial, actor and tick."""
 
 from __future__ import annotations
 

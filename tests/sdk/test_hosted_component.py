@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from cogrs import orchestrator, sdk
-from cogrs.threads import ThreadPool
 from tests.orchestrator.net import LIMIT, on_loop
 from tests.sdk.net import Counting, Echo, calls, kinds, until, world
 
@@ -225,7 +224,7 @@ async def test_functions_of_agents_run_where_they_say() -> None:
 
 
 @pytest.mark.parametrize("base", [sdk.Environment, sdk.Agent, sdk.DatalogSink])
-def test_an_inline_that_is_no_bool_is_refused(base: type[Any]) -> None:
+def test_inline_that_is_not_a_bool_is_refused(base: type[Any]) -> None:
     odd = type("Odd", (base,), {"inline": "yes"})
     plug: dict[Any, Any] = {
         sdk.Environment: lambda: sdk.local_environments({"": odd}),
@@ -296,9 +295,7 @@ BEYOND = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, 
 @pytest.mark.parametrize("error", BEYOND)
 @pytest.mark.parametrize("role", ["environment", "agent"])
 @on_loop
-async def test_what_is_raised_on_a_thread_is_a_failure(
-    role: str, error: type[BaseException]
-) -> None:
+async def test_exception_on_a_thread_is_a_failure(role: str, error: type[BaseException]) -> None:
     class Fails(Counting):
         def step(self, actions: Any) -> Any:
             raise error("no more")
@@ -359,7 +356,7 @@ async def test_threads_of_local_parts_end_with_the_orchestrator() -> None:
 
 
 @on_loop
-async def test_what_needs_no_thread_has_none() -> None:
+async def test_object_without_plain_methods_has_no_thread() -> None:
     taken: list[int] = []
 
     class Waits(sdk.Agent):
@@ -372,70 +369,6 @@ async def test_what_needs_no_thread_has_none() -> None:
         pool = net.endpoint._hosts[1].components.threads  # type: ignore[union-attr]
         await net.play()
     assert set(taken) == {0}
-
-
-@on_loop
-async def test_a_pool_shares_what_it_may_not_start() -> None:
-    pool = ThreadPool("cogrs-test", most=2)
-    workers = [pool.take() for _ in range(5)]
-    assert len(pool) == 2
-    assert sorted(each.users for each in set(workers)) == [2, 3]
-    done = [each.call(here) for each in workers]
-    outcomes = [each if isinstance(each, tuple) else await each for each in done]
-    assert len({ident for ident, _ in outcomes}) == 2
-    for each in workers:
-        pool.give_back(each)
-    pool.close()
-    assert len(pool) == 0
-    await until(lambda: "cogrs-test" not in names())
-
-
-@on_loop
-async def test_a_thread_that_is_busy_is_left_behind() -> None:
-    pool = ThreadPool("cogrs-test", most=1)
-    held = threading.Event()
-    worker = pool.take()
-    worker.call(held.wait, LIMIT)
-    await until(lambda: worker.busy is not None)
-    pool.give_back(worker)
-    other = pool.take()
-    assert other is not worker
-    outcome = other.call(here)
-    assert (outcome if isinstance(outcome, tuple) else await outcome)[1] is None
-    pool.give_back(other)
-    pool.close()
-    held.set()
-    await until(lambda: "cogrs-test" not in names())
-
-
-@on_loop
-async def test_a_pool_that_is_forgotten_ends_its_threads() -> None:
-    pool = ThreadPool("cogrs-test")
-    pool.give_back(pool.take())
-    assert "cogrs-test" in names()
-    del pool
-    await until(lambda: "cogrs-test" not in names())
-
-
-@on_loop
-async def test_calls_that_were_quick_come_back_at_once_and_in_order() -> None:
-    pool = ThreadPool("cogrs-test")
-    worker = pool.take()
-    made: list[int] = []
-    direct = 0
-    for number in range(300):
-        outcome = worker.call(made.append, number)
-        if isinstance(outcome, tuple):
-            direct += 1
-        elif number % 3 == 0:
-            await outcome
-    outcome = worker.call(here)
-    ident, error = outcome if isinstance(outcome, tuple) else await outcome
-    assert (ident != here(), error) == (True, None)
-    assert made == list(range(300))
-    assert direct > 0
-    pool.give_back(worker)
-    pool.close()
 
 
 @on_loop
@@ -464,7 +397,7 @@ async def test_gymnasium_of_classic_control_runs_on_the_loop() -> None:
 
 
 @on_loop
-async def test_a_method_that_outlives_its_trial_is_told_of_once(
+async def test_method_that_outlives_its_trial_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("cogrs.sdk.component_table._PATIENCE", 0.01)
