@@ -12,7 +12,7 @@ from cogrs.orchestrator import Security
 from cogrs.orchestrator.service.config import read_config
 from cogrs.tls import ClientTls, ServerTls
 from cogrs.tokens import TokenSet, bearer, read_token, read_tokens, read_tokens_by_target
-from tests.orchestrator.test_security import TOKEN, Authority
+from tests.secured import TOKEN, Authority
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:

@@ -18,8 +18,8 @@ from cogrs.api.orchestrator_pb2_grpc import (
 )
 from cogrs.orchestrator import Security, ServerTls
 from cogrs.orchestrator.service.config import read_config
-from tests.commands.test_orchestrator import CONFIG, TOKEN, orchestrator, trial
-from tests.orchestrator.test_security import Authority
+from tests.commands.command import CONFIG, TOKEN, orchestrator, trial
+from tests.secured import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

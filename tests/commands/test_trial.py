@@ -9,9 +9,7 @@ import sys
 import pytest
 
 from cogrs import cli
-from tests.commands.test_orchestrator import config, orchestrator, trial
-
-__all__ = ["config"]  # a fixture
+from tests.commands.command import orchestrator, trial
 
 UNREAD = 141
 

@@ -14,8 +14,8 @@ from cogrs.api import orchestrator_pb2 as api
 from cogrs.api.common_pb2 import VersionRequest
 from cogrs.orchestrator import ClientTls, Security, ServerTls, Settings, serve
 from tests.orchestrator.net import Net, act, on_loop, whom
-from tests.orchestrator.test_security import Authority, code_of
 from tests.orchestrator.world import message, reward, texts, values
+from tests.secured import Authority, code_of
 
 if TYPE_CHECKING:
     from pathlib import Path

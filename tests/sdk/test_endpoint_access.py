@@ -17,8 +17,8 @@ from cogrs.api.environment_pb2_grpc import EnvironmentEndpointStub
 from cogrs.api.hooks_pb2_grpc import TrialHooksStub
 from cogrs.orchestrator import ClientTls, Security, ServerTls, serve
 from tests.orchestrator.net import on_loop, whom
-from tests.orchestrator.test_security import TOKEN, Authority, code_of, parts, walk
 from tests.sdk.net import Counting, Echo, calls
+from tests.secured import TOKEN, Authority, code_of, parts, walk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 from cogrs import sdk
 from cogrs.orchestrator import ClientTls, Security, Server, ServerTls, serve
 from tests.orchestrator.net import on_loop
-from tests.orchestrator.test_security import TOKEN, Authority
 from tests.sdk.net import Counting, calls, named
 from tests.sdk.test_client import Line
+from tests.secured import TOKEN, Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
