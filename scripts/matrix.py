@@ -77,8 +77,8 @@ TESTS_OF_EXTRAS = (
 LEFT_OUT = ("tests/api/test_protos.py::test_the_generated_code_is_up_to_date",)
 # They take warnings for errors, and protobuf 4 has some on Python 3.12 and later.
 STRICT = (
-    "tests/orchestrator/test_server.py::test_a_program_that_does_not_stop_it_ends_cleanly",
-    "tests/orchestrator/test_server.py::test_ctrl_c_works_while_waiting",
+    "tests/orchestrator/test_server.py::test_program_that_does_not_stop_its_server_ends_cleanly",
+    "tests/orchestrator/test_server.py::test_ctrl_c_ends_a_wait",
 )
 
 

@@ -93,7 +93,7 @@ __all__ = [
 
 
 _PARTS = ("api", "collector", "orchestrator", "replay", "sdk", "tls", "workers")
-# Not in `dir`: who goes through all names need not have the frameworks that these are for.
+# Not in `dir`: programs that go through all names may not have these frameworks.
 _FRAMEWORKS = ("jax", "torch")
 
 

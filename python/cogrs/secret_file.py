@@ -13,7 +13,7 @@ def warn_if_readable(path: str | os.PathLike[str]) -> None:
     """Warn if others than the owner may read or write a file.
 
     Raises:
-        OSError: There is no such file.
+        OSError: The file does not exist.
     """
     mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):

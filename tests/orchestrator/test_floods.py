@@ -204,7 +204,7 @@ def test_trials_that_wait_for_clients_are_bounded(server: Server) -> None:
             for code, details in await asyncio.gather(*calls):
                 assert code is EXHAUSTED
                 assert "8 trials wait for clients to join, of at most 8" in details
-            # Whoever joins makes room.
+            # A client that joins makes room.
             await flood.actors.JoinTrial(
                 api.TrialJoinRequest(trial_id=started[-1], actor_name="c0")
             )

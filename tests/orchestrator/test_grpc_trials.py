@@ -164,7 +164,7 @@ async def test_rewards_are_told_one_by_one_and_messages_together_before_what_the
 
 
 @on_loop
-async def test_terminate() -> None:
+async def test_terminate_ends_a_trial() -> None:
     async with Net(agents=1, settings=Settings(close_grace=0.2)) as net:
         net.environment.length = 1_000_000
         trial_id = await net.start()
@@ -201,7 +201,7 @@ async def test_terminate_is_answered_at_once() -> None:
 
 @pytest.mark.parametrize("steps", [1, 3])
 @on_loop
-async def test_max_steps(steps: int) -> None:
+async def test_max_steps_ends_a_trial(steps: int) -> None:
     async with Net(agents=1, max_steps=steps) as net:
         net.environment.length = 100
         trial_id = await net.start()
@@ -310,7 +310,7 @@ async def test_an_agent_that_does_not_answer_a_reward_holds_its_trial_up_for_a_w
 
 @pytest.mark.parametrize("who", ["environment", "agent"])
 @on_loop
-async def test_nobody_listens(who: str) -> None:
+async def test_trial_without_a_listening_component_ends(who: str) -> None:
     nowhere = "grpc://127.0.0.1:1"
     if who == "environment":
         params: dict[str, Any] = {"environment": EnvironmentParams(endpoint=nowhere)}
@@ -398,7 +398,7 @@ async def test_stopping_does_not_wait_for_those_who_hang() -> None:
         await watch.initial_metadata()
         await net.orchestrator.stop(0.2)
         assert len(net.agents.of(trial_id, "a0", "end")) == 1
-        # Whoever watches hears of the end before the watch is over.
+        # A watcher gets the end before its watch is over.
         told = [(await watch.read()).state for _ in range(3)]
         assert told == [api.RUNNING, api.TERMINATING, api.ENDED]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
