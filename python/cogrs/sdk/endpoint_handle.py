@@ -63,22 +63,10 @@ def serve_endpoint(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> EndpointHandle:
-    """Serve what plugs into trials, on a thread of its own: `serve` without an event loop.
-
-    Args:
-        environments: As of `serve`.
-        agents: As of `serve`.
-        hooks: As of `serve`.
-        datalog: As of `serve`.
-        codec: As of `serve`.
-        host: As of `serve`.
-        port: As of `serve`.
-        tls: As of `serve`.
-        tokens: As of `serve`.
-        insecure: As of `serve`.
+    """Serve what plugs into trials, on a thread of its own, with the arguments of `serve`.
 
     Returns:
-        A handle: it listens already. Stop it, or use it as a context manager.
+        The handle of a server that listens. Stop it, or use it as a context manager.
 
     Raises:
         ValueError, TypeError, OSError: As `serve`.

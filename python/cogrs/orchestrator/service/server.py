@@ -205,14 +205,7 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Stop: `stop` under the name that servers of replay have.
-
-        Args:
-            timeout: The `grace` of `stop`; None takes its default.
-
-        Raises:
-            RuntimeError, TypeError, ValueError: As `stop`.
-        """
+        """Stop, as `stop` with `timeout` as its grace; None takes its default."""
         await self.stop(*([] if timeout is None else [timeout]))
 
     async def _stop(self, grace: float) -> None:
