@@ -99,11 +99,7 @@ def _same_parts(one: Any, other: Any) -> bool:
 
 
 def length(dtype: np.dtype[Any], value: Any) -> int:
-    """Return the length of a value from which `fill` fills an array of records.
-
-    Raises:
-        TypeError: The value has no length.
-    """
+    """Return the length of a value from which `fill` fills an array of records."""
     names = dtype.names or ()
     if isinstance(value, Mapping) and names:
         if names[0] not in value:
