@@ -1,4 +1,8 @@
-"""The orchestrator on an event loop: `cogrs.orchestrator.serve`."""
+"""An orchestrator on an event loop: `cogrs.orchestrator.serve`.
+
+Everything runs on the loop that `serve` was called on; any thread may call `Server.stats`, and only
+that.
+"""
 
 from __future__ import annotations
 
