@@ -1,24 +1,23 @@
-# The only definition of each check: CI, hooks and people call these targets.
-# They need Python >= 3.11 and Rust, and set up the rest in .venv.
+# The only definition of each check, for CI, hooks and people.
+# The targets need Python >= 3.11 and Rust, and install the rest in .venv.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too. Left empty, they are
-# skipped: the registry's own build for Linux is several GB.
+# Set to a requirement, such as torch==2.13.0, to run the tests that need PyTorch too. If empty, they are skipped,
+# since the default build for Linux is several GB.
 TORCH ?=
-# Set to 1 to have make bench install the replay memories that it compares with; those that need PyTorch
-# only with TORCH.
+# Set to 1 to install the replay memories that make bench compares with; those that need PyTorch only with TORCH.
 PEERS ?=
-# Processes among which the files of the tests are shared: most tests wait more than they compute.
+# Number of test processes, among which test files are distributed: most tests wait more than they compute.
 WORKERS ?= 2
-# What make wheel builds for, when that is not this machine, such as aarch64-unknown-linux-gnu; rustup target add it.
+# Target of make wheel, if it is not this machine, such as aarch64-unknown-linux-gnu; add it by rustup target add.
 TARGET ?=
 CARGO_AUDIT := 0.22.2
 CARGO_TARPAULIN := 0.37.5
 # Arguments for a target: make demo ARGS='--seed 1', make test-python ARGS='tests/replay -k golden'.
 ARGS ?=
-# Compiling Rust takes memory: one job a core is what a small machine bears.
+# Compiling Rust takes memory: a small machine bears one job per core.
 export CARGO_BUILD_JOBS ?= 2
 
 CORE := python/cogrs/_core.abi3.so
@@ -33,7 +32,7 @@ help: ## show this list
 
 # -- set-up ----------------------------------------------------------------------------------------
 
-# Stamps, so that a step that failed is taken again.
+# Stamps, so that failed steps are repeated.
 $(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cogrs needs Python >= 3.11 and this is %d.%d: make PYTHON=/path/to/another" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
@@ -48,7 +47,7 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/pip.stamp
 	@touch $@
 
 $(CORE): Cargo.toml Cargo.lock pyproject.toml README.md $(VENV)/dev.stamp $(shell find rust/src -name '*.rs')
-	@command -v cargo >/dev/null || { echo 'cogrs is compiled with Rust, and cargo is not there: install it from https://rustup.rs'; exit 1; }
+	@command -v cargo >/dev/null || { echo 'cogrs is compiled with Rust, and cargo is not installed: install it from https://rustup.rs'; exit 1; }
 	VIRTUAL_ENV='$(abspath $(VENV))' $(BIN)/maturin develop --release --locked --extras demo
 	@touch $@
 
@@ -64,18 +63,18 @@ $(VENV)/bench-torch.stamp: pyproject.toml | $(VENV)/torch.stamp
 	$(BIN)/python -m pip install --quiet --group bench-torch
 	@touch $@
 
-setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## make .venv and compile the extension into it
+setup: $(CORE) $(if $(TORCH),$(VENV)/torch.stamp) ## create .venv and compile the extension into it
 
 # -- the two commands of the README ------------------------------------------------------------------
 
 demo: setup ## learn CartPole from trials, end to end, with a learning curve at the end
 	$(BIN)/cogrs demo $(ARGS)
 
-test: test-rust test-python ## all tests
+test: test-rust test-python ## run all tests
 
 # -- checks --------------------------------------------------------------------------------------------
 
-test-rust: ## the core's tests, without Python
+test-rust: ## run the core's tests, without Python
 ifeq ($(NEXTEST),yes)
 	cargo nextest run --locked --no-default-features
 else
@@ -83,10 +82,10 @@ else
 endif
 	cargo test --locked --no-default-features --doc
 
-test-python: setup ## the package's tests
+test-python: setup ## run the package's tests
 	$(PYTEST) $(ARGS)
 
-lint: setup ## formatting, lints, types, stubs and generated code
+lint: setup ## check formatting, lints, types, stubs and generated code
 	cargo fmt --check
 	cargo clippy --locked --all-targets --no-default-features -- --deny warnings
 	cargo clippy --locked --all-targets -- --deny warnings
@@ -98,12 +97,12 @@ lint: setup ## formatting, lints, types, stubs and generated code
 	$(BIN)/python scripts/gen_protos.py --check
 	$(BIN)/zizmor --offline --quiet .github
 
-format: setup ## put code into the form that lint asks for
+format: setup ## format code, and fix lints that can be fixed
 	cargo fmt
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-soak: setup ## the long forms of the tests
+soak: setup ## run the long forms of the tests
 ifeq ($(NEXTEST),yes)
 	cargo nextest run --locked --release --no-default-features --run-ignored all
 else
@@ -117,7 +116,7 @@ $(VENV)/coverage.stamp: pyproject.toml | $(VENV)/pip.stamp
 
 # Of Rust the core, by its own tests: the binding to Python is tested from Python. Tarpaulin reads LLVM's counters
 # itself, so that rustup's llvm-tools are not needed.
-coverage: setup $(VENV)/coverage.stamp ## the share of lines that tests run, of Rust and of Python
+coverage: setup $(VENV)/coverage.stamp ## measure the share of lines that tests run, of Rust and of Python
 	cargo install --quiet --locked --root target/coverage/tools --version $(CARGO_TARPAULIN) cargo-tarpaulin
 	target/coverage/tools/bin/cargo-tarpaulin tarpaulin --engine llvm --locked --no-default-features --lib --tests \
 		--include-files 'rust/src/*' --exclude-files 'rust/src/python/*' --skip-clean \
@@ -126,7 +125,7 @@ coverage: setup $(VENV)/coverage.stamp ## the share of lines that tests run, of 
 	@printf 'Rust    %s\nPython  %s%%\n' "$$(tail -n 1 target/coverage/rust.log)" \
 		"$$($(BIN)/python -m coverage report --format=total --precision=2)" | tee target/coverage/summary.txt
 
-bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## figures of this machine
+bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch.stamp)) ## run the benchmarks
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 	$(BIN)/python benchmarks/replay_network.py $(ARGS)
 	$(BIN)/python benchmarks/collector.py $(ARGS)
@@ -134,22 +133,22 @@ bench: setup $(if $(PEERS),$(VENV)/bench.stamp $(if $(TORCH),$(VENV)/bench-torch
 	$(BIN)/python benchmarks/floods.py
 	$(BIN)/python benchmarks/workers.py
 
-# -- what is made ----------------------------------------------------------------------------------------
+# -- outputs ----------------------------------------------------------------------------------------
 
 protos: $(VENV)/pip.stamp ## generate python/cogrs/api from protos
 	$(BIN)/python scripts/gen_protos.py
 
-# A wheel for Linux is linked by zig against the oldest glibc that its tag names; elsewhere the system's linker does.
+# Linux wheels are linked by zig against the oldest glibc of their tag; elsewhere the system's linker is used.
 ifeq ($(shell uname -s),Linux)
 WHEEL_FLAGS := --zig --compatibility manylinux2014
 endif
 
-# What enters a release is pinned by hash; requirements.in says how.
+# Build tools of a release are pinned by hash; see requirements.in.
 $(VENV)/wheel.stamp: scripts/build/requirements.txt | $(VENV)/venv.stamp
 	$(BIN)/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
 
-wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist into dist, and use the wheel from an empty environment
+wheel: $(VENV)/wheel.stamp ## build a wheel and an sdist in dist, and test the wheel in an empty environment
 	rm -f dist/cogrs-*
 	PATH='$(abspath $(BIN))':"$$PATH" $(BIN)/maturin build --release --locked --out dist $(WHEEL_FLAGS) $(if $(TARGET),--target $(TARGET))
 	$(BIN)/maturin sdist --out dist
@@ -159,20 +158,20 @@ $(VENV)/docs.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
-docs: setup $(VENV)/docs.stamp ## make a site of docs/ in dist/docs; a link that leads nowhere is an error
+docs: setup $(VENV)/docs.stamp ## build the site of docs/ in dist/docs; a broken link is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs dist/docs
 
 $(VENV)/audit.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --group audit
 	@touch $@
 
-audit: setup $(VENV)/audit.stamp ## look for known holes in what is required; needs https://github.com and https://pypi.org
+audit: setup $(VENV)/audit.stamp ## check dependencies for known vulnerabilities; needs https://github.com and https://pypi.org
 	cargo install --quiet --locked --root target/audit --version $(CARGO_AUDIT) cargo-audit
 	target/audit/bin/cargo-audit audit --deny warnings
 	$(BIN)/pip-audit --local --skip-editable
 
-matrix: wheel ## test the wheel with the oldest and newest of what it requires, on each Python that is here
+matrix: wheel ## test the wheel with the oldest and newest dependencies, on each installed Python
 	TORCH='$(TORCH)' $(BIN)/python scripts/matrix.py dist $(ARGS)
 
-clean: ## remove everything that is made
+clean: ## remove all outputs
 	rm -rf target dist $(VENV) .venvs $(CORE)

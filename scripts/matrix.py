@@ -1,8 +1,8 @@
-"""Test a wheel with the oldest and the newest of what it requires, on each Python that is here.
+"""Test a wheel with the oldest and newest dependencies, on each installed Python.
 
-`python scripts/matrix.py dist [3.11 3.13]`: for each Python two environments below `.venvs/matrix`,
-each with the newest wheel of the folder and a quick part of the tests, which see nothing of the
-tree but the tests themselves.
+`python scripts/matrix.py dist [3.11 3.13]` creates two environments per Python in `.venvs/matrix`,
+with the newest wheel of the folder, and runs a quick part of the tests there; they use the wheel
+and not the tree.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / ".venvs" / "matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
-# For 3.11 what pyproject.toml allows at least; for later ones what was the first with wheels for
-# them, which is what an installer could choose.
+# For 3.11 the lower bounds of pyproject.toml; for later ones the first versions with wheels.
 OLDEST = {
     "3.11": "numpy==1.26.0 grpcio==1.62.0 protobuf==4.25.0 pyzmq==25.0.0 PyYAML==6.0",
     "3.12": "numpy==1.26.0 grpcio==1.62.0 protobuf==4.25.0 pyzmq==25.1.1 PyYAML==6.0.1",
     "3.13": "numpy==2.1.0 grpcio==1.66.2 protobuf==4.25.0 pyzmq==26.2.0 PyYAML==6.0.2",
     "3.14": "numpy==2.3.2 grpcio==1.75.1 protobuf==4.25.0 pyzmq==27.1.0 PyYAML==6.0.3",
 }
-# The bounds of the extras, tested on 3.11.
+# The lower bounds of the extras, tested on 3.11.
 OLDEST_EXTRAS = (
     "gymnasium==1.0.0",
     "pettingzoo==1.24.0",
@@ -45,7 +44,7 @@ OLDEST_EXTRAS = (
 NEWEST_EXTRAS = tuple(line.partition("==")[0] for line in OLDEST_EXTRAS)
 RUNNERS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis>=6.100", "trustme")
 
-# What crosses a border to another package: NumPy's C interface, sockets, generated code, streams.
+# Tests of what depends on other packages: NumPy's C interface, sockets, generated code, streams.
 TESTS = (
     "tests/api/test_protos.py",
     "tests/test_import_order.py",
@@ -73,17 +72,17 @@ TESTS_OF_EXTRAS = (
     "tests/sdk/test_pettingzoo.py",
     "tests/sdk/test_table.py",
 )
-# It compares with code that the tools in the tree make.
+# It compares with code that tools of the tree generate.
 LEFT_OUT = ("tests/api/test_protos.py::test_the_generated_code_is_up_to_date",)
-# They take warnings for errors, and protobuf 4 has some on Python 3.12 and later.
+# They treat warnings as errors, and protobuf 4 has some on Python 3.12 and later.
 STRICT = (
-    "tests/orchestrator/service/test_server.py::test_a_program_that_does_not_stop_it_ends_cleanly",
-    "tests/orchestrator/service/test_server.py::test_ctrl_c_works_while_waiting",
+    "tests/orchestrator/service/test_server.py::test_program_that_does_not_stop_its_server_ends_cleanly",
+    "tests/orchestrator/service/test_server.py::test_ctrl_c_ends_a_wait",
 )
 
 
 def find_python(version: str) -> str | None:
-    """Return an interpreter of a version, or None; pyenv's are found wherever they point."""
+    """Return an interpreter of a version, those of pyenv included, or None."""
     places = [f"python{version}", sys.executable]
     home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     places += [str(path) for path in sorted(home.glob(f"versions/{version}.*/bin/python"))]
@@ -99,7 +98,7 @@ def find_python(version: str) -> str | None:
 
 
 def check_oldest() -> None:
-    """End if other versions are tested than pyproject.toml allows."""
+    """Exit if the oldest versions differ from the lower bounds of pyproject.toml."""
     pins = dict(re.findall(r"([\w-]+)==([\d.]+)", " ".join((OLDEST["3.11"], *OLDEST_EXTRAS))))
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
@@ -113,7 +112,7 @@ def check_oldest() -> None:
 
 
 def requirements(version: str, end: str) -> list[str]:
-    """Return what to install besides the wheel at one end of one Python."""
+    """Return the requirements beside the wheel for the oldest or newest end of a Python."""
     if end == "newest":
         torch = os.environ.get("TORCH") if version == "3.11" else ""
         return [*NEWEST_EXTRAS, *RUNNERS, *([torch] if torch else [])]
@@ -122,13 +121,13 @@ def requirements(version: str, end: str) -> list[str]:
 
 
 def run(python: Path, *arguments: str | Path) -> bool:
-    """Run an environment's Python in the tree, and tell whether it succeeded."""
+    """Run an environment's Python in the tree; return whether it succeeded."""
     command = [str(python), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def test(interpreter: str, version: str, end: str, wheel: Path) -> bool:
-    """Make one environment and run its tests."""
+    """Create an environment and run its tests; return whether they passed."""
     folder = ENVIRONMENTS / f"{version}-{end}"
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([interpreter, "-m", "venv", folder], check=True)
@@ -157,7 +156,7 @@ def main() -> None:
     for version in asked or PYTHONS:
         interpreter = find_python(version)
         if interpreter is None:
-            done[version] = "not here"
+            done[version] = "not installed"
             continue
         for end in ("oldest", "newest"):
             passed = test(interpreter, version, end, wheels[-1].resolve())

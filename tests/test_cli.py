@@ -46,7 +46,7 @@ def refusal(capsys, *arguments):
     ],
     ids=" ".join,
 )
-def test_bad_values(capsys, arguments):
+def test_option_with_a_bad_value_is_refused_in_one_line(capsys, arguments):
     line = refusal(capsys, "demo", *arguments)
     option, value = arguments
     assert line.startswith(f"cogrs demo: argument {option}: expected")
@@ -67,11 +67,11 @@ def test_bad_values(capsys, arguments):
         (["demo", "--trials"], "cogrs demo: argument --trials: expected one argument"),
     ],
 )
-def test_what_is_not_understood(capsys, arguments, text):
+def test_unknown_argument_is_refused_with_a_hint(capsys, arguments, text):
     assert refusal(capsys, *arguments).startswith(text)
 
 
-def test_no_command_is_told_what_there_is(capsys):
+def test_call_without_a_command_prints_usage(capsys):
     assert cli.main([]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -79,14 +79,14 @@ def test_no_command_is_told_what_there_is(capsys):
     assert "demo" in err
 
 
-def test_version(capsys):
+def test_version_option_prints_the_version(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr() == (f"cogrs {cogrs.__version__}\n", "")
 
 
-def test_as_a_module():
+def test_module_runs_as_the_command():
     done = subprocess.run(
         [sys.executable, "-m", "cogrs", "--version"], capture_output=True, text=True, check=True
     )
@@ -94,7 +94,7 @@ def test_as_a_module():
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "jax", "matplotlib", "optax", "rich"])
-def test_missing_extra(capsys, monkeypatch, name):
+def test_demo_without_a_package_of_its_extra_names_it(capsys, monkeypatch, name):
     for each in ("gymnasium", "jax", "matplotlib", "optax", "rich"):
         monkeypatch.setattr(demo, "find_spec", lambda each: None if each == name else object())
     assert cli.main(["demo"]) == 2
@@ -102,7 +102,7 @@ def test_missing_extra(capsys, monkeypatch, name):
     assert capsys.readouterr() == ("", line)
 
 
-def test_help(capsys):
+def test_demo_help_lists_options_and_defaults(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["demo", "--help"])
     assert caught.value.code == 0
@@ -113,7 +113,7 @@ def test_help(capsys):
         assert f"(default: {default}" in " ".join(text.split())
 
 
-def test_help_needs_no_extra():
+def test_demo_help_imports_no_extra():
     code = (
         "import sys; from cogrs import cli\n"
         "try: cli.main(['demo', '--help'])\n"
@@ -125,7 +125,7 @@ def test_help_needs_no_extra():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_signals_are_heard_before_anything_is_imported():
+def test_signal_handlers_are_installed_before_other_imports():
     code = (
         "import sys; before = set(sys.modules)\n"
         "from cogrs import cli\n"
@@ -139,7 +139,7 @@ def test_signals_are_heard_before_anything_is_imported():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interruption(capfd, number, code):
+def test_first_signal_sets_the_exit_code(capfd, number, code):
     before = signal.getsignal(number)
     with StopSignal() as stop:
         assert not stop.is_set()
@@ -152,7 +152,7 @@ def test_an_interruption(capfd, number, code):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_one_that_comes_before_the_start(capfd, monkeypatch, tmp_path, number, code):
+def test_signal_before_the_start_ends_the_demo(capfd, monkeypatch, tmp_path, number, code):
     def find_spec(name):
         signal.raise_signal(number)
         return name
@@ -166,7 +166,7 @@ def test_one_that_comes_before_the_start(capfd, monkeypatch, tmp_path, number, c
 # -- keys --
 
 
-def test_keys_are_made_and_told(capsys, tmp_path):
+def test_keys_command_writes_and_prints_a_pair(capsys, tmp_path):
     folder = tmp_path / "new"
     assert cli.main(["keys", "actor", "--out", str(folder)]) == 0
     pair = KeyPair.load(folder / "actor.key_secret")
@@ -180,14 +180,14 @@ def test_keys_are_made_and_told(capsys, tmp_path):
     assert (err, pair.secret in out) == ("", False)
 
 
-def test_keys_lie_here_by_default(capsys, tmp_path, monkeypatch):
+def test_keys_command_writes_to_the_present_folder_by_default(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["keys", "actor"]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"actor.key", "actor.key_secret"}
 
 
 @pytest.mark.parametrize("name", ["actor", "", "a/b", ".."])
-def test_keys_that_are_not_made(capsys, tmp_path, name):
+def test_keys_command_refuses_bad_names_and_existing_files(capsys, tmp_path, name):
     KeyPair.new().save("actor", tmp_path)
     before = (tmp_path / "actor.key_secret").read_text()
     assert cli.main(["keys", name, "--out", str(tmp_path)]) == 2
@@ -198,7 +198,7 @@ def test_keys_that_are_not_made(capsys, tmp_path, name):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_keys_in_a_folder_that_cannot_be(capsys, tmp_path):
+def test_keys_command_refuses_a_file_in_place_of_a_folder(capsys, tmp_path):
     (tmp_path / "file").touch()
     assert cli.main(["keys", "actor", "--out", str(tmp_path / "file")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

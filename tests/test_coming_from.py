@@ -46,12 +46,12 @@ def needs_torch(code: str) -> bool:
     return code.startswith("cogrs.torch")
 
 
-def test_there_is_something_to_check():
+def test_page_names_calls_to_check():
     assert len(ours()) > 60
 
 
 @pytest.mark.parametrize("code", sorted(ours()))
-def test_it_exists_and_takes_these_arguments(code):
+def test_call_on_the_page_exists_and_takes_its_arguments(code):
     if needs_torch(code):
         pytest.importorskip("torch")
     expression = ast.parse(code, mode="eval").body

@@ -110,7 +110,7 @@ def filled(dtype: Any) -> tuple[cogrs.ReplayMemory, Any]:
 
 
 @every
-def test_text_names_the_dtype_again(dtype: Any) -> None:
+def test_text_of_a_dtype_reads_back(dtype: Any) -> None:
     dtype = np.dtype(dtype)
     text = dtype_text(dtype)
     assert dtype_of(text) == dtype
@@ -121,7 +121,7 @@ def test_text_names_the_dtype_again(dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("shape", ["alone", "field", "inner"])
-def test_dtype_that_jax_cannot_hold_is_refused_by_field(name: str, shape: str) -> None:
+def test_dtype_that_jax_lacks_is_refused_by_field(name: str, shape: str) -> None:
     dtype: Any = getattr(ml_dtypes, name)
     if shape != "alone":
         dtype = [("x", dtype)] if shape == "field" else [("y", [("x", dtype, (2,))])]
@@ -153,7 +153,7 @@ def test_fields_of_float32_name_the_dtype_that_came(field: str) -> None:
         "[",
     ],
 )
-def test_text_of_no_dtype_is_a_value_error(text: str) -> None:
+def test_text_that_is_not_a_dtype_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="state: expected one that NumPy knows, got"):
         dtype_of(text, "state")
 
@@ -269,7 +269,7 @@ def test_infinity_and_nan_are_kept_or_refused(name: str, value: float) -> None:
             rem.add_entry(**build.step(s=value))
 
 
-def test_same_kind_is_what_numpy_says_of_its_own() -> None:
+def test_same_kind_rule_agrees_with_numpy_on_its_dtypes() -> None:
     own = [np.dtype(each) for each in NUMBERS if np.dtype(each).isbuiltin != 2]
     for one in own:
         for other in own:
@@ -323,7 +323,7 @@ def test_parameters_and_payloads_come_back(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", OTHERS, ids=text_of)
-def test_what_is_no_number_is_refused_by_name(dtype: Any) -> None:
+def test_value_that_is_not_a_number_is_refused_by_name(dtype: Any) -> None:
     with pytest.raises(TypeError, match=r"arrays\['w'\]: expected numbers or booleans, got"):
         pack_arrays({"b": np.zeros(2), "w": np.zeros(2, dtype)})
 
@@ -338,7 +338,7 @@ def test_logs_keep_values(dtype: Any) -> None:
     assert back["observation"]._replace(shape=(3, 2)) == kept
 
 
-def test_log_refuses_what_it_could_not_give_back() -> None:
+def test_log_refuses_a_dtype_that_it_could_not_read_back() -> None:
     with pytest.raises(TypeError, match="value: expected a dtype of fixed size without objects"):
         packed(np.array([object()]))
 

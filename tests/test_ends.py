@@ -276,7 +276,7 @@ def test_servers_of_a_loop_stop_while_a_method_hangs(role: str, place: str, kind
 @pytest.mark.parametrize("kind", ["plain", "inline", "swallow", "executor"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("role", ["environment", "log"])
-def test_a_script_ends_that_stops_nothing(role: str, place: str, kind: str) -> None:
+def test_script_that_stops_no_server_ends(role: str, place: str, kind: str) -> None:
     with ending(THREADS + FORGETS, role, place, kind):
         pass
 
@@ -284,7 +284,7 @@ def test_a_script_ends_that_stops_nothing(role: str, place: str, kind: str) -> N
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
 @pytest.mark.parametrize("kind", ["plain", "inline", "swallow"])
 @pytest.mark.parametrize("place", PLACES)
-def test_ctrl_c_ends_a_stop_that_waits(place: str, kind: str) -> None:
+def test_ctrl_c_ends_a_stop_that_waits_for_a_hung_method(place: str, kind: str) -> None:
     text = script(THREADS + INTERRUPTED, "environment", place, kind, interrupt=True)
     with program(text) as process:
         assert process.stdout is not None
@@ -297,7 +297,7 @@ def test_ctrl_c_ends_a_stop_that_waits(place: str, kind: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
-def test_ctrl_c_ends_an_inline_method_on_the_caller_s_loop() -> None:
+def test_ctrl_c_ends_an_inline_method_on_the_callers_loop() -> None:
     text = script(ON_LOOP, "environment", "local", "inline")
     with program(text.replace("asyncio.run(main())", WATCHED)) as process:
         assert process.stdout is not None

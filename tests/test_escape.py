@@ -27,7 +27,7 @@ from cogrs.orchestrator.service.log_format import PlainFormatter
         ("\U000e0041", r"\U000e0041"),
     ],
 )
-def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert escaped(text) == shown
 
 
@@ -40,7 +40,7 @@ def test_escaped_text_is_a_line_that_prints_and_can_be_sent(text: str) -> None:
     found.encode()
 
 
-def test_peers_forge_no_records_of_the_log() -> None:
+def test_plain_log_has_no_forged_records_of_peers() -> None:
     formatter = PlainFormatter("%(levelname)s %(message)s")
     try:
         raise ValueError("a\nERROR forged\x1b[2J")

@@ -22,7 +22,7 @@ THEIRS = "<Handle PollerCompletionQueue._handle_events(...)>"
         ("<Handle mine>", RuntimeError("Event loop is closed"), False),
     ],
 )
-def test_only_the_noise_of_grpc_is_left_out(
+def test_handle_exception_leaves_out_only_harmless_reports_of_grpc(
     handle: str, error: Exception, noise: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = {"message": "told", "exception": error, "handle": handle}
@@ -36,7 +36,9 @@ def test_only_the_noise_of_grpc_is_left_out(
     assert told == ([] if noise else ["told"])
 
 
-def test_whoever_tells_nothing_of_an_error_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+def test_handle_exception_logs_a_report_without_an_exception(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def complain() -> None:
         handle_exception(asyncio.get_running_loop(), {"message": "told"})
 

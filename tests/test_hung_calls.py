@@ -39,7 +39,7 @@ def test_cancelled_tasks_that_end_are_waited_for_on_a_busy_machine():
     run_on_a_busy_machine(work())
 
 
-def test_cancelled_tasks_that_do_not_end_are_left_behind():
+def test_cancelled_tasks_that_do_not_end_are_abandoned():
     async def swallow():
         while True:
             try:
@@ -57,7 +57,7 @@ def test_cancelled_tasks_that_do_not_end_are_left_behind():
     asyncio.run(work())
 
 
-def test_wait_running_returns_what_is_not_done_after_its_time():
+def test_wait_running_returns_the_tasks_that_are_not_done_in_time():
     async def work():
         never, soon = asyncio.Event(), asyncio.Event()
         asyncio.get_running_loop().call_later(0.05, soon.set)

@@ -40,7 +40,7 @@ with cogrs.serve_orchestrator({}, port=0) as orchestrator:
     + [("cogrs", *OTHERS), (*OTHERS, "cogrs"), (*reversed(OTHERS), "cogrs")],
     ids=" ".join,
 )
-def test_it_works_in_any_order_of_imports(names):
+def test_modules_work_in_any_order_of_imports(names):
     program = "".join(USE[name] for name in names)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100

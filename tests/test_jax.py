@@ -68,7 +68,7 @@ def check_shared(given: Any, made: Any, numpy: int = 0) -> None:
     ],
     ids=["get_batch", "sample", "episode"],
 )
-def test_arrays_share_the_memory(draw: Any, kind: type, wide: int, x64: bool) -> None:
+def test_as_arrays_shares_the_memory(draw: Any, kind: type, wide: int, x64: bool) -> None:
     given = draw(filled(frame_stack=2))
     with enable(x64):
         made = cogrs_jax.as_arrays(given)
@@ -87,13 +87,13 @@ def test_large_batches_are_not_copied() -> None:
     assert [taken.unsafe_buffer_pointer() for taken in leaves(made)] == pointers
 
 
-def test_long_names_are_there() -> None:
+def test_batch_of_jax_arrays_has_long_names() -> None:
     made = cogrs_jax.as_arrays(filled().get_batch(5))
     assert made.prev.state is made.prev.s
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "u2", "i4", "u4", "f2", "f4", "c8"])
-def test_dtypes_stay(dtype: str) -> None:
+def test_as_arrays_keeps_dtypes(dtype: str) -> None:
     rem = memory(seed=0, s=np.int32(0), a=np.int32(0), i=np.zeros(3, dtype))
     k = np.arange(4, dtype=np.int32)
     rem.add_episode(**build.steps(4, s=k, a=k, i=np.ones((4, 3), dtype)), **build.UNIFORM)
@@ -102,7 +102,7 @@ def test_dtypes_stay(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "f8", "c16"])
-def test_64_bits_are_never_cut(dtype: str) -> None:
+def test_fields_of_64_bits_are_refused_or_kept(dtype: str) -> None:
     rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), dtype))
     k = np.arange(2, dtype=np.int32)
     rem.add_episode(**build.steps(2, s=k, a=k, i=np.full(2, 2**52 + 1, dtype)), **build.UNIFORM)
@@ -116,7 +116,7 @@ def test_64_bits_are_never_cut(dtype: str) -> None:
     check_shared(given, made)
 
 
-def test_ids_go_back_and_probabilities_are_exact() -> None:
+def test_ids_and_probabilities_stay_numpy_arrays_of_64_bits() -> None:
     rem = filled(priority_exponent=1.0)
     sample = rem.sample(8)
     with enable(False):
@@ -131,7 +131,7 @@ def test_ids_go_back_and_probabilities_are_exact() -> None:
 
 @X64
 @pytest.mark.parametrize("dtype", ["U3", "S2", "M8[s]", "m8[s]", "V4", "g"], ids=str)
-def test_dtype_that_jax_has_not_is_named_with_its_field(dtype: Any, x64: bool) -> None:
+def test_dtype_that_jax_lacks_is_refused_by_field(dtype: Any, x64: bool) -> None:
     rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), dtype))
     k = np.arange(4, dtype=np.int32)
     rem.add_episode(**build.steps(4, s=k, a=k, i=np.zeros(4, dtype)), **build.UNIFORM)
@@ -163,7 +163,7 @@ def test_record_is_a_pytree_of_arrays(align: bool) -> None:
 
 
 @X64
-def test_field_of_a_record_that_jax_has_not_is_named(x64: bool) -> None:
+def test_field_of_a_record_that_jax_lacks_is_refused_by_name(x64: bool) -> None:
     dtype = np.dtype([("a", [("name", "U3"), ("x", "f4")])])
     rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), dtype))
     k = np.arange(4, dtype=np.int32)
@@ -172,7 +172,7 @@ def test_field_of_a_record_that_jax_has_not_is_named(x64: bool) -> None:
         cogrs_jax.as_arrays(rem.get_batch(2))
 
 
-def test_field_that_jax_has_not_can_be_left_out() -> None:
+def test_field_that_jax_lacks_can_be_left_out() -> None:
     rem = memory(s=np.int32(0), a=np.int32(0), i=np.zeros((), "U3"))
     k = np.arange(4, dtype=np.int32)
     rem.add_episode(**build.steps(4, s=k, a=k, i=np.full(4, "abc")), **build.UNIFORM)
@@ -184,7 +184,7 @@ def test_field_that_jax_has_not_can_be_left_out() -> None:
     assert cogrs_jax.as_arrays(given).prev.i is given.prev.i
 
 
-def test_array_that_is_not_aligned_is_copied_right() -> None:
+def test_unaligned_array_is_copied() -> None:
     given = filled().get_batch(5)
     raw = np.zeros(5 * 4 + 80, np.uint8)
     begin = (-raw.ctypes.data) % 64 + 4
@@ -194,7 +194,7 @@ def test_array_that_is_not_aligned_is_copied_right() -> None:
     assert made.weight.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_arrays_outlive_batch_and_memory_and_what_is_drawn_after_them() -> None:
+def test_jax_arrays_outlive_batch_and_memory_and_later_draws() -> None:
     rem = filled()
     kept, copies = [], []
     for _ in range(5):
@@ -211,7 +211,7 @@ def test_arrays_outlive_batch_and_memory_and_what_is_drawn_after_them() -> None:
             np.testing.assert_array_equal(np.asarray(taken), array)
 
 
-def test_batches_that_are_dropped_while_jax_computes_are_not_drawn_over() -> None:
+def test_batch_dropped_during_a_computation_is_not_overwritten() -> None:
     rem = memory(64, seed=0, s=np.zeros(50_000, np.float32), a=np.int32(0), i=np.int32(0))
     k = np.arange(20, dtype=np.int32)
     states = np.repeat(np.float32(k)[:, None], 50_000, axis=1)
@@ -233,7 +233,7 @@ def test_batch_is_a_tree_for_jit_and_grad() -> None:
     assert gradient.shape == (6,)
 
 
-def test_it_is_a_part_of_the_package_that_is_imported_when_used() -> None:
+def test_cogrs_jax_is_imported_on_first_use() -> None:
     code = (
         "import sys, cogrs; cogrs.ReplayMemory; print('jax' in sys.modules);"
         "cogrs.jax.as_arrays; print(sys.modules['jax'] is cogrs.jax.jax)"

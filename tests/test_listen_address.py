@@ -29,12 +29,12 @@ _OPEN = [
 
 
 @pytest.mark.parametrize("address", _KEPT)
-def test_listener_that_only_this_machine_reaches_needs_nothing(address: str) -> None:
+def test_loopback_address_needs_nothing(address: str) -> None:
     check_listener("host", address, ["tls"])
 
 
 @pytest.mark.parametrize("address", _OPEN)
-def test_open_listener_without_what_secures_it_is_refused_by_name(address: str) -> None:
+def test_remote_address_of_an_unsecured_server_is_refused_by_name(address: str) -> None:
     with pytest.raises(ValueError, match=r"pull_ep: .* reach") as caught:
         check_listener("pull_ep", address, ["tls", "tokens or tls.client_ca"])
     text = str(caught.value)
@@ -43,15 +43,15 @@ def test_open_listener_without_what_secures_it_is_refused_by_name(address: str) 
 
 
 @pytest.mark.parametrize("address", _OPEN)
-def test_open_listener_is_let_be_when_secured_or_meant(address: str) -> None:
+def test_remote_address_is_accepted_if_secured_or_insecure(address: str) -> None:
     check_listener("host", address, [])
     check_listener("host", address, ["tls"], insecure=True)
 
 
-def test_way_to_agree_is_the_callers() -> None:
+def test_error_names_the_callers_way_to_consent() -> None:
     with pytest.raises(ValueError, match="or --insecure; got neither"):
         check_listener("--metrics-host", "0.0.0.0", ["the loopback"], consent="--insecure")
 
 
-def test_name_that_looks_like_the_loopback_is_no_loopback() -> None:
+def test_name_that_resembles_the_loopback_is_not_loopback() -> None:
     assert not any(map(is_loopback, ("localhost.evil", "127.1", "0", "127.0.0.1:80", "::1:80")))

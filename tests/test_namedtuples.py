@@ -31,7 +31,7 @@ def test_members_of_batches_have_their_long_names() -> None:
     assert names(rem.episode(0)) == [*(f"entries.{field}" for field in fields), "weight", "id"]
 
 
-def test_what_is_no_array_stays() -> None:
+def test_members_that_are_not_arrays_stay() -> None:
     given = Pair(Pair(None, True), Pair(7, np.zeros(2)))
     made = replace_arrays(given, lambda _, array: array.tolist())
     assert made == Pair(Pair(None, True), Pair(7, [0, 0]))
@@ -49,6 +49,6 @@ def test_what_is_no_array_stays() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_batch_is_refused_by_name(given: Any, match: str) -> None:
+def test_value_that_is_not_a_batch_is_refused_by_name(given: Any, match: str) -> None:
     with pytest.raises(TypeError, match=match):
         replace_arrays(given, lambda _, array: array)

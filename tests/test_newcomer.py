@@ -73,7 +73,7 @@ def without_cargo() -> dict[str, str]:
 
 
 @pytest.mark.skipif(find_spec("maturin") is None, reason="maturin is not installed")
-def test_pip_says_that_rust_is_missing(tmp_path):
+def test_build_without_rust_says_that_rust_is_missing(tmp_path):
     pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index"]
     done = subprocess.run(
         [*pip, str(ROOT), "-w", str(tmp_path)],
@@ -92,11 +92,11 @@ def test_pip_says_that_rust_is_missing(tmp_path):
 # -- an old Python ---------------------------------------------------------------------------------
 
 
-def test_installers_know_which_pythons_will_do():
+def test_package_metadata_names_the_supported_pythons():
     assert metadata.metadata("cogrs")["Requires-Python"] == ">=3.11"
 
 
-def test_make_says_that_python_is_too_old(tmp_path):
+def test_make_with_an_old_python_says_so(tmp_path):
     old = tmp_path / "python"
     pretend = "import sys; sys.version_info = (3, 10, 2); exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
@@ -116,13 +116,13 @@ def test_make_says_that_python_is_too_old(tmp_path):
 # -- a port that is taken --------------------------------------------------------------------------
 
 
-def test_an_orchestrator_says_that_its_port_is_taken(taken):
+def test_serve_orchestrator_at_a_taken_port_names_the_port(taken):
     with pytest.raises(OSError, match="the port is taken: give another one, or 0") as caught:
         cogrs.serve_orchestrator({}, port=taken)
     assert f"127.0.0.1:{taken}" in line_of(caught)
 
 
-def test_the_command_says_that_its_port_is_taken(taken, tmp_path):
+def test_orchestrator_command_at_a_taken_port_names_the_port(taken, tmp_path):
     config = tmp_path / "cogment.yaml"
     config.write_text("{}")
     done = cli("orchestrator", "--config", str(config), "--port", str(taken))
@@ -130,13 +130,13 @@ def test_the_command_says_that_its_port_is_taken(taken, tmp_path):
     assert f"127.0.0.1:{taken}" in last_line(done)
 
 
-def test_an_endpoint_of_agents_says_that_its_port_is_taken(taken):
+def test_serve_endpoint_at_a_taken_port_names_the_port(taken):
     with pytest.raises(OSError, match="the port is taken: give another one, or 0") as caught:
         sdk.serve_endpoint(agents={"": sdk.FunctionAgent(int)}, port=taken)
     assert f"127.0.0.1:{taken}" in line_of(caught)
 
 
-def test_a_replay_server_says_which_endpoint_is_taken(taken):
+def test_replay_server_at_a_taken_endpoint_names_the_endpoint(taken):
     endpoint = f"tcp://127.0.0.1:{taken}"
     with pytest.raises(OSError, match="somebody listens there already") as caught:
         cogrs.ReplayMemoryServer(*TEMPLATES, 0, endpoint, n_caches=1)
@@ -170,7 +170,7 @@ def hide(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_what_is_missing_is_named_with_how_to_get_it(name):
+def test_missing_package_is_named_with_its_installation(name):
     program, advice = MISSING[name]
     done = subprocess.run(
         [sys.executable, "-c", f"{hide(name.strip())}\n{program}"],
@@ -185,7 +185,7 @@ def test_what_is_missing_is_named_with_how_to_get_it(name):
 
 
 @pytest.mark.parametrize("name", ["jax", "gymnasium", "optax"])
-def test_the_demo_says_what_is_missing(name):
+def test_demo_names_a_missing_package(name):
     done = cli("demo", before=hide(name))
     assert done.returncode == 2
     line = last_line(done)
@@ -196,7 +196,7 @@ def test_the_demo_says_what_is_missing(name):
 # -- wrong shapes ----------------------------------------------------------------------------------
 
 
-def test_an_entry_of_another_shape_is_refused_by_its_field():
+def test_entry_of_another_shape_is_refused_by_its_field():
     memory = cogrs.ReplayMemory(*TEMPLATES, max_step=10)
     memory.new_episode()
     with pytest.raises(ValueError, match="state: expected") as caught:
@@ -205,13 +205,13 @@ def test_an_entry_of_another_shape_is_refused_by_its_field():
     assert memory.num_entry == 0
 
 
-def test_templates_of_another_client_are_refused_by_name():
+def test_client_with_other_templates_is_refused_by_field():
     with pytest.raises((TypeError, ValueError), match="reward_buf: expected") as caught:
         cogrs.ReplayMemory(*TEMPLATES[:2], np.zeros((2, 2), np.float32), *TEMPLATES[3:], 10)
     line_of(caught)
 
 
-def test_a_reply_of_another_shape_is_refused():
+def test_reply_of_another_shape_is_refused():
     co = cogrs.ContextOptions(num_games=2)
     description = {"actor": ({"s": "", "_batchsize": 2}, {"a": ""})}
     with cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co, description) as games:
@@ -229,7 +229,7 @@ def test_a_reply_of_another_shape_is_refused():
 # -- a server that was not started -----------------------------------------------------------------
 
 
-def test_a_replay_client_says_who_does_not_answer(nobody):
+def test_replay_client_without_server_names_the_endpoint(nobody):
     endpoint = f"tcp://127.0.0.1:{nobody}"
     with (
         cogrs.ReplayMemoryClient(endpoint, endpoint, endpoint, timeout=0.2) as client,
@@ -239,7 +239,7 @@ def test_a_replay_client_says_who_does_not_answer(nobody):
     assert f"{endpoint} after 0.2 s" in line_of(caught)
 
 
-def test_a_sampler_says_who_does_not_answer(nobody):
+def test_sampler_without_server_names_the_endpoint(nobody):
     endpoint = f"tcp://127.0.0.1:{nobody}"
     with (
         cogrs.ReplaySampler([endpoint]) as sampler,
@@ -249,19 +249,19 @@ def test_a_sampler_says_who_does_not_answer(nobody):
     assert endpoint in line_of(caught)
 
 
-def test_run_trial_says_that_there_is_no_orchestrator(nobody):
+def test_run_trial_without_orchestrator_says_so(nobody):
     with pytest.raises(ConnectionError, match="no orchestrator answers at") as caught:
         sdk.run_trial(f"127.0.0.1:{nobody}", timeout=30)
     assert f"127.0.0.1:{nobody}: is it started" in line_of(caught)
 
 
-def test_play_says_that_there_is_no_orchestrator(nobody):
+def test_play_without_orchestrator_says_so(nobody):
     with pytest.raises(ConnectionError, match="no orchestrator answers at") as caught:
         sdk.play(f"127.0.0.1:{nobody}", int, actor_class="person", timeout=30)
     line_of(caught)
 
 
-def test_the_command_says_that_there_is_no_orchestrator(nobody):
+def test_trial_command_without_orchestrator_says_so(nobody):
     done = cli("trial", "start", "--endpoint", f"127.0.0.1:{nobody}")
     assert done.returncode == 1
     assert f"127.0.0.1:{nobody}" in last_line(done)
@@ -283,7 +283,7 @@ class Plain:
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_environment_without_close_ends_without_a_word(caplog):
+def test_environment_without_close_ends_without_output(caplog):
     co = cogrs.ContextOptions(num_games=2, seed=0)
     description = {"actor": ({"s": "", "_batchsize": 2}, {"a": ""})}
     with cogrs.GCWrapper(cogrs.GameContext("gymnasium", co, Plain), co, description) as games:
@@ -299,12 +299,12 @@ def test_an_environment_without_close_ends_without_a_word(caplog):
     assert caplog.records == []
 
 
-def test_an_endpoint_that_is_no_text_is_named():
+def test_endpoint_that_is_not_a_string_is_refused_by_name():
     with pytest.raises(TypeError, match=r"endpoint: expected .* got int"):
         sdk.run_trial(9000, timeout=1)
 
 
-def test_why_a_trial_failed_is_said_without_any_setting(caplog):
+def test_failed_trial_says_why_without_any_setting(caplog):
     agents = {"bot": sdk.FunctionAgent(lambda seen: 0)}
     environments = {"": sdk.GymnasiumEnvironment.factory(Plain, seed=0)}
     with sdk.serve_endpoint(environments=environments, agents=agents) as endpoint:

@@ -19,7 +19,7 @@ def deaf():
 
 
 @pytest.mark.usefixtures("deaf")
-def test_a_program_hears_ctrl_c_though_we_do_not():
+def test_program_gets_sigint_though_its_parent_ignores_it():
     with program(WAITS) as process:
         assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)
@@ -28,7 +28,7 @@ def test_a_program_hears_ctrl_c_though_we_do_not():
 
 
 @pytest.mark.usefixtures("deaf")
-def test_what_is_launched_hears_it_too():
+def test_child_of_a_program_gets_sigint_too():
     process = network.launch(WAITS)
     with network.ended([process]):
         network.said(process, "waits")
@@ -37,7 +37,7 @@ def test_what_is_launched_hears_it_too():
     assert err.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_a_program_ends_with_its_test():
+def test_program_ends_with_its_test():
     with pytest.raises(ZeroDivisionError), program(WAITS) as process:
         _ = 1 / 0
     assert process.returncode == -signal.SIGKILL

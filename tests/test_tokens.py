@@ -21,7 +21,9 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_file_of_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_of_tokens_is_read_line_by_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = write(tmp_path / "tokens", f"# ours\n\n  {TOKEN}\n{TOKEN}==\n")
     assert read_tokens("--tokens", path) == (TOKEN, f"{TOKEN}==")
     path = write(tmp_path / "links", f"host:1 {TOKEN}\n[::1]:2  {TOKEN}\nhost {TOKEN}\n")
@@ -33,7 +35,7 @@ def test_file_of_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 @pytest.mark.parametrize(
     "text", ["", "\n# none\n", f"{TOKEN}\nshort", f"{TOKEN} and more", "€" * 20]
 )
-def test_file_without_tokens_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+def test_file_without_tokens_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "tokens", text)
     for read in (read_tokens, read_tokens_by_target):
         with pytest.raises(ValueError, match=str(path)) as caught:
@@ -42,7 +44,7 @@ def test_file_without_tokens_is_refused_and_not_repeated(tmp_path: Path, text: s
 
 
 @pytest.mark.parametrize("given", [TOKEN, TOKEN + "/" + TOKEN, "/" + TOKEN + "/x", "x" * 5000])
-def test_token_in_place_of_its_file_is_not_repeated(given: str) -> None:
+def test_token_in_place_of_its_file_is_not_shown(given: str) -> None:
     with pytest.raises(OSError, match="--tokens: expected the path of a file") as caught:
         read_tokens("--tokens", given)
     assert given not in str(caught.value)
@@ -50,13 +52,13 @@ def test_token_in_place_of_its_file_is_not_repeated(given: str) -> None:
     assert caught.value.__suppress_context__
 
 
-def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_of_tokens_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere-at-all-in-this-folder"):
         read_tokens("--tokens", tmp_path / "nowhere-at-all-in-this-folder")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
-def test_secrets_that_others_reach_are_warned_of(
+def test_secret_file_that_others_can_read_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
 ) -> None:
     path = write(tmp_path / "tokens", TOKEN, mode)
@@ -75,7 +77,7 @@ def test_secrets_that_others_reach_are_warned_of(
     assert TOKEN not in caplog.text
 
 
-def test_tokens_are_told_by_the_whole_header() -> None:
+def test_token_is_recognized_by_the_whole_header() -> None:
     known = TokenSet(["x" * 16, TOKEN])
     assert known.shown_in([bearer(TOKEN)])
     assert not known.shown_in(None)
@@ -88,7 +90,7 @@ def test_tokens_are_told_by_the_whole_header() -> None:
 
 @pytest.mark.parametrize("make", [ServerTls, ClientTls])
 @pytest.mark.parametrize("name", ["certificate", "key", "ca"])
-def test_text_of_a_key_in_place_of_its_path_is_not_repeated(make: Any, name: str) -> None:
+def test_text_of_a_key_in_place_of_its_path_is_not_shown(make: Any, name: str) -> None:
     pem = f"-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----\n"
     name = "client_ca" if name == "ca" and make is ServerTls else name
     for text, error in (
@@ -103,7 +105,7 @@ def test_text_of_a_key_in_place_of_its_path_is_not_repeated(make: Any, name: str
 
 
 @pytest.mark.parametrize("shown", [(TOKEN, TOKEN), (TOKEN, "x" * 20), ("x" * 20, TOKEN)])
-def test_several_tokens_in_one_call_are_none(shown: tuple[str, str]) -> None:
+def test_call_with_several_tokens_is_refused(shown: tuple[str, str]) -> None:
     known = TokenSet([TOKEN])
     assert known.shown_in([bearer(TOKEN), ("other", "x")])
     assert not known.shown_in([bearer(token) for token in shown])
@@ -142,7 +144,7 @@ def test_tokens_are_read_from_a_pipe_of_a_shell(tmp_path: Path) -> None:
         os.close(ours)
 
 
-def test_token_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+def test_token_in_a_wrong_argument_is_not_shown(tmp_path: Path) -> None:
     places: list[dict[str, Any]] = [{"slot_secrets": TOKEN}, {"link_tokens": {TOKEN: "host:1"}}]
     for given in places:
         with pytest.raises(ValueError, match=next(iter(given))) as caught:

@@ -53,7 +53,7 @@ def check_shared(given: Any, made: Any) -> None:
     ],
     ids=["get_batch", "sample", "episode"],
 )
-def test_tensors_share_the_memory(draw: Any, kind: type) -> None:
+def test_as_tensors_shares_the_memory(draw: Any, kind: type) -> None:
     given = draw(filled(frame_stack=2))
     made = cogrs_torch.as_tensors(given)
     assert type(made) is kind
@@ -62,7 +62,7 @@ def test_tensors_share_the_memory(draw: Any, kind: type) -> None:
     assert (leaves(given)[0] == 7).all()
 
 
-def test_long_names_are_there() -> None:
+def test_batch_of_tensors_has_long_names() -> None:
     made = cogrs_torch.as_tensors(filled().get_batch(5))
     assert made.prev.state is made.prev.s
 
@@ -71,14 +71,14 @@ def test_long_names_are_there() -> None:
     "dtype",
     ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"],
 )
-def test_dtypes_stay(dtype: str) -> None:
+def test_as_tensors_keeps_dtypes(dtype: str) -> None:
     rem = memory(seed=0, i=np.zeros(3, dtype))
     rem.add_episode(**build.steps(4, i=np.ones((4, 3), dtype)), **build.UNIFORM)
     given = rem.get_batch(2)
     check_shared(given, cogrs_torch.as_tensors(given))
 
 
-def test_numbers_above_int64_stay() -> None:
+def test_numbers_above_int64_are_kept() -> None:
     rem = memory(i=np.uint64(0))
     rem.add_episode(**build.steps(2, i=np.full(2, 2**64 - 1, np.uint64)), **build.UNIFORM)
     made = cogrs_torch.as_tensors(rem.get_batch(1))
@@ -88,7 +88,7 @@ def test_numbers_above_int64_stay() -> None:
 
 @pytest.mark.parametrize("dtype", ["U3", "S2", "M8[s]", "m8[s]", "V4", "g"], ids=str)
 @pytest.mark.parametrize("make", ["as_tensors", "buffers"])
-def test_dtype_that_torch_has_not_is_named_with_its_field(make: str, dtype: Any) -> None:
+def test_dtype_that_torch_lacks_is_refused_by_field(make: str, dtype: Any) -> None:
     rem = memory(i=np.zeros((), dtype))
     rem.add_episode(**build.steps(4, i=np.zeros(4, dtype)), **build.UNIFORM)
     given = rem.get_batch(2)
@@ -97,7 +97,7 @@ def test_dtype_that_torch_has_not_is_named_with_its_field(make: str, dtype: Any)
     assert str(given.prev.i.dtype) in str(caught.value)
 
 
-def test_field_that_torch_has_not_can_be_left_out() -> None:
+def test_field_that_torch_lacks_can_be_left_out() -> None:
     rem = memory(i=np.zeros((), "U3"))
     rem.add_episode(**build.steps(4, i=np.full(4, "abc")), **build.UNIFORM)
     given = rem.get_batch(2)
@@ -110,7 +110,7 @@ def test_field_that_torch_has_not_can_be_left_out() -> None:
         assert made.prev.i.shape == (0,)
 
 
-def test_tensors_outlive_batch_and_memory_and_what_is_drawn_after_them() -> None:
+def test_tensors_outlive_batch_and_memory_and_later_draws() -> None:
     rem = filled()
     kept, copies = [], []
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_tensors_outlive_batch_and_memory_and_what_is_drawn_after_them() -> None
             np.testing.assert_array_equal(tensor.numpy(), array)
 
 
-def test_gradients_flow_through_what_is_computed_from_a_batch() -> None:
+def test_gradients_flow_through_computations_from_a_batch() -> None:
     made = cogrs_torch.as_tensors(filled().sample(8))
     layer = torch.nn.Linear(6, 1)
     loss = (layer(made.prev.s.flatten(1)) * made.weight[:, None]).square().mean()
@@ -135,7 +135,7 @@ def test_gradients_flow_through_what_is_computed_from_a_batch() -> None:
     assert layer.weight.grad.shape == (1, 6)
 
 
-def test_ids_and_errors_go_back_as_tensors() -> None:
+def test_update_priority_takes_ids_and_errors_as_tensors() -> None:
     rem = filled(priority_exponent=1.0)
     made = cogrs_torch.as_tensors(rem.sample(8))
     assert rem.update_priority(made.id, torch.full((8,), 3.0)) == 0
@@ -211,7 +211,7 @@ def test_buffers_of_a_packed_record_are_refused_by_field() -> None:
         cogrs_torch.buffers(given)
 
 
-def test_field_of_a_record_that_torch_has_not_is_named() -> None:
+def test_field_of_a_record_that_torch_lacks_is_refused_by_name() -> None:
     dtype = np.dtype([("a", [("name", "U3"), ("x", "f4")])])
     rem = memory(i=np.zeros((), dtype))
     rem.add_episode(**build.steps(4, i=np.zeros(4, dtype)), **build.UNIFORM)
@@ -219,7 +219,7 @@ def test_field_of_a_record_that_torch_has_not_is_named() -> None:
         cogrs_torch.as_tensors(rem.get_batch(2))
 
 
-# -- what is no plain tensor --
+# -- members that are not plain tensors --
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_field_of_a_record_that_torch_has_not_is_named() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_tensor_that_numpy_does_not_take_is_refused_by_name(
+def test_tensor_that_numpy_cannot_share_is_refused_by_name(
     tensor: Any, what: str, call: str
 ) -> None:
     match = rf": expected an array on the CPU, got .*{what}.*: call {call}"
@@ -274,7 +274,7 @@ def test_list_of_tensors_that_require_grad_is_refused_by_name() -> None:
     rem.add_entries(**build.steps(2, s=[torch.ones(6)] * 2, v=[each.detach() for each in values]))
 
 
-def test_arrays_of_tensors_that_numpy_does_not_take_are_refused_by_name() -> None:
+def test_as_arrays_refuses_tensors_that_numpy_cannot_share() -> None:
     made = cogrs_torch.as_tensors(filled().get_batch(3))
     wanted = made._replace(weight=made.weight.requires_grad_())
     with pytest.raises(TypeError, match=r"weight: expected .* requires grad: call detach\(\)"):
@@ -327,7 +327,7 @@ def test_arrays_of_buffers_are_filled_in_place() -> None:
     check_shared(arrays, tensors)
 
 
-def test_arrays_stay_that_tensors_cannot_stand_for() -> None:
+def test_arrays_without_a_tensor_stay() -> None:
     rem = memory(i=np.zeros((), "U3"), cache_flags=[True] * 6 + [False] + [True] * 6 + [False])
     rem.add_episode(**build.steps(8, i=np.full(8, "abc")), **build.UNIFORM)
     tensors = cogrs_torch.buffers(rem.get_batch(5))
@@ -343,7 +343,7 @@ def test_buffers_without_elements_are_filled() -> None:
     assert (rem.get_batch(5, out=out).next.a == out.prev.a + 1).all()
 
 
-def test_tensor_that_wants_gradients_is_refused() -> None:
+def test_tensor_that_requires_grad_is_refused() -> None:
     rem = filled()
     out = cogrs_torch.buffers(rem.get_batch(5))
     with pytest.raises(TypeError, match=r"out.weight: expected an array.*requires grad"):
@@ -358,7 +358,7 @@ def run(code: str) -> str:
     return subprocess.run(script, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def test_it_is_a_part_of_the_package_that_is_imported_when_used() -> None:
+def test_cogrs_torch_is_imported_on_first_use() -> None:
     code = (
         "import sys, cogrs; cogrs.ReplayMemory; print('torch' in sys.modules);"
         "cogrs.torch.as_tensors; print(sys.modules['torch'] is cogrs.torch.torch)"

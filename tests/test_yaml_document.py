@@ -81,7 +81,7 @@ def test_yaml_that_exceeds_a_limit_or_is_wrong_is_refused_everywhere(
     assert len(said) < 1000
 
 
-def test_references_within_the_limits_are_what_they_stand_for() -> None:
+def test_references_within_the_limits_are_expanded() -> None:
     made = parse_yaml("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]")
     assert made == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": [{"x": 1}, {"x": 1}]}
     assert parse_yaml("# nothing") is None
@@ -160,7 +160,7 @@ def test_errors_show_little_of_a_large_value(place: dict[str, Any]) -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_shown_is_short_whatever_the_value_is() -> None:
+def test_shown_text_is_short_for_any_value() -> None:
     repeated: Any = [1] * 10
     for _ in range(12):
         repeated = {"a": [repeated] * 10}

@@ -24,18 +24,18 @@ class Access:
     def __init__(
         self,
         tokens: Iterable[str],
-        few: Iterable[str] = (),
-        few_may: Callable[[str], bool] = lambda _method: False,
+        limited: Iterable[str] = (),
+        limited_may: Callable[[str], bool] = lambda _method: False,
     ) -> None:
         """Create the access rules of a server.
 
         Args:
             tokens: Tokens that give the right to call everything; if empty, every call has it.
-            few: Tokens that give the right to call some methods.
-            few_may: Whether such a token may call `/service/method`.
+            limited: Tokens that give the right to call some methods.
+            limited_may: Whether such a token may call `/service/method`.
         """
-        self._all, self._few = TokenSet(tokens), TokenSet(few)
-        self._few_may = few_may
+        self._all, self._limited = TokenSet(tokens), TokenSet(limited)
+        self._limited_may = limited_may
 
     def has_all(self, metadata: Metadata) -> bool:
         """Return whether a call has all rights."""
@@ -43,10 +43,10 @@ class Access:
 
     def find_fault(self, method: str, metadata: Metadata) -> tuple[grpc.StatusCode, str] | None:
         """Return why a call is refused, or None. Health calls need no token."""
-        known, few = self.has_all(metadata), self._few.shown_in(metadata)
-        if known or method.startswith(_HEALTH) or (few and self._few_may(method)):
+        known, limited = self.has_all(metadata), self._limited.shown_in(metadata)
+        if known or method.startswith(_HEALTH) or (limited and self._limited_may(method)):
             return None
-        if few:
+        if limited:
             text = "is for controllers: expected one of tokens, got one of client_tokens"
             return grpc.StatusCode.PERMISSION_DENIED, f"authorization: {method!r} {text}"
         text = "metadata: expected 'authorization: Bearer TOKEN' with a token that is known here"

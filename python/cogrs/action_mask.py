@@ -106,7 +106,7 @@ class MaskLayout:
             return self.all_legal()
         if self.kind == "parts":
             if not self.parts:
-                raise ValueError(f"{name}: expected no mask for {self.space}, which takes none")
+                raise ValueError(f"{name}: expected no mask for {self.space}, got one")
             parts = self._masks_of_parts(mask, name)
             if parts is not None:
                 return _joined(

@@ -27,14 +27,9 @@ def handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -
 
 
 def check_no_loop(call: str, instead: str) -> None:
-    """Refuse a blocking call on a thread that runs an event loop.
+    """Refuse a blocking call on a thread that runs an event loop, with a RuntimeError.
 
-    Args:
-        call: Name of the call, for the error.
-        instead: What to use instead.
-
-    Raises:
-        RuntimeError: An event loop runs on this thread.
+    The error names the call, and what to use instead.
     """
     try:
         asyncio.get_running_loop()
@@ -44,16 +39,7 @@ def check_no_loop(call: str, instead: str) -> None:
 
 
 def check_own_loop(what: str, loop: asyncio.AbstractEventLoop, instead: str) -> None:
-    """Refuse a call in another event loop than the one that an object belongs to.
-
-    Args:
-        what: The object, for the error.
-        loop: Its event loop.
-        instead: What to use instead.
-
-    Raises:
-        RuntimeError: Another event loop runs here.
-    """
+    """Refuse a call in another event loop than the one of an object, with a RuntimeError."""
     if asyncio.get_running_loop() is not loop:
         state = "is closed" if loop.is_closed() else "is not the one that runs here"
         raise RuntimeError(f"{what} belongs to an event loop that {state}: {instead}")

@@ -51,7 +51,7 @@ def check_regular(path: Path) -> None:
     """Refuse a pipe or a device, since opening one may hang.
 
     Raises:
-        OSError: There is no such file.
+        OSError: The file does not exist.
         ValueError: It is neither a regular file nor a folder, which fails when it is opened.
     """
     mode = path.stat().st_mode

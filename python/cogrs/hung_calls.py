@@ -89,15 +89,9 @@ async def wait_running(tasks: Iterable[Awaited], seconds: float) -> set[Awaited]
 async def run_limited(
     work: Coroutine[Any, Any, Result], seconds: float | None, name: str
 ) -> Result:
-    """Run a coroutine of user code, and cancel it after some seconds; abandon it if it goes on.
+    """Run a coroutine of user code; after `seconds` cancel it, and raise TimeLimitError.
 
-    Args:
-        work: The coroutine.
-        seconds: The limit, or None.
-        name: Its name in the warning.
-
-    Raises:
-        TimeLimitError: The coroutine exceeded the limit.
+    If it goes on, it is abandoned, with a warning that calls it `name`.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -12,8 +12,8 @@ except ModuleNotFoundError as error:
     if error.name != "jax":
         raise
     raise ImportError(
-        "cogrs.jax needs JAX, which is not installed: pip install jax, or what "
-        "https://docs.jax.dev/en/latest/installation.html says for this machine",
+        "cogrs.jax needs JAX, which is not installed: pip install jax, or follow "
+        "https://docs.jax.dev/en/latest/installation.html for this machine",
         name="jax",
     ) from error
 

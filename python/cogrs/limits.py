@@ -13,39 +13,39 @@ MIB: Final = 1 << 20
 # -- trials ------------------------------------------------------------------------------------
 
 SHORTEST_TOKEN: Final = 16
-"""Characters of a token, at least."""
+"""Minimum characters of a token."""
 LONGEST_TOKEN: Final = 4096
-"""Characters of a token, at most: it travels in a header with every call."""
+"""Maximum characters of a token, which travels in a header with every call."""
 TOKENS_BYTES: Final = MIB
 """Bytes of a file of tokens."""
 TLS_BYTES: Final = MIB
 """Bytes of a file of certificates, or of a private key, for TLS."""
 MOST_PLACES: Final = 4096
-"""Places in trials whose secrets a client remembers for a return; the oldest is forgotten."""
+"""Slots in trials whose secrets a client keeps in order to return; the oldest is dropped."""
 METRICS_CONNECTIONS: Final = 16
-"""Connections that a metrics listener serves at the same time; more are closed at once."""
+"""Concurrent connections of a metrics listener; more are closed at once."""
 METRICS_REQUEST_BYTES: Final = 16 << 10
 """Bytes of a request for metrics, headers included."""
 METRICS_SECONDS: Final = 10.0
-"""Seconds for a request for metrics to come, be answered and be read."""
+"""Seconds for a request for metrics, from its first byte to the end of the reply."""
 MAX_MESSAGE: Final = 512 * MIB
 """Bytes of a message to or from an environment, agent, hook or data log, and of a reply."""
 MAX_REQUEST: Final = 16 * MIB
 """Bytes of a message from a client or controller."""
 MAX_TRIALS: Final = 4_096
-"""Trials that have not ended. One event loop makes some 5,000 ticks a second over gRPC, about one
-for each of them."""
+"""Trials that have not ended. One event loop makes some 5,000 ticks per second over gRPC, about
+one for each of them."""
 MAX_WAITING_TRIALS: Final = 1_024
-"""Trials that wait for clients to join. They cost nobody anything but a StartTrial."""
+"""Trials that wait for clients to join, which only cost their caller a StartTrial."""
 MAX_ACTORS: Final = 16_384
 """Actors of all trials that have not ended: 4 in each of those, or 4 of the largest trials. Each
-has some 15 objects, which Python's collector of garbage looks at in one go."""
+has some 15 objects, which Python's garbage collector visits in one go."""
 MAX_PARAMS_BYTES: Final = 256 * MIB
 """Bytes of the parameters of all trials that have not ended."""
 MAX_WATCHERS: Final = 1_024
-"""WatchTrials at a time. Each is told of every change, so changes cost time by their number."""
+"""Concurrent WatchTrials. Each gets every change, so changes take time by their number."""
 MAX_STREAMS: Final = 8_192
-"""Calls at a time on one connection: a stream and a call for each actor of the largest trial."""
+"""Concurrent calls per connection: a stream and a call for each actor of the largest trial."""
 WATCH_BACKLOG: Final = 10_000
 CLIENT_BACKLOG: Final = 10_000
 CLIENT_BACKLOG_BYTES: Final = 64 * MIB
@@ -54,47 +54,47 @@ POST_BACKLOG_BYTES: Final = 64 * MIB
 LOG_BACKLOG: Final = 10_000
 LOG_BACKLOG_BYTES: Final = 256 * MIB
 MOST_ACTORS: Final = 4_096
-"""Actors of a trial. Each of them is told of all, so a trial takes memory by their square."""
+"""Actors of a trial. Each gets the names of all, so memory grows with their square."""
 MOST_ROSTER_BYTES: Final = 128 * MIB
-"""Bytes of memory in which the agents of a trial are told the names and classes of all actors,
-64 counted for each beside those: enough for 1,000 agents and as many other actors."""
+"""Bytes of memory for the names and classes of all actors that the agents of a trial get, with 64
+per actor added: enough for 1,000 agents and as many other actors."""
 MOST_NAME_BYTES: Final = 1_024
 """UTF-8 bytes of an id, a name, a class, an endpoint, a user id."""
 MOST_FILTERS: Final = 64
 """States in the filter of WatchTrials."""
 MOST_FIELDS: Final = 131_072
-"""Fields in one protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
+"""Fields in a protobuf message, at all depths. Two bytes of a message can become 90 of memory."""
 MOST_AT_ONCE: Final = 4
-"""Requests of one connection that are received and decoded at a time; the others wait."""
+"""Requests per connection that are received and decoded at a time; the others wait."""
 WOKEN_AT_ONCE: Final = 32
-"""Watchers that are told of a change in one round of the event loop; the others are in the next."""
+"""Watchers that are woken in one round of the event loop; the others are woken in the next."""
 REST: Final = 3.0
-"""Seconds for everything else, for each second of work for large requests."""
+"""Seconds of rest for each second of work for large requests."""
 RECEIVE_TIMEOUT: Final = 60.0
-"""Seconds for a request to come in, once its call has and there is room for it."""
+"""Seconds for a request to be received, once its call has come and there is room for it."""
 LARGE: Final = 16 * 1024
-"""Bytes above which requests take turns."""
+"""Bytes above which requests are large, and take turns."""
 MANY: Final = 64
-"""Items above which they do: messages, sources of one reward, actors."""
+"""Items above which requests are large: messages, sources of one reward, actors."""
 MOST_HEALTH_WATCHERS: Final = 100
-"""Health Watch calls at a time, for each port."""
+"""Concurrent health Watch calls per port."""
 
 # -- replay ------------------------------------------------------------------------------------
 
 SMALL_FRAME: Final = 1 << 20
 """Bytes of a frame that every socket takes; headers and log lines are no larger."""
 LARGEST_PUBLICATION: Final = 256 * MIB
-"""Bytes of a message that a server publishes for somebody else."""
+"""Bytes of a message that a server publishes for a client."""
 MOST_CLIENTS_TOPICS: Final = 1_024
 """Topics that only clients publish to and whose last message a server keeps."""
 MOST_CLIENTS_TOPICS_BYTES: Final = 1 << 30
 """Bytes of those messages; the last one of all is kept whatever its size."""
 LARGEST_CACHE: Final = 2 << 30
-"""Bytes of a cache, by the sizes that a server tells: a client draws as many rows as it says."""
+"""Bytes of a cache by the server's sizes, which decide how many rows a client draws."""
 MOST_UNREAD: Final = 512 * MIB
 """Bytes of answers that a client has not received: samples of one request, at most."""
 MOST_UNREAD_IN_ALL: Final = 4 << 30
-"""Likewise of all clients of a socket; beyond that the connection that has most of it is ended."""
+"""Likewise of all clients of a socket; beyond that the connection with most of it is ended."""
 LARGEST_REPLY: Final = 256 * MIB
 """Bytes of a frame of an answer; sizes grow with the dimensions of the reward."""
 LONGEST_LINE: Final = 1_000_000
@@ -102,11 +102,11 @@ LONGEST_LINE: Final = 1_000_000
 LARGEST_SUBSCRIPTION: Final = 1 << 10
 """Bytes of a frame that a subscriber sends; a larger one ends its connection."""
 MOST_SUBSCRIPTIONS: Final = 65_536
-"""Subscriptions at a publisher; beyond that the connection that has most of them is ended."""
+"""Subscriptions at a publisher; beyond that the connection with most of them is ended."""
 MOST_SUBSCRIPTIONS_EACH: Final = 8_192
 """Subscriptions of one connection; one more ends it."""
 MOST_STRIKES: Final = 16
-"""Messages to a publisher that no subscriber sends; one more ends the connection."""
+"""Invalid messages from a subscriber to a publisher; one more ends the connection."""
 MOST_UNDELIVERED: Final = 2 << 30
 """Bytes of published messages that wait for subscribers, each message counted once."""
 MOST_IN_ZEROMQ: Final = 256 * MIB
@@ -120,11 +120,11 @@ MOST_WAITING_OF_SUBSCRIBER: Final = 1 << 18
 PUBLICATION_PART: Final = 4 * MIB
 """Bytes of a message to publish that one request brings; a longer message comes in several."""
 MOST_PARTS: Final = 1 << 30
-"""Bytes of messages to publish that have not come whole; the one that rests longest goes."""
+"""Bytes of incomplete messages to publish; the one without news for longest is dropped."""
 MOST_WAITING_OF_REQUESTS: Final = 320 * MIB
-"""Likewise at a socket for requests, of a client that may draw: those that it sends ahead."""
+"""Likewise at a socket for requests, of a client that may sample: requests that it sends ahead."""
 MOST_WAITING_OF_STRANGERS: Final = 8 * MIB
-"""Likewise of a client that may not, or has not asked for anything yet; and of one request."""
+"""Likewise of a client that may not, or has not sent a request yet; and of one request."""
 MOST_WAITING_OF_ANSWERS: Final = 1 << 30
 """Bytes that a client has received from a server, in answers, and not handled."""
 MOST_WAITING_OF_PUBLISHER: Final = 2 << 30
@@ -137,43 +137,43 @@ MOST_WAITING_OF_PUSHES: Final = 64 * MIB
 MOST_PRIORITY_ROWS: Final = 32_768
 """Rows of a request with priorities."""
 MOST_PRIORITY_CLIENTS: Final = 1_024
-"""Clients that the priorities of one request are for; each gets a message of its own."""
+"""Clients whose priorities one request has; each gets a message of its own."""
 MOST_SAMPLES: Final = 65_536
-"""Samples that one request asks for."""
+"""Samples per request."""
 MOST_CLIENTS_OF_KEY: Final = 4_096
-"""Clients whose totals and caches only their own key may tell, for each key."""
+"""Clients per key whose totals and caches only that key may send."""
 LARGEST_KEY_FILE: Final = 1 << 16
 """Bytes of a file of keys."""
 
 # -- files -------------------------------------------------------------------------------------
 
 CONFIG_BYTES: Final = 256 << 10
-"""Of a configuration: its file, and its text once what it repeats by reference is written out."""
+"""Bytes of a configuration: of its file, and of its text with references expanded."""
 CONFIG_NODES: Final = 20_000
-"""Values in a configuration, those that it repeats by reference counted each time."""
+"""Values in a configuration with references expanded."""
 CONFIG_DEPTH: Final = 32
-"""Levels of values in each other, in a configuration."""
+"""Levels of nested values in a configuration."""
 CONFIG_DIGITS: Final = 64
 """Characters of a number in a configuration."""
 PROTO_FILES: Final = 256
-"""`.proto` files that a configuration has compiled, those that they import included."""
+"""`.proto` files that a configuration compiles, imports included."""
 PROTO_BYTES: Final = 4 * MIB
-"""Of all those files together."""
+"""Bytes of all these files."""
 PROTO_SECONDS: Final = 60.0
-"""For compiling them."""
+"""Seconds for compiling them."""
 DESCRIPTOR_BYTES: Final = 64 * MIB
-"""Of a descriptor set."""
+"""Bytes of a descriptor set."""
 DTYPE_TEXT: Final = 1 << 16
 """Characters of a dtype as text."""
 ENTRY_BYTES: Final = 1 << 31
-"""Of one entry of a replay memory that a file or a peer describes."""
+"""Bytes of an entry of a replay memory that a file or a peer describes."""
 LOG_SAMPLE_BYTES: Final = 256 * MIB
-"""Of one sample in a file of a data log: what all actors saw and did, were paid and were told."""
+"""Bytes of a sample in a data log file: all observations, actions, rewards and messages."""
 LOG_LINE_BYTES: Final = 1 << 30
-"""Of a line of JSON in a data log."""
+"""Bytes of a line of JSON in a data log."""
 LOG_CONTAINERS: Final = 100_000
 """Lists and objects in a line of JSON of a data log."""
 LOG_GROUP_BYTES: Final = 1 << 30
-"""Of a column in a row group of a Parquet file, before it was compressed."""
+"""Bytes of a column in a row group of a Parquet file, uncompressed."""
 LOG_GROUP_VALUES: Final = 1 << 18
 """Values of a column in a row group of a Parquet file."""

@@ -26,7 +26,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reached_by(address: str) -> str | None:
-    """Return, as the beginning of a sentence, which strangers reach a listener; None if none can.
+    """Return, as the beginning of a sentence, which strangers reach a listener, or None.
 
     The loopback counts as closed, though it is open to all users of this machine; see SECURITY.md.
     A path in the file system has an owner and a mode. An abstract name (`ipc://@NAME`) has neither,

@@ -20,7 +20,7 @@ _KEY = "cogrs.dict:"
 _ITEM = "cogrs.tuple:"
 
 
-def joined(
+def record_dtype(
     parts: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]], *, of_tuple: bool = False
 ) -> np.dtype[Any]:
     """Return the dtype of records that represent a dict or a tuple.
@@ -35,7 +35,7 @@ def joined(
     return np.dtype(fields, align=True)
 
 
-def _is_joined(dtype: np.dtype[Any], mark: str) -> bool:
+def _represents(dtype: np.dtype[Any], mark: str) -> bool:
     fields: Mapping[str, Any] = dtype.fields or {}
     # dtype, offset, and a title where there is one.
     return bool(fields) and all(fields[name][2:] == (mark + name,) for name in dtype.names or ())
@@ -47,9 +47,9 @@ def apart(array: npt.NDArray[Any]) -> Any:
     Any other array is returned as it is.
     """
     names = array.dtype.names or ()
-    if _is_joined(array.dtype, _KEY):
+    if _represents(array.dtype, _KEY):
         return {name: apart(array[name]) for name in names}
-    if _is_joined(array.dtype, _ITEM):
+    if _represents(array.dtype, _ITEM):
         return tuple(apart(array[name]) for name in names)
     return array
 
@@ -99,18 +99,14 @@ def _same_parts(one: Any, other: Any) -> bool:
 
 
 def length(dtype: np.dtype[Any], value: Any) -> int:
-    """Return the length of a value from which `fill` fills an array of records.
-
-    Raises:
-        TypeError: The value has no length.
-    """
+    """Return the length of a value from which `fill` fills an array of records."""
     names = dtype.names or ()
     if isinstance(value, Mapping) and names:
         if names[0] not in value:
             # `fill` reports which names are wrong.
             return len(next(iter(value.values()), ()))
         return length(dtype[names[0]].base, value[names[0]])
-    if isinstance(value, (tuple, list)) and value and _is_joined(dtype, _ITEM):
+    if isinstance(value, (tuple, list)) and value and _represents(dtype, _ITEM):
         return length(dtype[names[0]].base, value[0])
     return len(value)
 
@@ -137,7 +133,7 @@ def fill(
         Exception: What `convert` raises.
     """
     names = target.dtype.names or ()
-    of_tuple = _is_joined(target.dtype, _ITEM)
+    of_tuple = _represents(target.dtype, _ITEM)
     if isinstance(value, Mapping) and not of_tuple:
         if set(value) != set(names):
             got = ", ".join(map(str, value))

@@ -57,15 +57,12 @@ class ServerThread(Generic[Running]):
         starting: Coroutine[Any, Any, Running],
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
-        """Start a server, and wait until it has started.
+        """Start a server on a new event loop, and wait for it; raise what `starting` raises.
 
         Args:
-            name: The name of the thread, in messages of errors too.
-            starting: Starts the server, on the new event loop.
-            loop_factory: Creates that event loop; None takes asyncio's own.
-
-        Raises:
-            Exception: What `starting` raises.
+            name: The name of the thread, in errors too.
+            starting: Starts the server.
+            loop_factory: Creates the event loop; None takes asyncio's own.
         """
         started: Future[tuple[asyncio.AbstractEventLoop, Running]] = Future()
         # The thread does not hold this object, so that it can be collected.
@@ -107,11 +104,7 @@ class ServerThread(Generic[Running]):
             self._over.wait(grace + _ALLOWANCE)
 
     def check_process(self, method: str) -> None:
-        """Refuse a call in a fork, which has none of the parent's threads but one.
-
-        Raises:
-            RuntimeError: This process was forked off the one that the server runs in.
-        """
+        """Refuse a call in a fork of the server's process, with a RuntimeError."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"{method}: {self._thread.name} runs in process {self._process}, and this one, "
@@ -146,14 +139,7 @@ class ServerHandle(Generic[Running]):
         """Stop the server."""
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop the server: `stop` under the name that servers of replay have.
-
-        Args:
-            timeout: The `grace` of `stop`; None takes its default.
-
-        Raises:
-            RuntimeError, TypeError, ValueError: As `stop`.
-        """
+        """Stop the server, as `stop` with `timeout` as its grace; None takes its default."""
         self.stop(*([] if timeout is None else [timeout]))
 
     def __enter__(self) -> Self:

@@ -33,12 +33,7 @@ class ServerTls:
     """Authorities of client certificates; with it, clients without one are refused (mutual TLS)."""
 
     def __post_init__(self) -> None:
-        """Check the paths.
-
-        Raises:
-            TypeError: A value is not a path.
-            ValueError: A value is the content of a file, in place of its path.
-        """
+        """Check the paths: TypeError for another type, ValueError for the content of a file."""
         _check_paths(certificate=self.certificate, key=self.key, client_ca=self.client_ca)
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -67,13 +62,7 @@ class ClientTls:
     """Host name in the server's certificate, if it differs from that of the address."""
 
     def __post_init__(self) -> None:
-        """Check the paths.
-
-        Raises:
-            TypeError: A value is not a path.
-            ValueError: Certificate or key is missing, or a value is the content of a file, in place
-                of its path.
-        """
+        """Check the paths, as those of `ServerTls`; certificate and key need each other."""
         _check_paths(ca=self.ca, certificate=self.certificate, key=self.key)
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate, key: expected both or neither, got one of them")

@@ -48,12 +48,9 @@ class TokenSet:
 
 
 def check_tokens(name: str, given: object) -> tuple[str, ...]:
-    """Return an iterable of tokens as a tuple. Errors do not repeat the values, which are secrets.
+    """Return an iterable of tokens as a tuple. Errors do not show the values, which are secrets.
 
-    Raises:
-        TypeError: `given` is a single string, or not iterable.
-        ValueError: A token is not a string, is too short or too long, or has characters that
-            headers do not allow.
+    TypeError if `given` is a single string or not iterable, ValueError if a value is not a token.
     """
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{name}: expected a sequence of strings, got one string")
@@ -66,23 +63,14 @@ def check_tokens(name: str, given: object) -> tuple[str, ...]:
 
 
 def check_token(name: str, token: object) -> None:
-    """Refuse a value that is not a token, without repeating it.
-
-    Raises:
-        ValueError: `token` is not a token.
-    """
+    """Refuse a value that is not a token with a ValueError, which does not show it."""
     fits = isinstance(token, str) and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN
     if not fits or not _TOKEN.fullmatch(str(token)):
         raise ValueError(f"{name}: expected {_EXPECTED}, got something else")
 
 
 def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
-    """Return tokens by the `host:port`, or the host, that they are sent to.
-
-    Raises:
-        TypeError: `given` is not a mapping from strings.
-        ValueError: A value is not a token.
-    """
+    """Return tokens by the `host:port`, or the host, that they are sent to; errors as above."""
     check_kind(name, given, Mapping, "a mapping from host:port to a token")
     assert isinstance(given, Mapping)
     found = {}
@@ -98,27 +86,14 @@ def check_tokens_by_target(name: str, given: object) -> dict[str, str]:
 def read_tokens(name: str, path: str | Path, root: Path = _HERE) -> tuple[str, ...]:
     """Return the tokens of a file, one per line; empty lines and lines with # are skipped.
 
-    Warns if others than the owner may read the file.
-
-    Args:
-        name: The option that the path was given as, for errors.
-        path: The file.
-        root: The folder that the path is relative to.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It has no tokens, or a line that is not a token.
+    Warns if others than the owner may read the file. Errors call it `name`: OSError if it cannot be
+    read, ValueError if it has no tokens, or a line that is not a token.
     """
     return check_tokens(f"{name}: {path}: tokens", _lines(name, path, root))
 
 
 def read_token(name: str, path: str | Path) -> str:
-    """Return the only line of a file, a token for other servers, which may have other rules.
-
-    Raises:
-        OSError: As `read_tokens`.
-        ValueError: The file has no line, or several.
-    """
+    """Return the only line of a file, a token for other servers, which may have other rules."""
     first, *others = _lines(name, path, _HERE)
     if others:
         raise ValueError(f"{name}: {path}: expected one token, got {1 + len(others)} lines")
@@ -126,11 +101,7 @@ def read_token(name: str, path: str | Path) -> str:
 
 
 def read_tokens_by_target(name: str, path: str | Path, root: Path = _HERE) -> dict[str, str]:
-    """Return the tokens of a file whose lines are `HOST:PORT TOKEN` or `HOST TOKEN`.
-
-    Raises:
-        OSError, ValueError: As `read_tokens`.
-    """
+    """Return the tokens of a file whose lines are `HOST:PORT TOKEN` or `HOST TOKEN`."""
     found = {}
     for number, line in enumerate(_lines(name, path, root), 1):
         target, _, token = line.partition(" ")

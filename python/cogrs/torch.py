@@ -16,8 +16,8 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ImportError(
-        "cogrs.torch needs PyTorch, which is not installed: pip install torch, or what "
-        "https://pytorch.org/get-started says for this machine",
+        "cogrs.torch needs PyTorch, which is not installed: pip install torch, or follow "
+        "https://pytorch.org/get-started for this machine",
         name="torch",
     ) from error
 

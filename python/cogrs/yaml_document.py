@@ -42,11 +42,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_document(value: Any) -> None:
-    """Refuse a value that exceeds the limits of a configuration, as one that contains itself does.
-
-    Raises:
-        ValueError: The value exceeds a limit.
-    """
+    """Refuse a value that exceeds a limit, or contains itself, with a ValueError."""
     count, size = 0, 0
     waiting = [(value, 1)]
     while waiting:

@@ -1,7 +1,6 @@
-"""Builds the package by maturin, and says in one line if Rust is missing.
+"""Build backend that calls maturin, and says in one line if Rust is missing.
 
-By itself maturin downloads a toolchain then, unasked, and where it cannot, what is seen is the
-traceback of that.
+By itself maturin would download a toolchain unasked, or show a traceback where it cannot.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = [
 
 Settings = dict[str, object] | None
 
-# maturin then asks for no installer of Rust.
+# So maturin does not require an installer of Rust.
 os.environ["MATURIN_NO_INSTALL_RUST"] = "1"
 
 
@@ -34,18 +33,18 @@ def _look_for_rust() -> None:
     if shutil.which("cargo") is None:
         sys.exit(
             "cogrs: no wheel fits this machine, so it is compiled, which needs Rust, and cargo is "
-            "not there: install it from https://rustup.rs and run this again"
+            "not installed: install it from https://rustup.rs and run this again"
         )
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """Return what else a build needs; installers ask this first."""
+    """Return the requirements of a build, which is the first call of installers."""
     _look_for_rust()
     return maturin.get_requires_for_build_wheel(config_settings)
 
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Settings = None) -> str:
-    """Write what an installer wants to know; without isolation it asks this first."""
+    """Write the metadata, which is the first call of installers without isolation."""
     _look_for_rust()
     return maturin.prepare_metadata_for_build_wheel(directory, config_settings)
 

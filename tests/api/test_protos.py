@@ -514,7 +514,7 @@ def test_a_payload_takes_a_message_of_any_module() -> None:
     assert plain.Unpack(read_actor)
 
 
-def test_pack_makes_what_a_field_takes() -> None:
+def test_pack_makes_an_any_that_fields_take() -> None:
     ready_made = any_pb2.Any()
     ready_made.Pack(USERS)
     with pytest.raises(TypeError):
@@ -596,7 +596,9 @@ else:
 
 @pytest.mark.parametrize("implementation", ["upb", "python"])
 @pytest.mark.parametrize("order", ["others first", "ours first"])
-def test_other_code_for_the_same_package_may_be_loaded(order: str, implementation: str) -> None:
+def test_other_generated_code_for_the_package_can_be_loaded(
+    order: str, implementation: str
+) -> None:
     first, second = (OTHERS, OURS) if order == "others first" else (OURS, OTHERS)
     check = f"""
         from google.protobuf.internal import api_implementation
@@ -618,7 +620,7 @@ def test_other_code_for_the_same_package_may_be_loaded(order: str, implementatio
     assert run.returncode == 0, run.stderr
 
 
-def test_a_pool_that_refuses_says_what_happened() -> None:
+def test_error_of_the_pool_says_what_failed() -> None:
     with pytest.raises(ImportError, match=r"protobuf \d+\.\d+.* private descriptor pool .*cogment"):
         _pool.add_file(b"no descriptor")
 

@@ -18,7 +18,7 @@ from cogrs.api.orchestrator_pb2_grpc import (
 )
 from cogrs.orchestrator import Security, ServerTls
 from cogrs.orchestrator.service.config import read_config
-from tests.commands.test_orchestrator import CONFIG, TOKEN, orchestrator, trial
+from tests.commands.command import CONFIG, TOKEN, orchestrator, trial
 from tests.secured import Authority
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", ["options", "file"])
-def test_client_tokens(capsys: Any, files: Path, where: str) -> None:
+def test_client_tokens_give_the_right_to_join_only(capsys: Any, files: Path, where: str) -> None:
     section = "security: {tokens: tokens, client_tokens: clients, slot_secrets: required}\n"
     config = write(files / "cogment.yaml", CONFIG + (section if where == "file" else ""))
     options = ("--tokens", files / "tokens", "--client-tokens", files / "clients")
@@ -61,7 +61,7 @@ def test_client_tokens(capsys: Any, files: Path, where: str) -> None:
             async with sdk.ClientActor(f"127.0.0.1:{port}", token=CLIENT) as client:
                 await client.join(name="alice")
 
-        # It may join, and there is no trial.
+        # It may join, but no trial is running.
         with pytest.raises(sdk.RemoteCallError, match="FAILED_PRECONDITION: no trial has"):
             asyncio.run(play())
         process.terminate()
@@ -70,7 +70,7 @@ def test_client_tokens(capsys: Any, files: Path, where: str) -> None:
         assert CLIENT not in told
 
 
-def test_options_stand_in_for_the_file(files: Path) -> None:
+def test_options_replace_the_section_of_the_file(files: Path) -> None:
     ours = Authority(files)
     pair = {f"tls_{kind}": str(path) for kind, path in ours.pair().items()}
     section = {
@@ -113,7 +113,7 @@ def test_options_stand_in_for_the_file(files: Path) -> None:
         ("[tokens]", "security: expected a section, got list"),
     ],
 )
-def test_section_that_is_no_good_is_refused_and_no_secret_repeated(
+def test_bad_section_is_refused_without_showing_secrets(
     capsys: Any, files: Path, section: str, words: str
 ) -> None:
     config = write(files / "cogment.yaml", f"{CONFIG}security: {section}\n")
@@ -139,7 +139,7 @@ def test_section_that_is_no_good_is_refused_and_no_secret_repeated(
         ["trial", "info", f"--t={TOKEN}"],
     ],
 )
-def test_token_that_is_given_in_place_of_its_file_is_not_repeated(
+def test_token_in_place_of_its_file_is_not_shown(
     capsys: Any, files: Path, arguments: list[str]
 ) -> None:
     config = write(files / "cogment.yaml", CONFIG)
@@ -156,7 +156,9 @@ def test_token_that_is_given_in_place_of_its_file_is_not_repeated(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_metrics_for_other_machines(capsys: Any, files: Path, host: str) -> None:
+def test_metrics_host_beyond_the_loopback_needs_insecure(
+    capsys: Any, files: Path, host: str
+) -> None:
     config = write(files / "cogment.yaml", CONFIG)
     given = ["--config", str(config), "--port", "0", "--metrics-port", "0", "--metrics-host", host]
     assert cli.main(["orchestrator", *given]) == 2
@@ -167,7 +169,7 @@ def test_metrics_for_other_machines(capsys: Any, files: Path, host: str) -> None
     assert len(err.splitlines()) == 1
 
 
-def test_text_of_a_configuration_prints(capsys: Any, tmp_path: Path) -> None:
+def test_text_of_a_configuration_is_escaped(capsys: Any, tmp_path: Path) -> None:
     for text in ('trial_params: {"\\e[31m\\x9b\\u202e": 1}', 'security: {"\\e]0;x\\a": 1}'):
         config = write(tmp_path / "cogment.yaml", text)
         assert cli.main(["orchestrator", "--config", str(config), "--port", "0"]) == 2
@@ -180,7 +182,7 @@ BAD = "\x1b]0;owned\x07\nforged\x9b31m\u202e"
 
 
 class Hostile(TrialLifecycleServicer):
-    """An orchestrator that wants to write on the terminal of whoever asks it."""
+    """An orchestrator whose texts would write on the terminal of its callers."""
 
     def StartTrial(self, request: Any, context: Any) -> Any:  # noqa: N802
         return api.TrialStartReply(trial_id=BAD)
@@ -222,9 +224,7 @@ def hostile() -> Iterator[int]:
         ["terminate", "x"],
     ],
 )
-def test_nothing_of_a_peer_reaches_the_terminal_raw(
-    capsys: Any, hostile: int, arguments: list[str]
-) -> None:
+def test_text_of_a_peer_is_escaped(capsys: Any, hostile: int, arguments: list[str]) -> None:
     cli.main(["trial", *arguments, "--endpoint", f"127.0.0.1:{hostile}", "--timeout", "30"])
     told = "".join(capsys.readouterr())
     assert "owned" in told
@@ -232,7 +232,7 @@ def test_nothing_of_a_peer_reaches_the_terminal_raw(
     assert not any(line.startswith("forged") for line in told.splitlines())
 
 
-def test_errors_of_a_hostile_orchestrator_print(hostile: int) -> None:
+def test_errors_of_a_hostile_orchestrator_are_escaped(hostile: int) -> None:
     async def ask() -> str:
         async with sdk.TrialController(f"127.0.0.1:{hostile}") as controller:
             with pytest.raises(sdk.RemoteCallError) as caught:
@@ -244,7 +244,7 @@ def test_errors_of_a_hostile_orchestrator_print(hostile: int) -> None:
     assert str(error).isprintable()
 
 
-def test_security_of_python_comes_before_that_of_the_file(files: Path) -> None:
+def test_security_argument_replaces_that_of_the_file(files: Path) -> None:
     from cogrs import serve_orchestrator
 
     config = {"security": {"tokens": str(files / "tokens")}}

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from urllib.request import urlopen
 
 import pytest
@@ -15,50 +14,12 @@ import pytest
 from cogrs import cli, commands, sdk
 from cogrs.commands.orchestrator import _SETTINGS
 from cogrs.orchestrator import Settings
+from tests.commands.command import TOKEN, orchestrator, script, trial
 from tests.program import program
-
-CONFIG = """
-trial_params:
-  environment: {endpoint: "127.0.0.1:9"}
-  actors: [{name: alice, actor_class: player, endpoint: client}]
-"""
-TOKEN = "a-token-of-23-characters"
-
-
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "cogment.yaml"
-    path.write_text(CONFIG)
-    return path
-
-
-def script(*arguments):
-    return f"import sys; from cogrs import cli; sys.exit(cli.main({[*map(str, arguments)]!r}))"
-
-
-@contextmanager
-def orchestrator(config, *arguments):
-    """One that runs, with what it told: ports by name."""
-    call = script("orchestrator", "--config", config, "--port", 0, *arguments)
-    with program(call) as process:
-        ports = {}
-        lines = 1 + sum("-port" in str(each) for each in arguments)
-        for _ in range(lines):
-            name, value = process.stdout.readline().split()
-            ports[name] = int(value)
-        yield process, ports
-
-
-def trial(capsys, port, verb, *arguments, code=0):
-    """What a command prints."""
-    where = ["--endpoint", f"127.0.0.1:{port}"]
-    assert cli.main(["trial", verb, *where, *map(str, arguments)]) == code
-    out, err = capsys.readouterr()
-    return out if code == 0 else err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0)])
-def test_from_its_start_to_a_signal(capsys, config, number, code):
+def test_orchestrator_command_runs_until_a_signal(capsys, config, number, code):
     with orchestrator(config, "--actor-port", 0, "--log-format", "json") as (process, ports):
         assert set(ports) == {"port", "actor_port"}
         assert ports["port"] != ports["actor_port"]
@@ -102,7 +63,7 @@ class Patient(sdk.Agent):
 
 
 @pytest.mark.parametrize(("grace", "last"), [(30, 999), (0.1, None)])
-def test_a_signal_ends_trials_softly_first(capsys, tmp_path, grace, last):
+def test_signal_gives_trials_the_grace_to_end(capsys, tmp_path, grace, last):
     with sdk.serve_endpoint(environments={"": Endless}, agents={"": Patient}) as endpoint:
         where = json.dumps(endpoint.address)
         config = tmp_path / "cogment.yaml"
@@ -118,7 +79,7 @@ def test_a_signal_ends_trials_softly_first(capsys, tmp_path, grace, last):
             assert process.wait(60) == 0
 
 
-def test_what_is_not_said_is_as_in_python(capsys, config, monkeypatch):
+def test_defaults_are_those_of_python(capsys, config, monkeypatch):
     given = {}
 
     def refuse(file, **arguments):
@@ -133,7 +94,7 @@ def test_what_is_not_said_is_as_in_python(capsys, config, monkeypatch):
     assert given["settings"] == Settings(join_timeout=7)
 
 
-def test_the_life_of_a_trial_on_the_command_line(capsys, config, tmp_path):
+def test_trial_command_starts_watches_and_ends_a_trial(capsys, config, tmp_path):
     content = tmp_path / "config"
     content.write_bytes(b"\x0a\x01x")
     with orchestrator(config, "--end-timeout", "5") as (_, ports):
@@ -163,7 +124,7 @@ def test_the_life_of_a_trial_on_the_command_line(capsys, config, tmp_path):
             assert "NOT_FOUND" in trial(capsys, port, verb, "nothing", code=1)
 
 
-def test_a_watch_ends_with_a_signal(config):
+def test_watch_ends_with_a_signal(config):
     with orchestrator(config) as (_, ports):
         where = ["--endpoint", f"127.0.0.1:{ports['port']}", "--json"]
         with program(script("trial", "watch", *where)) as watch:
@@ -175,13 +136,13 @@ def test_a_watch_ends_with_a_signal(config):
             assert (watch.returncode, err) == (130, "")
 
 
-def test_nobody_is_there(capsys):
+def test_trial_command_without_orchestrator_fails(capsys):
     err = trial(capsys, 9, "info", code=1)
     assert err.startswith("cogrs trial info: 127.0.0.1:9: UNAVAILABLE: ")
     assert len(err.splitlines()) == 1
 
 
-def test_tokens(capsys, config, tmp_path):
+def test_tokens_option_requires_tokens(capsys, config, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"# of us\n\n{TOKEN}\n")
     mine = tmp_path / "token"
@@ -192,7 +153,7 @@ def test_tokens(capsys, config, tmp_path):
         assert "/none" in trial(capsys, ports["port"], "info", "--token", "/none", code=2)
 
 
-def test_metrics(config):
+def test_metrics_port_serves_metrics(config):
     with orchestrator(config, "--metrics-port", 0) as (process, ports):
         with urlopen(f"http://127.0.0.1:{ports['metrics_port']}/metrics", timeout=30) as page:
             text = page.read().decode()
@@ -201,7 +162,7 @@ def test_metrics(config):
         assert process.wait(60) == 0
 
 
-def test_variables_of_the_environment(capsys, config, monkeypatch):
+def test_environment_variables_are_options(capsys, config, monkeypatch):
     for name, value in (
         ("CONFIG", config),
         ("PORT", 0),
@@ -231,7 +192,7 @@ def test_variables_of_the_environment(capsys, config, monkeypatch):
         ("JOIN_TIMEOUT", "-1", "expected seconds >= 0, got '-1'"),
     ],
 )
-def test_variables_that_are_no_good_are_named(capsys, monkeypatch, name, value, text):
+def test_bad_environment_variable_is_refused_by_name(capsys, monkeypatch, name, value, text):
     monkeypatch.setenv(f"COGRS_ORCHESTRATOR_{name}", value)
     with pytest.raises(SystemExit) as caught:
         cli.main(["orchestrator"])
@@ -257,7 +218,7 @@ def test_variables_that_are_no_good_are_named(capsys, monkeypatch, name, value, 
         (["--prot", "1"], "did you mean --port?"),
     ],
 )
-def test_what_is_refused(config, arguments, text):
+def test_bad_option_is_refused_in_one_line(config, arguments, text):
     given = arguments if arguments[:1] in ([], ["--config"]) else ["--config", config, *arguments]
     call = [sys.executable, "-m", "cogrs", "orchestrator", *map(str, given)]
     done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
@@ -267,7 +228,7 @@ def test_what_is_refused(config, arguments, text):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_port_that_is_taken(config):
+def test_taken_port_is_an_error_in_one_line(config):
     with orchestrator(config) as (_, ports):
         call = [sys.executable, "-m", "cogrs", "orchestrator", "--config", str(config)]
         call += ["--port", str(ports["port"])]
@@ -289,13 +250,13 @@ def test_every_setting_is_an_option(capsys):
     assert re.search(r"--tokens FILE\b", text)
 
 
-def test_no_verb(capsys):
+def test_trial_command_without_a_verb_prints_usage(capsys):
     with pytest.raises(SystemExit):
         cli.main(["trial"])
     assert "VERB" in capsys.readouterr().err
 
 
-def test_help_of_others_loads_no_grpc():
+def test_help_of_other_commands_imports_no_grpc():
     code = (
         "import sys; from cogrs import cli\n"
         "try: cli.main(['trial', 'watch', '--help'])\n"

@@ -9,9 +9,7 @@ import sys
 import pytest
 
 from cogrs import cli
-from tests.commands.test_orchestrator import config, orchestrator, trial
-
-__all__ = ["config"]  # a fixture
+from tests.commands.command import orchestrator, trial
 
 UNREAD = 141
 
@@ -26,7 +24,7 @@ def into_a_closed_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def test_output_that_nobody_reads_ends_it_without_a_word(capsys, config):
+def test_closed_output_ends_the_command_without_an_error(capsys, config):
     with orchestrator(config) as (_, ports):
         trial(capsys, ports["port"], "start")
         where = ("--endpoint", f"127.0.0.1:{ports['port']}")
@@ -36,7 +34,7 @@ def test_output_that_nobody_reads_ends_it_without_a_word(capsys, config):
 
 
 @pytest.mark.parametrize("verb", ["start", "watch", "info", "terminate"])
-def test_a_port_that_never_answers_is_given_up(capsys, verb):
+def test_port_that_never_answers_is_given_up(capsys, verb):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         names = ["x"] if verb == "terminate" else []
@@ -45,7 +43,7 @@ def test_a_port_that_never_answers_is_given_up(capsys, verb):
     assert len(err.splitlines()) == 1
 
 
-def test_files_and_names_that_are_no_text_are_named(capsys, tmp_path):
+def test_file_or_name_that_is_not_text_is_named(capsys, tmp_path):
     token = tmp_path / "token"
     token.write_bytes(b"\xff\xfe")
     err = trial(capsys, 9, "info", "--token", token, code=2)

@@ -40,7 +40,7 @@ class Demo:
         )
 
     def pids(self) -> set[int]:
-        """All its processes, whoever their parent is by now."""
+        """All its processes, orphans included."""
         found = set()
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

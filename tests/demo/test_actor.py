@@ -24,12 +24,12 @@ def policy():
     return Policy(draw_parameters(4, 2, seed=0), num_action=2, seed=0)
 
 
-def test_it_acts_at_random_however_long_it_waits_for_the_learner(policy):
+def test_policy_acts_at_random_until_the_learner_updates(policy):
     for _ in range(200):
         np.testing.assert_array_equal(policy(STATES).prob, 0.5)
 
 
-def test_updates_make_it_take_the_best_action(policy):
+def test_policy_takes_the_best_action_after_updates(policy):
     least = []
     for policy.updates in (0, 100, 300, 500, 10_000):
         decision = policy(STATES)
@@ -38,7 +38,7 @@ def test_updates_make_it_take_the_best_action(policy):
     assert least[-2:] == pytest.approx([0.99, 0.99])
 
 
-def test_it_follows_what_is_published(policy):
+def test_policy_follows_published_parameters(policy):
     parameters = draw_parameters(4, 2, seed=1)
     ended = threading.Event()
 

@@ -37,7 +37,7 @@ def start(tmp_path):
         demo.kill()
 
 
-def test_goal_reached_by_two_at_once(start, tmp_path):
+def test_two_demos_at_once_reach_their_goals(start, tmp_path):
     demos = [start("--goal", "12", "--trials", "8", "--seed", seed) for seed in "12"]
     for demo in demos:
         demo.line(r"trials \d")
@@ -62,7 +62,7 @@ def test_goal_reached_by_two_at_once(start, tmp_path):
         assert last["seconds"] > 0
 
 
-def test_out_of_time_with_and_without_a_terminal(start, tmp_path):
+def test_demo_out_of_time_fails_with_and_without_a_terminal(start, tmp_path):
     arguments = ("--goal", "1000", "--max-seconds", "1.5")
     plain = start(*arguments)
     ours, theirs = os.openpty()
@@ -85,7 +85,7 @@ def test_out_of_time_with_and_without_a_terminal(start, tmp_path):
         assert metrics_of(folder)[-1]["seconds"] >= 1.5
 
 
-def test_a_run_goes_on_where_it_was(start, tmp_path):
+def test_resumed_run_continues_its_counts(start, tmp_path):
     first = start(*ENDLESS, "--workers", "2", "--env", "FrozenLake-v1")
     first.line(r"updates [1-9]")
     assert len(first.sockets()) == 7
@@ -127,7 +127,7 @@ gymnasium.register("Broken-v0", Broken)
 """
 
 
-def test_an_environment_that_always_fails_ends_the_run(start, tmp_path):
+def test_environment_that_always_fails_ends_the_run(start, tmp_path):
     (tmp_path / "broken_world.py").write_text(BROKEN)
     demo = start("--env", "broken_world:Broken-v0", PYTHONPATH=str(tmp_path))
     code, _, err = demo.finish()
@@ -136,7 +136,7 @@ def test_an_environment_that_always_fails_ends_the_run(start, tmp_path):
     assert "trials in a row ended without a step" in err.splitlines()[-1]
 
 
-def test_it_learns_until_ctrl_c(start, tmp_path):
+def test_demo_learns_until_ctrl_c(start, tmp_path):
     demo = start(*ENDLESS)
     demo.line(r"updates [1-9]")
     sockets = demo.sockets()
@@ -159,7 +159,7 @@ def test_it_learns_until_ctrl_c(start, tmp_path):
 
 
 @pytest.mark.parametrize("moments", MOMENTS, ids=str)
-def test_ctrl_c_leaves_nothing(start, moments):
+def test_ctrl_c_leaves_no_process_or_socket(start, moments):
     demos = [start(*ENDLESS) for _ in moments]
     for demo in demos:
         demo.line("starting")
@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_nothing(start, moments):
 
 
 @pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_end_before_there_is_anything_to_draw(start, tmp_path, kind, code):
+def test_end_before_the_first_trial_draws_no_curve(start, tmp_path, kind, code):
     demo = start(*ENDLESS)
     demo.line("starting")
     demo.process.send_signal(kind)
@@ -201,7 +201,7 @@ def test_sigterm_ends_the_children_first(start, tmp_path):
     metrics_of(folder_of(tmp_path))
 
 
-def test_a_parent_that_is_killed_takes_its_children_along(start):
+def test_children_of_a_killed_parent_end(start):
     demos = {line: start(*ENDLESS) for line in ("starting", "trials [1-9]")}
     for line, demo in demos.items():
         demo.line(line)
@@ -213,7 +213,7 @@ def test_a_parent_that_is_killed_takes_its_children_along(start):
         demo.assert_gone(sockets)
 
 
-def test_a_child_that_dies_ends_all(start):
+def test_demo_ends_when_a_child_dies(start):
     demos = {role: start(*ENDLESS) for role in ("learner", "environment", "actor")}
     sockets = set()
     for role, demo in demos.items():
@@ -238,7 +238,7 @@ def test_a_child_that_dies_ends_all(start):
         pytest.param(["--out", "/proc/nowhere/runs"], "--out", id="out cannot be made"),
     ],
 )
-def test_refused(start, arguments, reason):
+def test_demo_with_bad_options_is_refused_in_one_line(start, arguments, reason):
     demo = start(*arguments)
     code, out, err = demo.finish()
     assert (code, out) == (2, "")

@@ -38,7 +38,7 @@ def play(progress, steps):
     progress.take({"episode": steps, "total_reward": float(steps), "stored": 0})
 
 
-def test_trials_that_end_together_have_the_rate_of_the_whole_time(clock, progress):
+def test_rate_of_trials_that_end_together_is_over_the_whole_time(clock, progress):
     assert progress.rate == 0
     clock.now += 1
     play(progress, 11)
@@ -49,7 +49,7 @@ def test_trials_that_end_together_have_the_rate_of_the_whole_time(clock, progres
     assert progress.rate == 20
 
 
-def test_the_rate_is_that_of_late(clock, progress):
+def test_rate_is_over_the_last_seconds(clock, progress):
     for _ in range(30):
         clock.now += 1
         play(progress, 10)
@@ -61,16 +61,16 @@ def test_the_rate_is_that_of_late(clock, progress):
     assert progress.rate == 0
 
 
-def test_no_time_at_all(progress):
+def test_rate_without_elapsed_time_is_zero(progress):
     play(progress, 10)
     assert progress.rate == 0
 
 
-def test_a_goal_is_no_fraction(progress):
+def test_goal_is_printed_without_decimals(progress):
     assert dict(progress.rows())["mean return"] == "0.0, goal 195"
 
 
-def test_phases_of_the_learner(progress):
+def test_phase_follows_the_learner(progress):
     phases = [progress.phase]
     for updates in (0, 0, 5):
         progress.take({**LEARNER, "updates": updates})
@@ -78,7 +78,7 @@ def test_phases_of_the_learner(progress):
     assert phases == ["importing JAX", "compiling", "compiling", "learning"]
 
 
-def test_lines_are_few_and_short(clock, progress, tmp_path, capsys):
+def test_display_prints_few_and_short_lines(clock, progress, tmp_path, capsys):
     with Display(progress, tmp_path, StopSignal()) as display:
         for tenth in range(600):
             clock.now += 0.1

@@ -38,7 +38,7 @@ def exposed(metrics: Metrics) -> dict[tuple[str, str], float]:
 
 
 @on_loop
-async def test_metrics_are_those_of_stats() -> None:
+async def test_metrics_equal_the_statistics() -> None:
     async with Net(agents=1, log=True) as net:
         trial_id = await net.start()
         await net.end_of(trial_id)
@@ -66,7 +66,7 @@ def awaited(world: World) -> Mapping[str, int]:
     return Counter(world.trial.awaited())
 
 
-def test_who_is_waited_for() -> None:
+def test_awaited_parties_are_counted() -> None:
     world = World(agents=2, clients=1)
     assert awaited(world) == {"environment": 1, "agent": 2, "player": 1}
     client = world.client()
@@ -90,7 +90,7 @@ def test_who_is_waited_for() -> None:
     assert awaited(world) == {}
 
 
-def test_durations_of_ticks_are_those_of_the_clock() -> None:
+def test_tick_durations_follow_the_clock() -> None:
     world = World(agents=1, class_options={"agent": ActorOptions()}).run()
     for number, seconds in ((1, 0.2), (2, 7.0), (3, 1000.0)):
         world.act()
@@ -110,7 +110,7 @@ def test_duration_equal_to_a_bound_is_in_its_bucket(seconds: float, bucket: int)
     assert metrics.tick_buckets[bucket] == 1
 
 
-def test_ends_and_what_was_dropped_are_counted_over_all_trials() -> None:
+def test_ends_and_drops_are_counted_over_all_trials() -> None:
     world = World(agents=1).run()
     world.act()
     world.act()
@@ -129,7 +129,7 @@ def test_ends_and_what_was_dropped_are_counted_over_all_trials() -> None:
 
 
 @on_loop
-async def test_samples_that_wait_and_are_lost() -> None:
+async def test_waiting_and_lost_samples_are_counted() -> None:
     net = Net(agents=1, log=True, settings=Settings(log_backlog=3, call_timeout=0.2))
 
     async def never(_context: Any) -> None:
@@ -159,14 +159,14 @@ def _large(step: Any) -> Any:
     return larger
 
 
-def test_a_thread_asks_and_a_stopped_one_tells_the_last() -> None:
+def test_stats_of_a_stopped_orchestrator_are_the_last() -> None:
     with cogrs.serve_orchestrator(port=0) as handle:
         assert handle.stats().started == 0
         assert exposed(Metrics(handle))["cogrs_trials", "RUNNING"] == 0
     assert handle.stats().started == 0
 
 
-def test_metrics_do_not_keep_an_orchestrator() -> None:
+def test_metrics_do_not_keep_an_orchestrator_alive() -> None:
     import gc
 
     handle = cogrs.serve_orchestrator(port=0)
@@ -178,7 +178,7 @@ def test_metrics_do_not_keep_an_orchestrator() -> None:
 
 
 @on_loop
-async def test_a_port_for_metrics_that_is_taken() -> None:
+async def test_taken_port_for_metrics_is_an_error() -> None:
     async with await serve(port=0) as running:
         metrics = Metrics(running)
         with (
@@ -189,7 +189,7 @@ async def test_a_port_for_metrics_that_is_taken() -> None:
 
 
 @pytest.mark.parametrize("trial", [None, "t1"])
-def test_json_lines(trial: str | None) -> None:
+def test_json_formatter_writes_an_object_per_record(trial: str | None) -> None:
     try:
         raise ValueError("two\nlines")
     except ValueError:
@@ -206,7 +206,7 @@ def test_json_lines(trial: str | None) -> None:
     assert told["time"].endswith("+00:00")
 
 
-def test_all_records_about_a_trial_know_it(caplog: Any) -> None:
+def test_records_about_a_trial_have_its_id(caplog: Any) -> None:
     with caplog.at_level(logging.INFO, "cogrs.orchestrator"):
         world = World(agents=1).run()
         world.act()

@@ -44,7 +44,7 @@ def closed(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "a-machine.test"])
-def test_metrics_beyond_the_loopback_are_refused_unless_meant(metrics: Metrics, host: str) -> None:
+def test_metrics_beyond_the_loopback_need_insecure(metrics: Metrics, host: str) -> None:
     with (
         pytest.raises(
             ValueError, match=r"host: other machines reach .* or insecure=True"
@@ -55,7 +55,7 @@ def test_metrics_beyond_the_loopback_are_refused_unless_meant(metrics: Metrics, 
     assert "metrics have neither TLS nor tokens" in str(caught.value)
 
 
-def test_metrics_for_other_machines_that_are_meant(metrics: Metrics) -> None:
+def test_metrics_beyond_the_loopback_are_served_if_insecure(metrics: Metrics) -> None:
     with serve_metrics(metrics, "0.0.0.0", 0, insecure=True) as port:
         assert "cogrs_trials" in read_page(port)
 
@@ -64,7 +64,7 @@ def test_metrics_for_other_machines_that_are_meant(metrics: Metrics) -> None:
     ("arguments", "words"),
     [(("127.0.0.1", 70000), "port: expected"), (("127.0.0.1", -1), "port: expected")],
 )
-def test_arguments_that_are_no_good_are_named(
+def test_bad_arguments_are_refused_by_name(
     metrics: Metrics, arguments: tuple[Any, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words), serve_metrics(metrics, *arguments):
@@ -88,7 +88,7 @@ def test_connections_are_bounded_and_the_next_are_served(metrics: Metrics) -> No
         assert "cogrs_trials" in read_page(port)
 
 
-def test_request_that_is_too_large_is_refused(metrics: Metrics) -> None:
+def test_too_large_request_is_refused(metrics: Metrics) -> None:
     with (
         serve_metrics(metrics, "127.0.0.1", 0) as port,
         socket.create_connection(("127.0.0.1", port), LIMIT) as connection,
@@ -104,9 +104,7 @@ def test_request_that_is_too_large_is_refused(metrics: Metrics) -> None:
         assert "cogrs_trials" in read_page(port)
 
 
-def test_slow_request_has_a_limit_of_time(
-    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_request_is_ended(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "METRICS_SECONDS", 0.2)
     with (
         serve_metrics(metrics, "127.0.0.1", 0) as port,

@@ -17,7 +17,7 @@ SERVICES = ("cogment.TrialLifecycle", "cogment.ClientActor")
 
 
 @on_loop
-async def test_health() -> None:
+async def test_health_reports_serving_until_the_stop() -> None:
     pytest.importorskip("grpc_health")
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -41,7 +41,7 @@ async def test_health() -> None:
 
 
 @on_loop
-async def test_reflection() -> None:
+async def test_reflection_lists_the_services() -> None:
     pytest.importorskip("grpc_reflection")
     from google.protobuf import descriptor_pb2
     from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -63,7 +63,7 @@ async def test_reflection() -> None:
         await stream.done_writing()
 
 
-def test_neither_is_needed() -> None:
+def test_server_starts_without_health_and_reflection() -> None:
     code = """
 import sys
 sys.modules["grpc_health"] = sys.modules["grpc_reflection"] = None

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cogrs.commands.parser import DONE, FAILED, REFUSED, Parser, fail, integer, number, seconds
 from cogrs.demo.options import Options
@@ -32,46 +32,24 @@ def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
         "start, 130 Ctrl-C, 143 SIGTERM.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add, default = demo.add_argument, Options()
-    add("--env", default=default.env, help="id of a Gymnasium environment with discrete actions")
-    add(
-        "--trials",
-        type=_between(1, 1000),
-        default=default.trials,
-        help="number of concurrent trials",
-    )
-    add(
-        "--workers",
-        type=_between(1, 64),
-        default=default.workers,
-        help="number of actor processes",
-    )
-    add("--resume", type=_folder, metavar="DIR", help="continue the run in this folder")
-    add(
-        "--seed",
-        type=_between(0, 2**32 - 1),
-        default=default.seed,
-        help="random seed of the processes; runs with the same seed differ, because process "
-        "timing varies",
-    )
-    add(
-        "--out",
-        type=_folder,
-        default=default.out,
-        help="folder for metrics, checkpoints and the learning curve",
-    )
-    add(
-        "--max-seconds",
-        type=seconds,
-        default=default.max_seconds,
-        help="maximum run time in seconds",
-    )
-    add(
-        "--goal",
-        type=number,
-        default=default.goal,
-        help=f"mean return over {default.window} trials at which the run ends",
-    )
+    default = Options()
+    options: dict[str, tuple[Callable[[str], Any], str]] = {
+        "env": (str, "id of a Gymnasium environment with discrete actions"),
+        "trials": (_between(1, 1000), "number of concurrent trials"),
+        "workers": (_between(1, 64), "number of actor processes"),
+        "resume": (_folder, "folder of a run to continue"),
+        "seed": (
+            _between(0, 2**32 - 1),
+            "random seed of the processes; runs with the same seed differ, because process timing "
+            "varies",
+        ),
+        "out": (_folder, "folder for metrics, checkpoints and the learning curve"),
+        "max_seconds": (seconds, "maximum run time in seconds"),
+        "goal": (number, f"mean return over {default.window} trials at which the run ends"),
+    }
+    for name, (kind, text) in options.items():
+        option = f"--{name.replace('_', '-')}"
+        demo.add_argument(option, type=kind, default=getattr(default, name), help=text)
     demo.set_defaults(run=_run)
 
 

@@ -95,11 +95,7 @@ def _float(text: str) -> float | str:
 
 
 def _checked(check: Callable[..., Number], text: str, value: object, *bounds: int) -> Number:
-    """Return a checked value; an error shows the text that it was read from.
-
-    Raises:
-        argparse.ArgumentTypeError: The check refuses the value; argparse names the option.
-    """
+    """Return a checked value; an ArgumentTypeError shows the text that it was read from."""
     try:
         return check("", value, *bounds)
     except (TypeError, ValueError) as error:
@@ -114,12 +110,7 @@ def fail(command: str, reason: str, code: int = REFUSED) -> int:
 
 
 def read_text(path: Path, most: int = MIB) -> str:
-    """Return the text of a file of at most `most` bytes.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is not text in UTF-8, or has more bytes; the error names the file.
-    """
+    """Return the text of a file in UTF-8, of at most `most` bytes; errors name the file."""
     try:
         return read_bounded(path, most).decode()
     except UnicodeDecodeError as error:

@@ -206,7 +206,7 @@ async def _watch(given: argparse.Namespace, controller: TrialController) -> None
     wanted = {TrialState[name] for name in given.state} or set(TrialState)
     async with _timeout(given):
         if given.trial is not None:
-            await controller.trial_state(given.trial)  # fails if there is no such trial
+            await controller.trial_state(given.trial)  # fails if the trial does not exist
         else:
             await controller.trials()  # fails if the orchestrator cannot be reached
     asked = wanted if given.trial is None else wanted | {TrialState.ENDED}

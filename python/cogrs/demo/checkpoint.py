@@ -38,11 +38,7 @@ def write_run(folder: Path, config: ProcessConfig, trials: int, steps: int) -> N
 
 
 def read_run(folder: Path, config: ProcessConfig) -> dict[str, Any]:
-    """Return the trials and steps of the run in a folder.
-
-    Raises:
-        RefusedError: It is not the folder of a run, or the run is of another environment.
-    """
+    """Return trials and steps of the run in a folder; RefusedError if it does not fit."""
     try:
         known: dict[str, Any] = json.loads((folder / _RUN).read_text(encoding="utf-8"))
         found = {name: known[name] for name in _SAME}

@@ -60,10 +60,9 @@ class ChildProcess:
         self._listener.start()
 
     async def ready(self, stop: StopSignal) -> Any:
-        """Wait until the process is ready; return its endpoints, None if interrupted before.
+        """Wait until the process is ready; return its endpoints, or None if interrupted before.
 
-        Raises:
-            RefusedError: The process ended instead, or took too long.
+        RefusedError if the process ended instead, or took too long.
         """
         deadline = time.monotonic() + _READY
         while not self._ready.done() and not stop.is_set():
@@ -77,11 +76,7 @@ class ChildProcess:
         return self._ready.result() if self._ready.done() else None
 
     def check(self) -> None:
-        """Check that the process runs.
-
-        Raises:
-            FailedError: It has ended.
-        """
+        """Raise FailedError if the process has ended."""
         code = self._process.poll()
         if code is not None:
             self._listener.join(_GRACE)

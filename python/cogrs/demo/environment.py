@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_flat(name: str) -> gymnasium.Env[Any, Any]:
-    """Create an environment whose observations are float32 vectors, and its actions 0, 1, ...
-
-    Raises:
-        Exception: What the environment or Gymnasium raises.
-    """
+    """Create an environment whose observations are float32 vectors, and its actions 0, 1, ..."""
     env: gymnasium.Env[Any, Any] = gymnasium.wrappers.FlattenObservation(gymnasium.make(name))
     space = env.observation_space
     if space.dtype != np.float32:

@@ -80,11 +80,7 @@ class QLearner:
         return pack_arrays({UPDATES: np.int64(self._updates), **arrays})
 
     def restore(self, state: bytes) -> None:
-        """Take over a state that `state` returned.
-
-        Raises:
-            ValueError: It is the state of another net.
-        """
+        """Take over a state that `state` returned; ValueError for that of another net."""
         import jax
 
         arrays = unpack_arrays(state)

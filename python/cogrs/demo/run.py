@@ -71,11 +71,7 @@ def run(options: Options, stop: StopSignal) -> tuple[Progress, list[Path]]:
 
 
 def describe(options: Options) -> ProcessConfig:
-    """Return the options of processes for an environment.
-
-    Raises:
-        RefusedError: The environment cannot be created, or has other spaces than the demo takes.
-    """
+    """Return the options of processes for an environment; RefusedError if it does not fit."""
     import gymnasium
 
     from cogrs.demo.environment import make_flat
@@ -106,11 +102,7 @@ def describe(options: Options) -> ProcessConfig:
 
 
 def make_folder(out: Path) -> Path:
-    """Create a new folder for a run, named by the time.
-
-    Raises:
-        RefusedError: The folder cannot be created.
-    """
+    """Create a new folder for a run, named by the time; RefusedError if that fails."""
     name = time.strftime("%Y%m%d-%H%M%S")
     for number in count(1):
         folder = out / (name if number == 1 else f"{name}-{number}")
@@ -208,11 +200,7 @@ class Failures:
         self._count += 1
 
     def check(self) -> None:
-        """Check that trials have steps.
-
-        Raises:
-            FailedError: Too many in a row had none.
-        """
+        """Raise FailedError if too many trials in a row had no steps."""
         if self._progress.trials > self._played:
             self._played, self._count = self._progress.trials, 0
         if self._count >= self._most:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cogrs._core import ReplayMemory
-from cogrs.nested import joined
+from cogrs.nested import record_dtype
 from cogrs.spaces import array_of, parts_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _part(space: Any, name: str) -> Part:
             raise TypeError(f"{name}: expected keys that are text and not empty, got {key!r}")
         made[str(key)] = _part(part, f"{name}[{key!r}]")
     try:
-        return joined(made, of_tuple=of_tuple), ()
+        return record_dtype(made, of_tuple=of_tuple), ()
     except ValueError as error:
         raise ValueError(f"{name}: expected keys that NumPy has for fields: {error}") from error
 

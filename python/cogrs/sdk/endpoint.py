@@ -151,14 +151,7 @@ class Endpoint:
         self._stopped.set()
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Stop: `stop` under the name that servers of replay have.
-
-        Args:
-            timeout: The `grace` of `stop`; None takes its default.
-
-        Raises:
-            RuntimeError, TypeError, ValueError: As `stop`.
-        """
+        """Stop, as `stop` with `timeout` as its grace; None takes its default."""
         await self.stop(*([] if timeout is None else [timeout]))
 
     async def __aenter__(self) -> Self:

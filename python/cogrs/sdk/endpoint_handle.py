@@ -63,10 +63,13 @@ def serve_endpoint(
     tokens: Sequence[str] = (),
     insecure: bool = False,
 ) -> EndpointHandle:
-    """Serve on an event loop of its own, on a thread; arguments and errors are those of `serve`.
+    """Serve what plugs into trials, on a thread of its own, with the arguments of `serve`.
 
     Returns:
-        A handle of the server, which listens already. Stop it, or use it as a context manager.
+        The handle of a server that listens. Stop it, or use it as a context manager.
+
+    Raises:
+        ValueError, TypeError, OSError: As `serve`.
     """
     starting = serve(
         environments=environments,

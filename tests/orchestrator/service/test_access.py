@@ -98,7 +98,7 @@ async def test_client_token_joins_and_plays_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("wrong", [(), token(OURS[:-1]), token(THEIRS + "x"), token("")])
 @on_loop
-async def test_token_that_is_not_known_opens_nothing(wrong: Shown) -> None:
+async def test_unknown_token_has_no_rights(wrong: Shown) -> None:
     async with Net(agents=0, clients=1, security=BOTH, shown=CONTROLLER) as net:
         trial_id = await net.start()
         unknown = grpc.StatusCode.UNAUTHENTICATED
@@ -108,7 +108,7 @@ async def test_token_that_is_not_known_opens_nothing(wrong: Shown) -> None:
 
 @pytest.mark.parametrize("shown", [CLIENT, CONTROLLER, ()], ids=["client", "controller", "off"])
 @on_loop
-async def test_bound_place_refuses_whoever_does_not_show_its_secret(shown: Shown) -> None:
+async def test_bound_slot_refuses_calls_without_its_secret(shown: Shown) -> None:
     security = BOTH if shown else None
     async with Net(
         agents=0, clients=2, security=security, shown=CONTROLLER if shown else ()
@@ -133,7 +133,7 @@ async def test_bound_place_refuses_whoever_does_not_show_its_secret(shown: Shown
 
 @pytest.mark.parametrize("shown", [CLIENT, CONTROLLER])
 @on_loop
-async def test_place_whose_client_does_not_ask_is_not_bound(shown: Shown) -> None:
+async def test_slot_of_a_client_that_does_not_ask_is_not_bound(shown: Shown) -> None:
     async with Net(agents=0, clients=2, security=BOTH, shown=CONTROLLER) as net:
         trial_id = await net.start()
         for name in ("c0", "c1"):
@@ -156,7 +156,7 @@ async def test_required_secrets_refuse_clients_that_do_not_ask(shown: Shown) -> 
 
 
 @on_loop
-async def test_client_token_speaks_neither_for_agents_nor_for_places_that_are_free() -> None:
+async def test_client_token_cannot_act_for_agents_or_free_slots() -> None:
     async with Net(agents=1, clients=2, security=BOTH, shown=CONTROLLER) as net:
         trial_id = await net.start()
         agent, free = (calls_as(net, trial_id, CLIENT, name) for name in ("a0", "c0"))
@@ -184,7 +184,7 @@ def Known(shown: Shown) -> Any:  # noqa: N802
 
 
 @on_loop
-async def test_client_that_was_lost_returns_with_its_secret_and_nobody_without() -> None:
+async def test_lost_client_returns_only_with_its_secret() -> None:
     async with Net(agents=0, clients=1, security=BOTH, shown=CONTROLLER) as net:
         trial_id = await net.start()
         given = await join(net, trial_id, (*CLIENT, *secret("new")))
@@ -199,7 +199,7 @@ async def test_client_that_was_lost_returns_with_its_secret_and_nobody_without()
 
 @pytest.mark.parametrize("asks", [True, False])
 @on_loop
-async def test_controller_may_take_a_lost_place_over(asks: bool) -> None:
+async def test_controller_can_take_over_a_lost_slot(asks: bool) -> None:
     async with Net(agents=0, clients=1, security=BOTH, shown=CONTROLLER) as net:
         trial_id = await net.start()
         old = secret(await join(net, trial_id, (*CLIENT, *secret("new"))))
@@ -213,7 +213,7 @@ async def test_controller_may_take_a_lost_place_over(asks: bool) -> None:
 
 
 @on_loop
-async def test_what_a_failure_says_is_for_controllers_and_not_for_clients() -> None:
+async def test_text_of_a_failure_is_sent_to_controllers_only() -> None:
     net = Net(agents=0, clients=1, security=BOTH, shown=CONTROLLER, log=True)
 
     async def step(*_: Any) -> Any:
@@ -244,7 +244,7 @@ async def test_what_a_failure_says_is_for_controllers_and_not_for_clients() -> N
 
 
 @on_loop
-async def test_fault_of_the_orchestrator_is_not_told_to_callers(
+async def test_internal_error_is_not_sent_to_callers(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> Any:
@@ -272,7 +272,7 @@ async def test_fault_of_the_orchestrator_is_not_told_to_callers(
         ({"link_tokens": {"host:1": "short"}}, r"link_tokens\['host:1'\]: expected at least"),
     ],
 )
-def test_security_that_cannot_be_meant_is_refused_without_a_secret(
+def test_invalid_security_is_refused_without_showing_secrets(
     arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words) as caught:

@@ -16,7 +16,7 @@ PROTO = 'syntax = "proto3"; package p; message Move { int32 to = 1; }'
 CLASSES = [{"id": "walker", "action": {"space": "p.Move"}}, {"id": "other"}]
 
 
-def test_options_in_a_file(tmp_path: Path) -> None:
+def test_actor_options_of_a_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "p.proto").write_text(PROTO)
     (tmp_path / "cogment.yaml").write_text(
         """
@@ -65,11 +65,11 @@ actor_options:
         ([{"actor_class": "nobody"}], "class_options: expected classes of other, walker; got"),
     ],
 )
-def test_bad_options_in_a_file_are_told_by_name(section: Any, text: str) -> None:
+def test_bad_actor_options_of_a_file_are_refused_by_name(section: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read_config({"actor_classes": CLASSES, "actor_options": section})
 
 
-def test_a_config_takes_options_only() -> None:
+def test_config_refuses_options_of_another_type() -> None:
     with pytest.raises(TypeError, match=r"actor_options\['a'\]: expected ActorOptions, got dict"):
         Config(actor_options={"a": {}})  # type: ignore[dict-item]

@@ -109,7 +109,7 @@ async def test_clients_send_rewards_and_messages() -> None:
 
 
 @on_loop
-async def test_a_half_close_is_no_departure() -> None:
+async def test_half_close_is_not_a_departure() -> None:
     async with Net(agents=0, clients=1, settings=Settings(heartbeat_timeout=0)) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -210,7 +210,7 @@ async def test_a_client_whose_process_dies_has_departed() -> None:
 
 
 @on_loop
-async def test_a_silent_client_is_told() -> None:
+async def test_silent_client_gets_an_error() -> None:
     settings = Settings(heartbeat_timeout=0.3, reconnect_window=60)
     async with Net(agents=1, clients=1, settings=settings) as net:
         trial_id = await net.start()
@@ -239,7 +239,7 @@ async def test_heartbeats_keep_a_thinking_client() -> None:
 
 
 @on_loop
-async def test_a_slot_that_nobody_takes() -> None:
+async def test_trial_with_a_free_slot_ends_after_the_timeout() -> None:
     async with Net(agents=1, clients=1, settings=Settings(join_timeout=0.2)) as net:
         trial_id = await net.start()
         assert "nobody joined as actor 'c0'" in await net.end_of(trial_id)
@@ -247,7 +247,7 @@ async def test_a_slot_that_nobody_takes() -> None:
 
 
 @on_loop
-async def test_a_request_that_is_none_is_refused() -> None:
+async def test_request_that_cannot_be_decoded_is_refused() -> None:
     async with Net(agents=0, clients=1) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -310,7 +310,7 @@ _PINGS = [(1, 5), (1, 65), (10, 65)] if SOAK else [(1, 5)]
 
 @pytest.mark.parametrize(("every", "seconds"), _PINGS)
 @on_loop
-async def test_pings_of_clients_are_no_attack(every: int, seconds: int) -> None:
+async def test_frequent_pings_of_clients_are_accepted(every: int, seconds: int) -> None:
     async with Net(agents=0, clients=1, settings=Settings(heartbeat_timeout=0)) as net:
         options = [
             ("grpc.keepalive_time_ms", 1000 * every),

@@ -44,7 +44,7 @@ trial_params:
 """
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_config_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "cogment.yaml"
     path.write_text(YAML, encoding="utf-8")
     for config in (read_config(path), read_config(str(path))):
@@ -73,16 +73,16 @@ def test_a_file(tmp_path: Path) -> None:
         {"datalog": {"url": "log:9000"}},
     ],
 )
-def test_nothing_in_particular(content: Any) -> None:
+def test_config_of_none_is_empty(content: Any) -> None:
     assert read_config(content) == Config()
 
 
-def test_an_empty_file(tmp_path: Path) -> None:
+def test_empty_config_file_is_an_empty_config(tmp_path: Path) -> None:
     (tmp_path / "cogment.yaml").write_text("")
     assert read_config(tmp_path / "cogment.yaml") == Config()
 
 
-def test_a_config_is_taken_as_it_is() -> None:
+def test_config_object_is_returned_as_it_is() -> None:
     config = Config(hooks=("a:1",))
     assert read_config(config) is config
 
@@ -126,7 +126,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("content", "text"), BAD)
-def test_mistakes_are_told_by_name(content: dict[str, Any], text: str) -> None:
+def test_mistake_in_a_mapping_is_refused_by_name(content: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         cogrs.serve_orchestrator(content, port=0)
 
@@ -143,14 +143,14 @@ def test_mistakes_are_told_by_name(content: dict[str, Any], text: str) -> None:
         pytest.param("a: " + "[" * 5000, id="deep"),
     ],
 )
-def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path, text: str) -> None:
+def test_mistake_in_a_file_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"mine\.yaml: "):
         read_config(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_config_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         cogrs.serve_orchestrator(tmp_path / "nothing.yaml", port=0)
 
@@ -168,12 +168,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({"class_options": {1: 2}}, "class_options, key 1: expected a string, got int"),
     ],
 )
-def test_a_config_of_other_types_is_refused_by_name(given: dict[str, Any], text: str) -> None:
+def test_config_object_with_wrong_types_is_refused_by_name(
+    given: dict[str, Any], text: str
+) -> None:
     with pytest.raises(TypeError, match=text):
         Config(**given)
 
 
-def test_what_is_no_configuration() -> None:
+def test_source_of_another_type_is_refused() -> None:
     with pytest.raises(TypeError, match="expected a path, a mapping or a Config, got int"):
         cogrs.serve_orchestrator(7, port=0)  # type: ignore[arg-type]
 
@@ -231,7 +233,7 @@ def _check(config: Config) -> None:
     assert config.classes == {"player", "judge"}
 
 
-def test_configs_of_own_types_are_compiled_with_own_protos(tmp_path: Path) -> None:
+def test_configs_are_encoded_with_the_users_protos(tmp_path: Path) -> None:
     pytest.importorskip("grpc_tools")
     _check(read_config(_write(tmp_path)))
 
@@ -271,7 +273,7 @@ def test_without_a_compiler_the_error_names_it(
         ("types.proto", "nothing.proto", r"import\.proto: .*nothing\.proto"),
     ],
 )
-def test_mistakes_in_configs_are_told_by_name(
+def test_mistake_in_a_trial_config_is_refused_by_name(
     tmp_path: Path, old: str, new: str, text: str
 ) -> None:
     pytest.importorskip("grpc_tools")
@@ -279,7 +281,7 @@ def test_mistakes_in_configs_are_told_by_name(
         read_config(_write(tmp_path, **{old: new}))
 
 
-def test_protos_that_do_not_compile_are_told_by_name(tmp_path: Path) -> None:
+def test_proto_that_does_not_compile_is_refused_by_name(tmp_path: Path) -> None:
     pytest.importorskip("grpc_tools")
     with pytest.raises(ValueError, match=r"import\.proto: .*types\.proto:2:1: "):
         read_config(_write(tmp_path, types='syntax = "proto3";\nno proto'))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ENDS = 60.0
 
 
-def test_what_a_loop_never_came_to_is_done_when_it_is_closed() -> None:
+def test_call_that_a_closed_loop_did_not_run_is_run_directly() -> None:
     loop = asyncio.new_event_loop()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(_on_loop, loop, lambda: "done")
@@ -65,7 +65,7 @@ def stop_while_asked(handles: list[OrchestratorHandle]) -> None:
     assert all(handle.wait(0.0) for handle in handles)
 
 
-def test_stops_from_two_threads_while_calls_are_under_way() -> None:
+def test_handles_stop_from_two_threads_during_calls() -> None:
     params = {
         "environment": {"endpoint": "local://world"},
         "actors": [{"name": "a", "actor_class": "p", "endpoint": "local://player"}],

@@ -74,7 +74,7 @@ def test_proto_that_is_not_a_path_below_the_folder_is_refused(folder: Path, form
     assert names(folder) == before
 
 
-def test_plugin_named_by_a_config_is_not_run(folder: Path) -> None:
+def test_plugin_that_a_config_names_is_not_run(folder: Path) -> None:
     ran = folder / "ran"
     strings = [
         "--plugin=protoc-gen-e=/bin/sh",
@@ -114,7 +114,7 @@ def test_link_that_stays_in_the_folder_is_followed(folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX alone has pipes with names")
 @pytest.mark.parametrize("place", ["given", "imported", "descriptor_set"])
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
-def test_what_is_not_a_regular_file_is_refused_at_once(folder: Path, place: str, kind: str) -> None:
+def test_file_that_is_not_regular_is_refused_at_once(folder: Path, place: str, kind: str) -> None:
     name = "odd.proto"
     if kind == "pipe":
         os.mkfifo(folder / name)

@@ -35,7 +35,7 @@ def theirs(tmp_path: Path) -> Authority:
 
 
 @pytest.mark.parametrize("mutual", [False, True])
-def test_a_trial_all_links_of_which_are_encrypted(ours: Authority, mutual: bool) -> None:
+def test_trial_runs_over_encrypted_links(ours: Authority, mutual: bool) -> None:
     @on_loop
     async def play() -> None:
         ca = ours.file if mutual else None
@@ -56,7 +56,7 @@ def test_a_trial_all_links_of_which_are_encrypted(ours: Authority, mutual: bool)
     play()
 
 
-def test_hooks_and_logs_are_reached_with_certificates_too(ours: Authority) -> None:
+def test_links_to_hooks_and_logs_use_certificates_too(ours: Authority) -> None:
     @on_loop
     async def play() -> None:
         async with Net(tls=ServerTls(**ours.pair())) as net:
@@ -77,7 +77,9 @@ def test_hooks_and_logs_are_reached_with_certificates_too(ours: Authority) -> No
 
 
 @pytest.mark.parametrize("who", ["plain", "stranger", "trusts others", "nobody"])
-def test_who_does_not_get_in(ours: Authority, theirs: Authority, who: str) -> None:
+def test_client_without_a_trusted_certificate_is_refused(
+    ours: Authority, theirs: Authority, who: str
+) -> None:
     @on_loop
     async def play() -> None:
         security = Security(tls=ServerTls(**ours.pair(), client_ca=ours.file))
@@ -96,7 +98,7 @@ def test_who_does_not_get_in(ours: Authority, theirs: Authority, who: str) -> No
     play()
 
 
-def test_a_component_of_another_name_is_not_trusted_unless_it_is_given(ours: Authority) -> None:
+def test_component_with_another_host_name_needs_server_name(ours: Authority) -> None:
     @on_loop
     async def play() -> None:
         server = ServerTls(**ours.pair("environment.test"))
@@ -121,7 +123,7 @@ def test_a_component_of_another_name_is_not_trusted_unless_it_is_given(ours: Aut
     play()
 
 
-def test_tokens() -> None:
+def test_calls_without_a_known_token_are_refused() -> None:
     @on_loop
     async def play() -> None:
         async with await serve(port=0, security=Security(tokens=[OTHER, TOKEN])) as running:
@@ -159,7 +161,7 @@ def test_streams_are_refused_before_anything_is_sent() -> None:
     play()
 
 
-def test_run_trial_shows_certificates_and_tokens(ours: Authority) -> None:
+def test_run_trial_takes_certificates_and_tokens(ours: Authority) -> None:
     @on_loop
     async def play() -> None:
         tls = ClientTls(ca=ours.file)
@@ -176,7 +178,7 @@ def test_run_trial_shows_certificates_and_tokens(ours: Authority) -> None:
     play()
 
 
-def test_health_is_told_to_everybody() -> None:
+def test_health_needs_no_token() -> None:
     @on_loop
     async def play() -> None:
         from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -196,7 +198,7 @@ def test_health_is_told_to_everybody() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "somewhere.test"])
-def test_other_machines_are_let_in_only_with_all_that_is_needed(ours: Authority, host: str) -> None:
+def test_remote_host_needs_tls_and_tokens(ours: Authority, host: str) -> None:
     tls = ServerTls(**ours.pair())
     for security, missing in (
         (None, "tls and tokens or tls.client_ca"),
@@ -214,7 +216,7 @@ def test_other_machines_are_let_in_only_with_all_that_is_needed(ours: Authority,
         good.check_listen(host)
 
 
-def test_a_server_for_other_machines() -> None:
+def test_secured_server_listens_on_all_addresses() -> None:
     @on_loop
     async def play() -> None:
         security = Security(insecure=True)
@@ -225,13 +227,13 @@ def test_a_server_for_other_machines() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost", "[::1]"])
-def test_this_machine_needs_nothing(host: str) -> None:
+def test_loopback_needs_no_security(host: str) -> None:
     Security().check_listen(host)
     assert Security().find_fault(f"{host}:9000") is None
 
 
 @on_loop
-async def test_links_to_other_machines_need_certificates() -> None:
+async def test_links_to_remote_components_need_certificates() -> None:
     there = "grpc://192.0.2.1:9000"
     for config in (Config(hooks=(there,)), Config(log_url=there)):
         with pytest.raises(ValueError, match=f"{there} is on another machine: expected link_tls"):
@@ -248,7 +250,7 @@ async def test_links_to_other_machines_need_certificates() -> None:
             await running.stop(0)
 
 
-def test_tokens_are_not_sent_to_other_machines_in_the_clear() -> None:
+def test_tokens_are_not_sent_to_remote_components_in_the_clear() -> None:
     with pytest.raises(ValueError, match=r"token: 192\.0\.2\.1:9000 is on another machine"):
         sdk.run_trial("192.0.2.1:9000", token=TOKEN)
 
@@ -256,19 +258,19 @@ def test_tokens_are_not_sent_to_other_machines_in_the_clear() -> None:
 @pytest.mark.parametrize(
     "tokens", [["short"], [""], ["with a space in between"], [TOKEN, "\n" * 20], [3], [b"x" * 20]]
 )
-def test_what_is_no_token_is_refused_and_not_repeated(tokens: Any) -> None:
+def test_value_that_is_not_a_token_is_refused_and_not_shown(tokens: Any) -> None:
     with pytest.raises(ValueError, match=r"tokens\[\d\]: expected at least 16") as caught:
         Security(tokens=tokens)
     assert not any(str(token) in str(caught.value) for token in tokens if len(str(token)) > 3)
 
 
-def test_one_string_is_not_several_tokens() -> None:
+def test_single_string_in_place_of_tokens_is_refused() -> None:
     with pytest.raises(TypeError, match="tokens: expected a sequence"):
         Security(tokens=TOKEN)
 
 
 @pytest.mark.parametrize("what", ["no file", "no PEM", "another key", "a key with a password"])
-def test_bad_certificates_are_told_in_a_line(
+def test_bad_certificates_are_refused_in_one_line(
     ours: Authority, theirs: Authority, tmp_path: Path, what: str
 ) -> None:
     files: dict[str, Any] = ours.pair()
@@ -297,7 +299,7 @@ def test_bad_certificates_are_told_in_a_line(
         assert len(str(caught.value).splitlines()) == 1
 
 
-def test_bad_authorities_are_told_by_name(ours: Authority, tmp_path: Path) -> None:
+def test_bad_authorities_are_refused_by_name(ours: Authority, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("hello")
     with pytest.raises(ValueError, match="client_ca: expected PEM certificates"):
@@ -309,7 +311,7 @@ def test_bad_authorities_are_told_by_name(ours: Authority, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-def test_a_fork_is_told_that_the_orchestrator_is_not_in_it() -> None:
+def test_handle_in_a_fork_refuses_calls() -> None:
     """In a process of its own: gRPC and forks do not go together in one that goes on."""
     from tests.program import program
 

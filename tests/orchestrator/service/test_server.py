@@ -41,7 +41,7 @@ def ask(port: int, stub: Any = TrialLifecycleStub) -> bool:
             return False
 
 
-def test_both_services_on_one_port_on_this_machine() -> None:
+def test_both_services_are_on_one_loopback_port() -> None:
     with cogrs.serve_orchestrator(port=0) as orchestrator:
         assert orchestrator.port == orchestrator.actor_port > 0
         assert ask(orchestrator.port)
@@ -54,12 +54,12 @@ def test_both_services_on_one_port_on_this_machine() -> None:
 
 
 @pytest.mark.parametrize("start", [cogrs.serve_orchestrator, serve])
-def test_by_default_it_listens_on_this_machine_at_port_9000(start: Callable[..., Any]) -> None:
+def test_server_listens_at_loopback_port_9000_by_default(start: Callable[..., Any]) -> None:
     parameters = inspect.signature(start).parameters
     assert (parameters["host"].default, parameters["port"].default) == ("127.0.0.1", 9000)
 
 
-def test_a_port_of_its_own_for_client_actors() -> None:
+def test_client_actors_can_have_a_separate_port() -> None:
     with cogrs.serve_orchestrator(port=0, actor_port=0) as orchestrator:
         assert orchestrator.port != orchestrator.actor_port
         assert ask(orchestrator.port)
@@ -68,7 +68,7 @@ def test_a_port_of_its_own_for_client_actors() -> None:
         assert not ask(orchestrator.actor_port)
 
 
-def test_fifty_times_on_one_port() -> None:
+def test_port_is_free_again_after_each_of_fifty_stops() -> None:
     (port,) = unused_ports(1)
     for _ in range(50):
         with cogrs.serve_orchestrator(port=port) as orchestrator:
@@ -76,7 +76,7 @@ def test_fifty_times_on_one_port() -> None:
     assert not [thread for thread in threading.enumerate() if "cogrs" in thread.name]
 
 
-def test_a_port_that_is_taken_is_an_error() -> None:
+def test_taken_port_is_an_error() -> None:
     with cogrs.serve_orchestrator(port=0) as orchestrator:
         with pytest.raises(OSError, match=f"127.0.0.1:{orchestrator.port}"):
             cogrs.serve_orchestrator(port=orchestrator.port)
@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             cogrs.serve_orchestrator(port=other.getsockname()[1])
 
 
-def test_stopping_again_does_nothing_and_any_thread_may() -> None:
+def test_any_thread_may_stop_a_server_again() -> None:
     orchestrator = cogrs.serve_orchestrator(port=0)
     waiting = threading.Thread(target=orchestrator.wait)
     waiting.start()
@@ -103,7 +103,7 @@ def test_stopping_again_does_nothing_and_any_thread_may() -> None:
     orchestrator.stop()
 
 
-def test_one_that_is_forgotten_stops() -> None:
+def test_forgotten_handle_stops_its_server() -> None:
     orchestrator = cogrs.serve_orchestrator(port=0)
     port, thread = orchestrator.port, orchestrator._running._thread
     del orchestrator
@@ -113,7 +113,7 @@ def test_one_that_is_forgotten_stops() -> None:
     assert not ask(port)
 
 
-def test_a_program_that_does_not_stop_it_ends_cleanly() -> None:
+def test_program_that_does_not_stop_its_server_ends_cleanly() -> None:
     code = "import cogrs; x = cogrs.serve_orchestrator(port=0); print('up')"
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -125,7 +125,7 @@ def test_a_program_that_does_not_stop_it_ends_cleanly() -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "up\n", "")
 
 
-def test_ctrl_c_works_while_waiting() -> None:
+def test_ctrl_c_ends_a_wait() -> None:
     code = """
 import cogrs
 with cogrs.serve_orchestrator(port=0) as orchestrator:
@@ -141,7 +141,7 @@ with cogrs.serve_orchestrator(port=0) as orchestrator:
     assert errors.count("Traceback") == 1
 
 
-def test_it_cannot_be_pickled() -> None:
+def test_handle_cannot_be_pickled() -> None:
     with (
         cogrs.serve_orchestrator(port=0) as orchestrator,
         pytest.raises(TypeError, match="others reach it at its port"),
@@ -150,7 +150,7 @@ def test_it_cannot_be_pickled() -> None:
 
 
 @on_loop
-async def test_on_a_loop_of_ones_own() -> None:
+async def test_serve_runs_on_the_running_loop() -> None:
     async with await serve(port=0) as orchestrator:
         waiting = asyncio.ensure_future(orchestrator.wait())
         await asyncio.to_thread(ask, orchestrator.port)
@@ -159,7 +159,7 @@ async def test_on_a_loop_of_ones_own() -> None:
 
 
 @on_loop
-async def test_signals_are_left_to_the_program() -> None:
+async def test_serve_leaves_signals_to_the_program() -> None:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     async with await serve(port=0):
@@ -180,12 +180,14 @@ async def test_signals_are_left_to_the_program() -> None:
         ({"retention": float("nan")}, ValueError),
     ],
 )
-def test_settings_are_checked(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_settings_out_of_range_are_refused(
+    arguments: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error, match=next(iter(arguments))):
         Settings(**arguments)
 
 
-def test_every_channel_and_server_knows_the_limit_and_nobody_is_pinged() -> None:
+def test_channels_and_servers_have_the_message_limit_and_no_pings() -> None:
     for options in (dict(server_options(7)), dict(channel_options(7))):
         assert options["grpc.max_send_message_length"] == 7
         assert options["grpc.max_receive_message_length"] == 7
@@ -193,7 +195,7 @@ def test_every_channel_and_server_knows_the_limit_and_nobody_is_pinged() -> None
     assert dict(server_options(7))["grpc.keepalive_permit_without_calls"] == 1
 
 
-def test_the_engine_knows_no_grpc() -> None:
+def test_engine_imports_no_grpc() -> None:
     code = (
         "import sys, pkgutil, importlib, types;"
         "import cogrs, os.path;"
@@ -209,7 +211,7 @@ def test_the_engine_knows_no_grpc() -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_faster_loop_is_taken_where_it_is_installed(there: bool) -> None:
+def test_uvloop_is_used_if_installed(there: bool) -> None:
     """In a process of its own, since a loop of another kind is not undone."""
     pytest.importorskip("uvloop")
     script = f"""
@@ -251,7 +253,7 @@ def test_arguments_are_refused_by_name(
 
 
 @pytest.mark.parametrize("grace", ["x", None, -1, float("nan"), float("inf")])
-def test_what_is_no_grace_is_refused_and_it_can_be_stopped_all_the_same(grace: Any) -> None:
+def test_bad_grace_is_refused_and_the_server_can_still_stop(grace: Any) -> None:
     orchestrator = cogrs.serve_orchestrator(port=0)
     with pytest.raises((TypeError, ValueError), match="grace: expected seconds >= 0, got"):
         orchestrator.stop(grace)

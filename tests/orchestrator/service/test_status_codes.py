@@ -25,7 +25,7 @@ async def status_of(call: Any) -> str:
 
 
 @on_loop
-async def test_versions() -> None:
+async def test_version_call_returns_versions() -> None:
     async with Net() as net:
         for service in (net.lifecycle, net.actors):
             info = await service.Version(VersionRequest())
@@ -37,7 +37,7 @@ async def test_versions() -> None:
 
 
 @on_loop
-async def test_the_lifecycle() -> None:
+async def test_lifecycle_calls_have_their_status_codes() -> None:
     async with Net(actors=[ActorParams(name="env", endpoint="client")]) as net:
         life = net.lifecycle
         unknown = whom("no such trial")
@@ -63,7 +63,7 @@ async def test_classes_that_were_declared_are_all_there_are() -> None:
 
 
 @on_loop
-async def test_client_actors() -> None:
+async def test_client_actor_calls_have_their_status_codes() -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()
 
@@ -94,7 +94,7 @@ async def test_client_actors() -> None:
 
 @pytest.mark.parametrize("call", ["Heartbeat", "SendReward", "SendMessage"])
 @on_loop
-async def test_what_clients_send(call: str) -> None:
+async def test_rewards_and_messages_of_clients_have_their_status_codes(call: str) -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()
         await net.join(trial_id)

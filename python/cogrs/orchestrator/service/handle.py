@@ -107,20 +107,10 @@ def serve_orchestrator(
         orchestrator.wait()
     ```
 
-    Args:
-        config: As of `cogrs.orchestrator.serve`.
-        host: As of `serve`.
-        port: As of `serve`.
-        actor_port: As of `serve`.
-        settings: As of `serve`.
-        local: As of `serve`. These components are called on the orchestrator's event loop; those
-            of `cogrs.sdk` call plain methods on threads.
-        security: As of `serve`.
-        tls: As of `serve`.
-        tokens: As of `serve`.
-        insecure: As of `serve`.
-        uvloop: Run on uvloop if it is installed. Only for a process with one event loop in all its
-            life: gRPC for asyncio loses events when such loops come and go beside others.
+    The arguments are those of `cogrs.orchestrator.serve`, and `uvloop`: run on uvloop if it is
+    installed. Only for a process with one event loop in all its life: gRPC for asyncio loses events
+    when uvloop's loops come and go beside others. Local components are called on the event loop of
+    the orchestrator; those of `cogrs.sdk` call plain methods on threads.
 
     Returns:
         The handle of an orchestrator that listens. Stop it, or use it as a context manager.

@@ -70,8 +70,8 @@ class Security:
         object.__setattr__(self, "link_tokens", by_target)
         if self.client_tokens and not self.tokens:
             raise ValueError(
-                "client_tokens: expected tokens too, for controllers: got none, and without them "
-                "everybody has all rights"
+                "client_tokens: expected tokens too, for controllers: without them every call "
+                "has all rights; got none"
             )
         for number, token in enumerate(self.client_tokens):
             if token in self.tokens:

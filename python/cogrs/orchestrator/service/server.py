@@ -1,4 +1,8 @@
-"""The orchestrator on an event loop: `cogrs.orchestrator.serve`."""
+"""An orchestrator on an event loop: `cogrs.orchestrator.serve`.
+
+Everything runs on the loop that `serve` was called on; any thread may call `Server.stats`, and only
+that.
+"""
 
 from __future__ import annotations
 
@@ -209,14 +213,7 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Stop: `stop` under the name that servers of replay have.
-
-        Args:
-            timeout: The `grace` of `stop`; None takes its default.
-
-        Raises:
-            RuntimeError, TypeError, ValueError: As `stop`.
-        """
+        """Stop, as `stop` with `timeout` as its grace; None takes its default."""
         await self.stop(*([] if timeout is None else [timeout]))
 
     async def _stop(self, grace: float) -> None:
@@ -346,9 +343,7 @@ async def serve(
     if security is None:
         security = replace(config.security or Security(), **changes)
     elif changes:
-        raise ValueError(
-            f"{', '.join(changes)}: expected in `security`, which is given, got beside"
-        )
+        raise ValueError(f"{', '.join(changes)}: expected as part of `security`, got both")
     security.check_listen(host)
     try:
         server = Server(config, settings, local, security)

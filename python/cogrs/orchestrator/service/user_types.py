@@ -48,17 +48,13 @@ class UserTypes:
             _inside(top, name)
 
     def encode(self, where: str, declared: str, type_name: str | None, value: Any) -> bytes:
-        """Return a config as bytes.
+        """Return a config as bytes; ValueError if it does not match its type.
 
         Args:
             where: Name of the config, for errors.
             declared: Where its type is declared, for errors.
             type_name: Full name of its type, or None.
             value: The config as YAML has it.
-
-        Raises:
-            ValueError: The type is not declared or unknown, or the config does not match it.
-            OSError: A file cannot be read.
         """
         if not type_name:
             raise ValueError(f"{where}: a config without a type: expected its type at {declared}")
