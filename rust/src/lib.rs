@@ -10,4 +10,4 @@ pub mod replay;
 pub mod spec;
 
 #[cfg(feature = "python")]
-pub mod python;
+mod python;

@@ -22,10 +22,7 @@ enum Drawn {
     Total(f64),
 }
 
-/// Draws a cache, see the stub.
-///
-/// # Errors
-/// `MemoryError` when there is no memory for it; `RuntimeError` in a forked child.
+#[doc = stub_doc!(draw_cache)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false, pack=0))]
 pub fn draw_cache<'py>(
@@ -73,10 +70,7 @@ pub fn draw_cache<'py>(
     Ok(Some(items.into_pyobject(py)?))
 }
 
-/// Has a memory count its episodes from another number than 0, see the stub.
-///
-/// # Errors
-/// `RuntimeError` when it has opened one already.
+#[doc = stub_doc!(start_ids)]
 #[pyfunction]
 pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) -> PyResult<()> {
     memory.get().shared().call(py, 0, |memory| memory.start_ids(random))
@@ -97,11 +91,7 @@ pub(super) fn carried<T>(settings: &Settings, mut fields: Vec<T>) -> Vec<T> {
     columns.into_iter().chain(carried.map(|(frame, _)| frame)).collect()
 }
 
-/// What decides how a cache looks under the settings of a memory: flags and frames; and the bytes of a
-/// row in its largest column. See the stub.
-///
-/// # Errors
-/// `RuntimeError` in a forked child.
+#[doc = stub_doc!(cache_layout)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false))]
 pub fn cache_layout(

@@ -22,7 +22,7 @@ use crate::replay::ledger::Tally;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS};
 
-/// See the stub.
+#[doc = stub_doc!(CacheStore)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CacheStore {
@@ -140,6 +140,7 @@ impl CacheStore {
         Ok(Self { shared, store: Mutex::new(store), spec, carried })
     }
 
+    #[doc = stub_doc!(CacheStore.push)]
     #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
     fn push(
         &self,
@@ -162,6 +163,7 @@ impl CacheStore {
         Ok(true)
     }
 
+    #[doc = stub_doc!(CacheStore.stats)]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.shared.check_process()?;
         let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
@@ -185,6 +187,7 @@ impl CacheStore {
         items.into_pyobject(py)
     }
 
+    #[doc = stub_doc!(CacheStore.get_batch)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
@@ -210,6 +213,7 @@ impl CacheStore {
         transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
     }
 
+    #[doc = stub_doc!(CacheStore.give)]
     fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
         self.shared.check_process()?;
         let settings = self.shared.settings();
@@ -233,6 +237,7 @@ impl CacheStore {
         (left.0, left.1, look.0, look.1, frames, shortage).into_pyobject(py)
     }
 
+    #[doc = stub_doc!(CacheStore.shortage)]
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
         let rows = size("batch_size", batch_size, 1)?;
         let reuse = self.shared.settings().reuse_cache;
@@ -240,11 +245,13 @@ impl CacheStore {
         Ok(checked.err().map(|error| error.to_string()))
     }
 
+    #[doc = stub_doc!(CacheStore.weight_sum)]
     #[getter]
     fn weight_sum(&self, py: Python<'_>) -> PyResult<f64> {
         self.with(py, self.shape(), |store| store.weight_sum())
     }
 
+    #[doc = stub_doc!(CacheStore.num_unused)]
     #[getter]
     fn num_unused(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, self.shape(), |store| store.unused())

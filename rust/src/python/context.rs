@@ -12,7 +12,7 @@ use crate::python::tensor::{TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
-/// Games and their collectors. See the stub for its contract.
+#[doc = stub_doc!(CollectorContext)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorContext {
@@ -24,10 +24,7 @@ pub struct CollectorContext {
     fork_guard: ForkGuard,
 }
 
-/// A batch in Python's hands. See the stub for its contract.
-///
-/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again.
-/// Otherwise its games would wait for ever.
+#[doc = stub_doc!(CollectorDelivery)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorDelivery {
@@ -37,16 +34,19 @@ pub struct CollectorDelivery {
 
 #[pymethods]
 impl CollectorDelivery {
+    #[doc = stub_doc!(CollectorDelivery.gid)]
     #[getter]
     fn gid(&self) -> usize {
         self.taken.collector
     }
 
+    #[doc = stub_doc!(CollectorDelivery.buffer)]
     #[getter]
     fn buffer(&self) -> usize {
         self.taken.buffer
     }
 
+    #[doc = stub_doc!(CollectorDelivery.rows)]
     #[getter]
     fn rows(&self) -> usize {
         self.taken.rows
@@ -148,10 +148,12 @@ impl CollectorContext {
         Ok(Self { context: Some(made), tensors, step_tensors, fork_guard: ForkGuard::here() })
     }
 
+    #[doc = stub_doc!(CollectorContext.start)]
     fn start(&self) -> PyResult<()> {
         Ok(self.context()?.start()?)
     }
 
+    #[doc = stub_doc!(CollectorContext.wait)]
     #[pyo3(signature = (gid=None, timeout=None))]
     fn wait(
         slf: &Bound<'_, Self>,
@@ -164,19 +166,23 @@ impl CollectorContext {
         Ok(taken.map(|taken| CollectorDelivery::new(slf, taken)))
     }
 
+    #[doc = stub_doc!(CollectorContext.answer)]
     fn answer(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         let context = slf.get().owned(slf, delivery)?;
         Ok(slf.py().detach(|| context.answer(delivery.taken))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.put_back)]
     fn put_back(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.check_out)]
     fn check_out(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         Ok(slf.get().owned(slf, delivery)?.check_out(delivery.taken)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.stop)]
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         // A forked child has none of the threads, and may be on its way out with an exception of its own.
         if !self.fork_guard.is_here() {
@@ -187,11 +193,13 @@ impl CollectorContext {
         Ok(())
     }
 
+    #[doc = stub_doc!(CollectorContext.num_buffers)]
     fn num_buffers(&self) -> PyResult<Vec<usize>> {
         let context = self.context()?;
         Ok((0..self.tensors.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
+    #[doc = stub_doc!(CollectorContext.memory)]
     fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
         let context = self.context()?;
         let missing = || Error::Index(format!("no collector {gid}"));
@@ -200,6 +208,7 @@ impl CollectorContext {
         Ok((batches[0].start_of_all() as usize, batches.iter().map(|each| each.size()).sum()))
     }
 
+    #[doc = stub_doc!(CollectorContext.batch)]
     fn batch<'py>(
         &self,
         py: Python<'py>,
@@ -220,6 +229,7 @@ impl CollectorContext {
         Ok((inputs, collector.replying().then_some(replies)))
     }
 
+    #[doc = stub_doc!(CollectorContext.summary)]
     fn summary(&self, py: Python<'_>) -> PyResult<Summary> {
         let context = self.context()?;
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
@@ -230,15 +240,18 @@ impl CollectorContext {
         Ok(([states, episodes, failures, restarts, dropped], batches.collect()))
     }
 
+    #[doc = stub_doc!(CollectorContext.stay)]
     fn stay(&self, game: usize) -> PyResult<()> {
         Ok(self.context()?.override_step(game, Override::Stay)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.begin)]
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
         Ok(self.context()?.override_step(game, Override::Begin(seed))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.failed_game)]
     fn failed_game(&self) -> PyResult<Option<u32>> {
         Ok(self.context()?.failed_game())
     }

@@ -150,10 +150,7 @@ pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
     }
 }
 
-/// The columns that every record has. See the stub for its contract.
-///
-/// # Errors
-/// When Python has no memory.
+#[doc = stub_doc!(builtin_columns)]
 #[pyfunction]
 pub fn builtin_columns(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);

@@ -30,7 +30,7 @@ impl Game for Shown {
 
 #[pymethods]
 impl CollectorContext {
-    /// The arrays of an env worker's step buffer, and where each begins in its memory.
+    #[doc = stub_doc!(CollectorContext.step_buffer)]
     fn step_buffer<'a, 'py>(
         &'a self,
         py: Python<'py>,
@@ -52,6 +52,7 @@ impl CollectorContext {
         Ok((arrays, offsets))
     }
 
+    #[doc = stub_doc!(CollectorContext.play)]
     #[pyo3(signature = (env_worker, begun, failed, timeout))]
     fn play(
         &self,
@@ -68,6 +69,7 @@ impl CollectorContext {
         Ok(py.detach(|| context.play(env_worker, report, end))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.attend)]
     #[pyo3(signature = (gid, timeout, progress, failed))]
     fn attend<'py>(
         slf: &Bound<'py, Self>,
@@ -95,10 +97,12 @@ impl CollectorContext {
         }
     }
 
+    #[doc = stub_doc!(CollectorContext.is_moving)]
     fn is_moving(&self) -> PyResult<bool> {
         Ok(self.context()?.is_moving())
     }
 
+    #[doc = stub_doc!(CollectorContext.report)]
     fn report(
         &self,
         py: Python<'_>,
@@ -114,6 +118,7 @@ impl CollectorContext {
         Ok(py.detach(|| context.report(0, report))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.query)]
     fn query<'py>(
         &self,
         py: Python<'py>,
@@ -136,6 +141,7 @@ impl CollectorContext {
         Ok(found)
     }
 
+    #[doc = stub_doc!(CollectorContext.fail)]
     fn fail(&self, text: String) -> PyResult<()> {
         self.context()?.fail(Error::State(text));
         Ok(())

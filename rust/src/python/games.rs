@@ -19,10 +19,7 @@ fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, [dtype, PyTuple::new(py, &field.shape)?.into_any()])
 }
 
-/// Keys, action and players of a built-in game. See the stub for its contract.
-///
-/// # Errors
-/// `ValueError` when there is no such game.
+#[doc = stub_doc!(game_spec)]
 #[pyfunction]
 pub fn game_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let spec = Builtin::new(name, 1)?.spec();
@@ -54,10 +51,7 @@ fn step_of<P: Physics<N>, const N: usize>(
     Ok((state.into(), reward, terminated))
 }
 
-/// One step of a game that is equations of motion. See the stub for its contract.
-///
-/// # Errors
-/// `ValueError` when there is no such game or action, `TypeError` for an action of another kind.
+#[doc = stub_doc!(physics_step)]
 #[pyfunction]
 pub fn physics_step(
     game: &str,

@@ -11,12 +11,7 @@ use crate::python::exit::python_code;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
-/// Importance-sampling weights of a prioritized batch.
-///
-/// The contract, with dtypes, shapes, errors and formula, is in `cogrs/_core.pyi`.
-///
-/// # Errors
-/// `ValueError` or `TypeError` that name the argument.
+#[doc = stub_doc!(importance_weights)]
 #[pyfunction]
 #[pyo3(signature = (weight, *, exponent, total, count, normalize=Normalize::Batch, min_weight=None),
        text_signature = "(weight, *, exponent, total, count, normalize='batch', min_weight=None)")]

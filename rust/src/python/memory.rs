@@ -31,9 +31,7 @@ use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// A ring of whole episodes with prioritized sampling.
-///
-/// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
+#[doc = stub_doc!(ReplayMemory)]
 #[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
@@ -104,10 +102,7 @@ impl ReplayMemory {
     }
 }
 
-/// Gives a memory somewhere to publish to, once. See the stub.
-///
-/// # Errors
-/// `RuntimeError` when it has that already.
+#[doc = stub_doc!(publish_through)]
 #[pyfunction]
 pub fn publish_through(memory: &Bound<'_, ReplayMemory>, publish: Py<PyAny>) -> PyResult<()> {
     let taken = |_| PyRuntimeError::new_err("this memory belongs to a server already");
@@ -177,114 +172,114 @@ impl ReplayMemory {
         Ok(Self::assemble(memory, templates, uuid))
     }
 
-    /// Template of state: zeros of its dtype and shape.
+    #[doc = stub_doc!(ReplayMemory.state_buf)]
     #[getter]
     fn state_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::State).zeros(py)
     }
 
-    /// Template of action: zeros of its dtype and shape.
+    #[doc = stub_doc!(ReplayMemory.action_buf)]
     #[getter]
     fn action_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Action).zeros(py)
     }
 
-    /// Template of reward: zeros, float32, shape () or (R,).
+    #[doc = stub_doc!(ReplayMemory.reward_buf)]
     #[getter]
     fn reward_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Reward).zeros(py)
     }
 
-    /// Template of prob: zero, float32, shape ().
+    #[doc = stub_doc!(ReplayMemory.prob_buf)]
     #[getter]
     fn prob_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Prob).zeros(py)
     }
 
-    /// Template of value: zeros, float32, reward's shape or size 0.
+    #[doc = stub_doc!(ReplayMemory.value_buf)]
     #[getter]
     fn value_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Value).zeros(py)
     }
 
-    /// Template of qvest: zeros, float32, reward's shape or size 0.
+    #[doc = stub_doc!(ReplayMemory.qvest_buf)]
     #[getter]
     fn qvest_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Qvest).zeros(py)
     }
 
-    /// Template of info: zeros of its dtype and shape.
+    #[doc = stub_doc!(ReplayMemory.info_buf)]
     #[getter]
     fn info_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared().template(Field::Info).zeros(py)
     }
 
-    /// Bytes of one entry: the plain sum of its seven sizes.
+    #[doc = stub_doc!(ReplayMemory.entry_size)]
     #[getter]
     fn entry_size(&self) -> usize {
         self.entry_size
     }
 
-    /// Entries held at most.
+    #[doc = stub_doc!(ReplayMemory.max_step)]
     #[getter]
     fn max_step(&self) -> usize {
         self.max_step
     }
 
-    /// 32-bit number that names this memory.
+    #[doc = stub_doc!(ReplayMemory.uuid)]
     #[getter]
     fn uuid(&self) -> u32 {
         self.uuid
     }
 
-    /// Bytes of entries, weights and bookkeeping, if it is full of episodes of one step.
+    #[doc = stub_doc!(ReplayMemory.nbytes)]
     #[getter]
     fn nbytes(&self) -> u64 {
         self.nbytes
     }
 
-    /// Entries held now, those of open episodes included.
+    #[doc = stub_doc!(ReplayMemory.num_entry)]
     #[getter]
     fn num_entry(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_entry())
     }
 
-    /// Episodes ever closed, evicted since or not.
+    #[doc = stub_doc!(ReplayMemory.total_episodes)]
     #[getter]
     fn total_episodes(&self) -> PyResult<u64> {
         self.shared().check_process()?;
         Ok(self.shared().totals().0)
     }
 
-    /// Entries of the episodes ever closed, final states left out: the steps taken.
+    #[doc = stub_doc!(ReplayMemory.total_steps)]
     #[getter]
     fn total_steps(&self) -> PyResult<u64> {
         self.shared().check_process()?;
         Ok(self.shared().totals().1)
     }
 
-    /// Sum of the sampling weights of all entries that can be drawn now.
+    #[doc = stub_doc!(ReplayMemory.weight_sum)]
     #[getter]
     fn weight_sum(&self) -> PyResult<f64> {
         self.shared().check_process()?;
         Ok(self.shared().weight_sum())
     }
 
-    /// Entries that can be drawn now: those with a weight above 0.
+    #[doc = stub_doc!(ReplayMemory.num_sampleable)]
     #[getter]
     fn num_sampleable(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_sampleable())
     }
 
-    /// Smallest weight of an entry that can be drawn now; 0.0 when there is none.
+    #[doc = stub_doc!(ReplayMemory.min_weight)]
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
         self.shared().call(py, LONG, |memory| Ok(memory.min_weight()))
     }
 
-    /// Closed episodes held now.
+    #[doc = stub_doc!(ReplayMemory.num_episode)]
     fn num_episode(&self) -> PyResult<usize> {
         self.shared().check_process()?;
         Ok(self.shared().num_episode())
@@ -299,13 +294,13 @@ impl ReplayMemory {
         true
     }
 
-    /// Another writer into this memory, with an open episode of its own.
+    #[doc = stub_doc!(ReplayMemory.writer)]
     fn writer(&self) -> PyResult<ReplayWriter> {
         self.shared().check_process()?;
         Ok(ReplayWriter::new(Arc::clone(self.shared())))
     }
 
-    /// Create a recorder of the steps of a vector environment.
+    #[doc = stub_doc!(ReplayMemory.recorder)]
     #[pyo3(signature = (num_envs, autoreset_mode=None, *, do_update_value=None, do_update_weight=None))]
     fn recorder<'py>(
         memory: &Bound<'py, Self>,
@@ -320,7 +315,7 @@ impl ReplayMemory {
         python_code(py, || class.call1(given))
     }
 
-    /// Drop all entries, open episodes included; ids go on from where they were.
+    #[doc = stub_doc!(ReplayMemory.clear)]
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| {
             memory.clear();
@@ -328,7 +323,7 @@ impl ReplayMemory {
         })
     }
 
-    /// Make weights anew from errors, or set them.
+    #[doc = stub_doc!(ReplayMemory.update_priority)]
     #[pyo3(signature = (id, priority, *, absolute=false))]
     fn update_priority(
         &self,
@@ -344,7 +339,7 @@ impl ReplayMemory {
             .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities, kind))
     }
 
-    /// Add to a stored reward, in an open or a closed episode.
+    #[doc = stub_doc!(ReplayMemory.add_reward)]
     fn add_reward(
         &self,
         py: Python<'_>,
@@ -356,7 +351,7 @@ impl ReplayMemory {
         self.shared().call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
-    /// Draw transitions, with replacement, each with probability `weight / weight_sum`.
+    #[doc = stub_doc!(ReplayMemory.get_batch)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
@@ -368,7 +363,7 @@ impl ReplayMemory {
         batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
-    /// Draw as `get_batch` does, with more about each row.
+    #[doc = stub_doc!(ReplayMemory.sample)]
     #[pyo3(signature = (batch_size, *, nstep_return=false, beta=None, normalize=Normalize::Batch, out=None),
            text_signature = "($self, batch_size, *, nstep_return=False, beta=None, normalize='batch', \
                              out=None)")]
@@ -390,7 +385,7 @@ impl ReplayMemory {
         batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
-    /// A copy of a closed episode.
+    #[doc = stub_doc!(ReplayMemory.episode)]
     fn episode<'py>(
         &self,
         py: Python<'py>,
@@ -408,12 +403,12 @@ impl ReplayMemory {
         batch::episode(py, self.shared(), index)
     }
 
-    /// Write closed episodes, settings and the state of the draws to a file.
+    #[doc = stub_doc!(ReplayMemory.save)]
     fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
         self.shared().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
-    /// Make a memory from a file that `save` wrote, to go on where that stood.
+    #[doc = stub_doc!(ReplayMemory.load)]
     #[staticmethod]
     #[pyo3(signature = (path, *, allow_overcommit=false))]
     fn load(
@@ -431,7 +426,7 @@ impl ReplayMemory {
         Py::new(py, Self::assemble(memory, seven(templates)?, uuid))
     }
 
-    /// Print sizes, settings and fill to `sys.stdout`.
+    #[doc = stub_doc!(ReplayMemory.print_info)]
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
         self.shared().check_process()?;
         let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -440,7 +435,7 @@ impl ReplayMemory {
         Ok(())
     }
 
-    /// Publish a message, as `ReplayMemoryServer.pub_bytes` of the memory's server.
+    #[doc = stub_doc!(ReplayMemory.pub_bytes)]
     fn pub_bytes(
         &self,
         py: Python<'_>,

@@ -20,7 +20,7 @@ use crate::replay::cache_store::Taken;
 use crate::replay::mixer::Mixer;
 use crate::spec::FIELDS;
 
-/// See the stub.
+#[doc = stub_doc!(SampleMixer)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct SampleMixer {
@@ -71,6 +71,7 @@ impl SampleMixer {
         Ok(Self { shared, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }
 
+    #[doc = stub_doc!(SampleMixer.push)]
     fn push(&self, server: usize, rows: usize, frames: &Bound<'_, PyList>) -> PyResult<()> {
         let columns = columns(frames)?;
         // Which server is drawn is decided by what that tells, so the samples have no sum of their own.
@@ -78,11 +79,13 @@ impl SampleMixer {
         Ok(self.lock()?.push(server, samples)?)
     }
 
+    #[doc = stub_doc!(SampleMixer.unused)]
     #[getter]
     fn unused(&self) -> PyResult<Vec<usize>> {
         Ok(self.lock()?.unused())
     }
 
+    #[doc = stub_doc!(SampleMixer.check)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn check(
         &self,
@@ -97,20 +100,24 @@ impl SampleMixer {
         Ok(())
     }
 
+    #[doc = stub_doc!(SampleMixer.plan)]
     #[allow(clippy::needless_pass_by_value)]
     fn plan(&self, batch_size: usize, weights: Vec<f64>) -> PyResult<()> {
         Ok(self.lock()?.plan(batch_size, &weights)?)
     }
 
+    #[doc = stub_doc!(SampleMixer.forget)]
     fn forget(&self, server: usize) -> PyResult<()> {
         self.lock()?.forget(server);
         Ok(())
     }
 
+    #[doc = stub_doc!(SampleMixer.lacking)]
     fn lacking(&self, batch_size: usize) -> PyResult<Vec<usize>> {
         Ok(self.lock()?.lacking(batch_size))
     }
 
+    #[doc = stub_doc!(SampleMixer.get_batch)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,

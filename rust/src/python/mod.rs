@@ -1,4 +1,17 @@
 //! The bindings: the only code here that knows `pyo3` and NumPy. Private to the package.
+// The stub's docstrings have Google's form, not rustdoc's.
+#![allow(clippy::doc_markdown, clippy::doc_lazy_continuation)]
+
+/// The docstring that `_core.pyi` has of a class, a function, or a member of a class, for `#[doc = ...]`.
+///
+/// `build.rs` cuts it out; one that the stub lacks is a file that is not found.
+macro_rules! stub_doc {
+    ($name:ident $(. $member:ident)?) => {
+        include_str!(concat!(
+            env!("OUT_DIR"), "/stub/", stringify!($name), $(".", stringify!($member),)? ".txt"
+        ))
+    };
+}
 
 pub mod args;
 pub mod array;
@@ -33,7 +46,7 @@ pub mod writer;
 
 use pyo3::prelude::*;
 
-/// The compiled core of `cogrs`.
+#[doc = stub_doc!(_core)]
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
@@ -63,6 +76,8 @@ mod core_module {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("__debug_build__", cfg!(debug_assertions))?;
+        // Classes say by `module =` where they are public; a function can only be told here.
+        module.getattr("importance_weights")?.setattr("__module__", "cogrs")?;
         super::exit::register(module.py())?;
         super::fork_guard::register(module.py())?;
         // At its first use the binding imports NumPy, and panics if that fails, as it does by a Ctrl-C.

@@ -18,7 +18,7 @@ use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
-/// Rows of many callers, answered together. See the stub for its contract.
+#[doc = stub_doc!(RequestBatcher)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct RequestBatcher {
@@ -52,10 +52,7 @@ impl Tensor {
     }
 }
 
-/// A batch in Python's hands. See the stub for its contract.
-///
-/// When it goes away without being released, its batch is delivered again. Otherwise its callers would wait for
-/// ever.
+#[doc = stub_doc!(RequestDelivery)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct RequestDelivery {
@@ -65,11 +62,13 @@ pub struct RequestDelivery {
 
 #[pymethods]
 impl RequestDelivery {
+    #[doc = stub_doc!(RequestDelivery.buffer)]
     #[getter]
     fn buffer(&self) -> usize {
         self.asked.buffer
     }
 
+    #[doc = stub_doc!(RequestDelivery.rows)]
     #[getter]
     fn rows(&self) -> usize {
         self.asked.rows
@@ -149,6 +148,7 @@ impl RequestBatcher {
         Ok(Self { batcher, inputs, replies, fork_guard: ForkGuard::here() })
     }
 
+    #[doc = stub_doc!(RequestBatcher.put)]
     fn put(&self, inputs: &Bound<'_, PyDict>, owner: Py<PyAny>) -> PyResult<()> {
         let batcher = self.batcher()?;
         let row = self.row(inputs)?;
@@ -159,6 +159,7 @@ impl RequestBatcher {
         Ok(batcher.put(owner, &bytes).map_err(|(_, error)| error)?)
     }
 
+    #[doc = stub_doc!(RequestBatcher.wait)]
     #[pyo3(signature = (timeout=None))]
     fn wait(
         slf: &Bound<'_, Self>,
@@ -169,19 +170,23 @@ impl RequestBatcher {
         Ok(asked.map(|asked| RequestDelivery { owner: slf.clone().unbind(), asked }))
     }
 
+    #[doc = stub_doc!(RequestBatcher.flush)]
     fn flush(&self) -> PyResult<()> {
         self.batcher()?.flush();
         Ok(())
     }
 
+    #[doc = stub_doc!(RequestBatcher.put_back)]
     fn put_back(&self, delivery: &RequestDelivery) -> PyResult<()> {
         Ok(self.batcher()?.put_back(delivery.asked)?)
     }
 
+    #[doc = stub_doc!(RequestBatcher.release)]
     fn release(&self, delivery: &RequestDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
         tell(self.batcher()?.release(delivery.asked)?, send)
     }
 
+    #[doc = stub_doc!(RequestBatcher.close)]
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
         // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
         if !self.fork_guard.is_here() {
@@ -190,6 +195,7 @@ impl RequestBatcher {
         tell(self.batcher()?.close(), send)
     }
 
+    #[doc = stub_doc!(RequestBatcher.batch)]
     fn batch<'py>(
         &self,
         py: Python<'py>,

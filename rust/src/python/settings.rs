@@ -25,7 +25,7 @@ impl ReplayMemory {
 
 #[pymethods]
 impl ReplayMemory {
-    /// Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5.
+    #[doc = stub_doc!(ReplayMemory.priority_exponent)]
     #[getter]
     fn priority_exponent(&self) -> PyResult<f64> {
         Ok(self.settings()?.priority_exponent)
@@ -36,7 +36,7 @@ impl ReplayMemory {
         self.set(py, "priority_exponent", value)
     }
 
-    /// What the weight of a new entry is made of. Default "returns".
+    #[doc = stub_doc!(ReplayMemory.new_priority)]
     #[getter]
     fn new_priority<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self.settings()?.new_priority {
@@ -50,7 +50,7 @@ impl ReplayMemory {
         self.set(py, "new_priority", value)
     }
 
-    /// Number added to each error before the exponent, at a close and in `update_priority`.
+    #[doc = stub_doc!(ReplayMemory.priority_epsilon)]
     #[getter]
     fn priority_epsilon(&self) -> PyResult<f64> {
         Ok(self.settings()?.priority_epsilon)
@@ -61,7 +61,7 @@ impl ReplayMemory {
         self.set(py, "priority_epsilon", value)
     }
 
-    /// What stands for frames before the first of an episode in a stack. Default "none".
+    #[doc = stub_doc!(ReplayMemory.frame_padding)]
     #[getter]
     fn frame_padding(&self) -> PyResult<String> {
         Ok(self.settings()?.frame_padding.to_string())
@@ -72,7 +72,7 @@ impl ReplayMemory {
         self.set(py, "frame_padding", value)
     }
 
-    /// Lambda of the multi-step return, in [0, 1]. Default 1.
+    #[doc = stub_doc!(ReplayMemory.mix_lambda)]
     #[getter]
     fn mix_lambda(&self) -> PyResult<f64> {
         Ok(self.settings()?.mix_lambda)
@@ -83,7 +83,7 @@ impl ReplayMemory {
         self.set(py, "mix_lambda", value)
     }
 
-    /// States stacked in a sample, >= 1. Default 1.
+    #[doc = stub_doc!(ReplayMemory.frame_stack)]
     #[getter]
     fn frame_stack(&self) -> PyResult<usize> {
         Ok(self.settings()?.frame_stack)
@@ -94,7 +94,7 @@ impl ReplayMemory {
         self.set(py, "frame_stack", value)
     }
 
-    /// Steps between prev and next, >= 1. Default 1.
+    #[doc = stub_doc!(ReplayMemory.multi_step)]
     #[getter]
     fn multi_step(&self) -> PyResult<usize> {
         Ok(self.settings()?.multi_step)
@@ -105,7 +105,7 @@ impl ReplayMemory {
         self.set(py, "multi_step", value)
     }
 
-    /// Samples in a cache, >= 1. Default 32.
+    #[doc = stub_doc!(ReplayMemory.cache_size)]
     #[getter]
     fn cache_size(&self) -> PyResult<usize> {
         Ok(self.settings()?.cache_size)
@@ -116,7 +116,7 @@ impl ReplayMemory {
         self.set(py, "cache_size", value)
     }
 
-    /// Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
+    #[doc = stub_doc!(ReplayMemory.max_episode)]
     #[getter]
     fn max_episode(&self) -> PyResult<usize> {
         Ok(self.settings()?.max_episode)
@@ -127,7 +127,7 @@ impl ReplayMemory {
         self.set(py, "max_episode", value)
     }
 
-    /// Whether a server gives the samples of a cache more than once. Default False.
+    #[doc = stub_doc!(ReplayMemory.reuse_cache)]
     #[getter]
     fn reuse_cache(&self) -> PyResult<bool> {
         Ok(self.settings()?.reuse_cache)
@@ -138,7 +138,7 @@ impl ReplayMemory {
         self.set(py, "reuse_cache", value)
     }
 
-    /// Gamma of each reward dimension, >= 0. Default all 1.
+    #[doc = stub_doc!(ReplayMemory.discount_factor)]
     #[getter]
     fn discount_factor(&self) -> PyResult<Vec<f64>> {
         Ok(self.settings()?.discount_factor.clone())
@@ -149,7 +149,7 @@ impl ReplayMemory {
         self.set(py, "discount_factor", value)
     }
 
-    /// Coefficient of each reward dimension in the priority. Default all 1.
+    #[doc = stub_doc!(ReplayMemory.reward_coeff)]
     #[getter]
     fn reward_coeff(&self) -> PyResult<Vec<f64>> {
         Ok(self.settings()?.reward_coeff.clone())
@@ -160,7 +160,7 @@ impl ReplayMemory {
         self.set(py, "reward_coeff", value)
     }
 
-    /// Which fields samples carry: 14 flags, prev s,a,r,p,v,q,i and then next. Default all True.
+    #[doc = stub_doc!(ReplayMemory.cache_flags)]
     #[getter]
     fn cache_flags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, self.settings()?.cache_flags)
@@ -171,7 +171,7 @@ impl ReplayMemory {
         self.set(py, "cache_flags", value)
     }
 
-    /// `cache_flags` by names: a dict of the letters of the fields of prev and of next.
+    #[doc = stub_doc!(ReplayMemory.fields)]
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let flags = self.settings()?.cache_flags;

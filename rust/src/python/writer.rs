@@ -10,9 +10,7 @@ use crate::python::memory_handle::MemoryHandle;
 use crate::python::pen::{CloseArgs, Fields, Pen, do_update_value, do_update_weight, multiplier};
 use crate::replay::memory::WRITTEN;
 
-/// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
-///
-/// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
+#[doc = stub_doc!(ReplayWriter)]
 #[pyclass(frozen, subclass, weakref, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayWriter {
@@ -75,17 +73,17 @@ fn given<'a, 'py>(name: &str, value: Maybe<'a, 'py>) -> PyResult<&'a Bound<'py, 
 #[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
 #[pymethods]
 impl ReplayWriter {
-    /// Open an episode; entries of one already open are dropped.
+    #[doc = stub_doc!(ReplayWriter.new_episode)]
     fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.pen.new_episode(py)
     }
 
-    /// Return arrays to fill and give to `add_entry`, which copies them.
+    #[doc = stub_doc!(ReplayWriter.get_entry_buf)]
     fn get_entry_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.pen.entry_buf(py)
     }
 
-    /// Add one entry to the open episode, by value.
+    #[doc = stub_doc!(ReplayWriter.add_entry)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, weight=None,
                         state=None, action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entry(
@@ -121,7 +119,7 @@ impl ReplayWriter {
         self.pen.add_entry(py, fields, init_w)
     }
 
-    /// Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+    #[doc = stub_doc!(ReplayWriter.add_entries)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, state=None,
                         action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entries(
@@ -148,7 +146,7 @@ impl ReplayWriter {
         )
     }
 
-    /// Close the open episode: compute returns and weights, make it one that can be sampled.
+    #[doc = stub_doc!(ReplayWriter.close_episode)]
     #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
                         truncated=None))]
@@ -177,12 +175,12 @@ impl ReplayWriter {
         self.pen.close_episode(py, &args)
     }
 
-    /// Drop the open episode with its entries; without one: `RuntimeError`.
+    #[doc = stub_doc!(ReplayWriter.abort_episode)]
     fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
         self.pen.abort_episode(py)
     }
 
-    /// Add a whole closed episode, whatever is open beside it: all of it, or nothing.
+    #[doc = stub_doc!(ReplayWriter.add_episode)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None,
                         episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
