@@ -26,7 +26,7 @@ pub enum Normalize {
 pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64> {
     let wrong = |expected: String| -> PyErr { Error::value(name, expected, shown(value)).into() };
     if value.is_instance_of::<PyBool>() {
-        return Err(mistyped(name, "an integer", value));
+        return Err(wrong_type(name, "an integer", value));
     }
     match value.extract::<i64>() {
         Ok(number) if number >= 0 && number as u64 >= least => Ok(number as u64),
@@ -34,7 +34,7 @@ pub fn integer(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<u64
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
             value.extract::<u64>().map_err(|_| wrong(format!("an integer in [{least}, 2**64)")))
         }
-        Err(_) => Err(mistyped(name, "an integer", value)),
+        Err(_) => Err(wrong_type(name, "an integer", value)),
     }
 }
 
@@ -64,7 +64,7 @@ pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
             return Error::value(name, "a number that float64 holds", "an integer beyond it")
                 .into();
         }
-        mistyped(name, "a number", value)
+        wrong_type(name, "a number", value)
     })
 }
 
@@ -80,7 +80,7 @@ pub fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(0) => Ok(false),
         Ok(1) => Ok(true),
         Ok(other) => Err(Error::value(name, "True, False, 1 or 0", other).into()),
-        Err(_) => Err(mistyped(name, "True, False, 1 or 0", value)),
+        Err(_) => Err(wrong_type(name, "True, False, 1 or 0", value)),
     }
 }
 
@@ -114,7 +114,7 @@ pub fn nstep_return(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// `TypeError` when it is not text, `ValueError` for another text.
 pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
     const EXPECTED: &str = "'batch' or 'all'";
-    let text: &str = value.extract().map_err(|_| mistyped("normalize", EXPECTED, value))?;
+    let text: &str = value.extract().map_err(|_| wrong_type("normalize", EXPECTED, value))?;
     match text {
         "batch" => Ok(Normalize::Batch),
         "all" | "memory" => Ok(Normalize::All),
@@ -137,14 +137,14 @@ pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     match decoded {
         Ok(text) => text.extract(),
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-            Err(mistyped("path", "a path", value))
+            Err(wrong_type("path", "a path", value))
         }
         Err(error) => Err(error),
     }
 }
 
 /// `TypeError` that says what came.
-pub fn mistyped(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
+pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name}: expected {expected}, got {got}"))
 }

@@ -14,10 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyTuple};
 
 use crate::error::Error;
-use crate::python::args::{mistyped, number};
+use crate::python::args::{number, wrong_type};
 use crate::python::exit::python_code;
-use crate::python::given::Given;
 use crate::python::scalar::Scalar;
+use crate::python::value_bytes::ValueBytes;
 use crate::replay::column::check_allocatable;
 use crate::spec::{Field, FieldSpec};
 
@@ -105,9 +105,9 @@ impl Template {
     /// # Errors
     /// `TypeError` or `ValueError` that name `name`.
     #[inline]
-    pub fn value<'py>(&self, name: &str, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+    pub fn value<'py>(&self, name: &str, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         if let Some(array) = self.in_place(value, &[]) {
-            return Ok(Given::Array(array));
+            return Ok(ValueBytes::Array(array));
         }
         if let Some(number) = self.scalar.and_then(|scalar| scalar.given(value)) {
             return Ok(number);
@@ -127,9 +127,9 @@ impl Template {
         name: &str,
         value: &Bound<'py, PyAny>,
         count: usize,
-    ) -> PyResult<Given<'py>> {
+    ) -> PyResult<ValueBytes<'py>> {
         if let Some(array) = self.in_place(value, &[count]) {
-            return Ok(Given::Array(array));
+            return Ok(ValueBytes::Array(array));
         }
         match self.narrowed(value, &[count]) {
             Some(narrowed) => Ok(narrowed),
@@ -158,7 +158,7 @@ impl Template {
 
     /// float64 where float32 is wanted, as from many environments. None where NumPy is to convert, or to
     /// refuse with its reasons.
-    fn narrowed<'py>(&self, value: &Bound<'py, PyAny>, lead: &[usize]) -> Option<Given<'py>> {
+    fn narrowed<'py>(&self, value: &Bound<'py, PyAny>, lead: &[usize]) -> Option<ValueBytes<'py>> {
         if !self.is_float32 {
             return None;
         }
@@ -176,7 +176,7 @@ impl Template {
             }
             bytes.extend(narrow.to_ne_bytes());
         }
-        Some(Given::Copy(bytes))
+        Some(ValueBytes::Copy(bytes))
     }
 
     #[cold]
@@ -185,14 +185,14 @@ impl Template {
         name: &str,
         value: &Bound<'py, PyAny>,
         lead: &[usize],
-    ) -> PyResult<Given<'py>> {
+    ) -> PyResult<ValueBytes<'py>> {
         let py = value.py();
         let shape: Vec<usize> = lead.iter().chain(&self.spec.shape).copied().collect();
         let module = py.import(intern!(py, "cogrs.replay.convert"))?;
         let shape = PyTuple::new(py, shape)?;
         let given = (name, value, &self.dtype, shape);
         let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
-        Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
+        Ok(ValueBytes::Array(converted.cast_into::<PyUntypedArray>()?))
     }
 
     /// The field's long name.
@@ -242,7 +242,7 @@ pub fn numbers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Numbers> {
     let module = py.import(intern!(py, "cogrs.replay.convert"))?;
     let array = python_code(py, || module.call_method1(intern!(py, "numbers"), (name, value)))?;
     let array =
-        array.cast::<numpy::PyArrayDyn<f64>>().map_err(|_| mistyped(name, "numbers", value))?;
+        array.cast::<numpy::PyArrayDyn<f64>>().map_err(|_| wrong_type(name, "numbers", value))?;
     check_allocatable(array.len().saturating_mul(size_of::<f64>()))?;
     let values: Vec<f64> = numpy::PyArrayMethods::to_vec(array)?;
     match (array.ndim(), values.as_slice()) {

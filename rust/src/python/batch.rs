@@ -10,13 +10,15 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use crate::error::{Error, Result};
-use crate::python::args::{Normalize, integer, mistyped};
+use crate::python::args::{Normalize, integer, wrong_type};
 use crate::python::array::{is_viewable, over};
+use crate::python::batch_plan::{
+    BatchColumn, BatchKind, BatchLayout, BatchPlan, ExtraColumns, ImportanceOptions,
+};
 use crate::python::block::BatchMemory;
 use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Plan};
 use crate::python::memory_handle::{LONG, MemoryHandle};
-use crate::python::ready::Ready;
+use crate::python::out_arrays::OutArrays;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
@@ -27,7 +29,7 @@ use crate::spec::{FIELDS, Field};
 pub(super) fn arrays<'py>(
     py: Python<'py>,
     mut memory: BatchMemory,
-    layout: &Layout,
+    layout: &BatchLayout,
     dtypes: &[Bound<'py, PyArrayDescr>],
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let bytes = memory.bytes()?;
@@ -50,7 +52,7 @@ pub(super) fn arrays<'py>(
 /// [`Error::State`] when nothing can be drawn.
 pub(super) fn fill(
     memory: &mut Memory,
-    plan: &Plan,
+    plan: &BatchPlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Option<Draws>> {
     memory.check_drawable()?;
@@ -63,34 +65,34 @@ pub(super) fn fill(
     let mut columns = columns.iter_mut();
     for column in plan.kind.columns() {
         // It was filled with the column before.
-        if column == Column::NStepDiscount {
+        if column == BatchColumn::NStepDiscount {
             continue;
         }
         let Some(part) = columns.next() else { break };
         match column {
-            Column::Weight => put(part, draws.weights.iter().copied()),
-            Column::Id | Column::Ids => put(part, memory.ids(&draws.prev)),
-            Column::Probability => {
+            BatchColumn::Weight => put(part, draws.weights.iter().copied()),
+            BatchColumn::Id | BatchColumn::Ids => put(part, memory.ids(&draws.prev)),
+            BatchColumn::Probability => {
                 put(part, draws.weights.iter().map(|&weight| f64::from(weight) / draws.total));
             }
-            Column::NextTerminated => put(part, memory.terminated(&draws.next)),
-            Column::NStepReturn => {
+            BatchColumn::NextTerminated => put(part, memory.terminated(&draws.next)),
+            BatchColumn::NStepReturn => {
                 // Both come of one walk over the rewards.
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
-            Column::ImportanceWeight => {
-                if let Kind::Sample { weighted: Some(correction), .. } = plan.kind {
+            BatchColumn::ImportanceWeight => {
+                if let BatchKind::Sample { weighted: Some(correction), .. } = plan.kind {
                     put(part, importance(memory, &draws, correction)?.into_iter());
                 }
             }
-            Column::NStepDiscount | Column::Sender => {}
+            BatchColumn::NStepDiscount | BatchColumn::Sender => {}
         }
     }
     Ok(Some(draws))
 }
 
-fn importance(memory: &Memory, draws: &Draws, correction: Correction) -> Result<Vec<f32>> {
+fn importance(memory: &Memory, draws: &Draws, correction: ImportanceOptions) -> Result<Vec<f32>> {
     let largest = match correction.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
@@ -112,31 +114,31 @@ pub(super) fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<
 /// As there.
 pub fn draw<'py>(
     py: Python<'py>,
-    shared: &MemoryHandle,
-    kind: Kind,
+    handle: &MemoryHandle,
+    kind: BatchKind,
     rows: usize,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // Before the settings are looked at, whose lock may stay locked in a forked child.
-    shared.check_process()?;
-    shared.check_drawable(py)?;
-    let dtypes = kind.dtypes(py, shared);
+    handle.check_process()?;
+    handle.check_drawable(py)?;
+    let dtypes = kind.dtypes(py, handle);
     loop {
-        let plan = Plan::new(shared.spec(), shared.settings(), kind, rows)?;
+        let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
         let bytes = plan.bytes();
         if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
-            let mut places = ready.places();
+            let mut ready = OutArrays::new(out, &plan, &dtypes)?;
+            let mut spans = ready.spans();
             let drawn =
-                shared.call(py, bytes, |memory| fill(memory, &plan, &mut places.slices()))?;
+                handle.call(py, bytes, |memory| fill(memory, &plan, &mut spans.slices()))?;
             if drawn.is_some() {
                 return Ok(out.clone());
             }
             continue;
         }
-        let mut block = shared.pool.take(plan.layout.size())?;
+        let mut block = handle.pool.take(plan.layout.size())?;
         let mut parts = plan.layout.cut(block.bytes()?);
-        if shared.call(py, bytes, |memory| fill(memory, &plan, &mut parts))?.is_some() {
+        if handle.call(py, bytes, |memory| fill(memory, &plan, &mut parts))?.is_some() {
             return transitions(py, kind, arrays(py, block, &plan.layout, &dtypes)?);
         }
     }
@@ -148,24 +150,24 @@ pub fn draw<'py>(
 /// As there.
 pub fn episode<'py>(
     py: Python<'py>,
-    shared: &MemoryHandle,
+    handle: &MemoryHandle,
     index: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let read = shared.call(py, LONG, |memory| {
+    let read = handle.call(py, LONG, |memory| {
         let count = memory.num_episode();
         let from_end = if index < 0 { index + count as i64 } else { index };
         let missing = || Error::Index(format!("no closed episode {index}: {count} are held"));
         let at = usize::try_from(from_end).map_err(|_| missing())?;
         let episode = memory.episode(at).ok_or_else(missing)?;
         let ending = episode.ending.as_ref().ok_or_else(missing)?;
-        let mut layout = Layout::default();
+        let mut layout = BatchLayout::default();
         for field in Field::ALL {
             let spec = &memory.spec()[field];
             layout.push(episode.len(), &spec.shape, spec.itemsize)?;
         }
         layout.push(episode.len(), &[], size_of::<f32>())?;
         layout.push(episode.len(), &[], size_of::<u64>())?;
-        let mut block = shared.pool.take(layout.size())?;
+        let mut block = handle.pool.take(layout.size())?;
         let mut parts = layout.cut(block.bytes()?);
         let (fields, columns) = parts.split_at_mut(FIELDS);
         for (field, part) in Field::ALL.into_iter().zip(fields) {
@@ -177,7 +179,7 @@ pub fn episode<'py>(
         Ok((block, layout, ending.bootstrap.is_some(), ending.final_state))
     })?;
     let (block, layout, truncated, final_state) = read;
-    let dtypes = Field::ALL.map(|field| shared.template(field).dtype().bind(py).clone());
+    let dtypes = Field::ALL.map(|field| handle.template(field).dtype().bind(py).clone());
     let dtypes = [&dtypes[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
     let mut arrays = arrays(py, block, &layout, &dtypes)?;
     let rest = arrays.split_off(FIELDS);
@@ -238,7 +240,7 @@ fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<B
 /// `(prev, next, *columns)` from the arrays of a draw.
 pub(super) fn transitions<'py>(
     py: Python<'py>,
-    kind: Kind,
+    kind: BatchKind,
     mut arrays: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let columns = arrays.split_off(2 * FIELDS);
@@ -246,15 +248,15 @@ pub(super) fn transitions<'py>(
     let mut items = vec![entry(py, arrays)?, next];
     items.extend(columns);
     let class = match kind {
-        Kind::Cache(_) => return Err(Error::State("a cache is not a batch".into()).into()),
-        Kind::Batch(Carried { ids: false, nstep: false }) => &BATCH,
-        Kind::Batch(Carried { ids: true, nstep: false }) => &ID_BATCH,
-        Kind::Batch(Carried { ids: false, nstep: true }) => &NSTEP_BATCH,
-        Kind::Batch(Carried { ids: true, nstep: true }) => &NSTEP_ID_BATCH,
-        Kind::Sample { nstep: false, weighted: None } => &SAMPLE,
-        Kind::Sample { nstep: true, weighted: None } => &NSTEP_SAMPLE,
-        Kind::Sample { nstep: false, weighted: Some(_) } => &WEIGHTED_SAMPLE,
-        Kind::Sample { nstep: true, weighted: Some(_) } => &NSTEP_WEIGHTED_SAMPLE,
+        BatchKind::Cache(_) => return Err(Error::State("a cache is not a batch".into()).into()),
+        BatchKind::Batch(ExtraColumns { ids: false, nstep: false }) => &BATCH,
+        BatchKind::Batch(ExtraColumns { ids: true, nstep: false }) => &ID_BATCH,
+        BatchKind::Batch(ExtraColumns { ids: false, nstep: true }) => &NSTEP_BATCH,
+        BatchKind::Batch(ExtraColumns { ids: true, nstep: true }) => &NSTEP_ID_BATCH,
+        BatchKind::Sample { nstep: false, weighted: None } => &SAMPLE,
+        BatchKind::Sample { nstep: true, weighted: None } => &NSTEP_SAMPLE,
+        BatchKind::Sample { nstep: false, weighted: Some(_) } => &WEIGHTED_SAMPLE,
+        BatchKind::Sample { nstep: true, weighted: Some(_) } => &NSTEP_WEIGHTED_SAMPLE,
     };
     class.of(py, items)
 }
@@ -269,7 +271,7 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
         && is_viewable(array.as_untyped())
     {
         let array =
-            array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
+            array.try_readonly().map_err(|_| wrong_type("id", "an array to be read", value))?;
         check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
         return Ok(array.as_array().iter().copied().collect());
     }
@@ -298,6 +300,6 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
             }
             Ok(ids)
         }
-        _ => Err(mistyped("id", "an id or a list of ids", value)),
+        _ => Err(wrong_type("id", "an id or a list of ids", value)),
     }
 }

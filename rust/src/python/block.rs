@@ -56,11 +56,11 @@ impl Block {
 
 /// The unused blocks.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub struct BlockPool {
     blocks: Mutex<Vec<Block>>,
 }
 
-impl Pool {
+impl BlockPool {
     /// A block of at least `size` bytes, its contents arbitrary.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Pool {
 #[derive(Debug)]
 pub struct BatchMemory {
     block: Option<Block>,
-    pool: Arc<Pool>,
+    pool: Arc<BlockPool>,
 }
 
 impl BatchMemory {

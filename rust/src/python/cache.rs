@@ -5,7 +5,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
 use crate::python::batch::{arrays, fill};
-use crate::python::layout::{Carried, Kind, Plan};
+use crate::python::batch_plan::{BatchKind, BatchPlan, ExtraColumns};
 use crate::python::memory::ReplayMemory;
 use crate::replay::cache::{CacheShape, Labels};
 use crate::replay::memory::Memory;
@@ -32,19 +32,19 @@ pub fn draw_cache<'py>(
     nstep: bool,
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let shared = memory.get().shared();
-    if shared.num_sampleable() == 0 {
-        shared.check_process()?;
+    let handle = memory.get().handle();
+    if handle.num_sampleable() == 0 {
+        handle.check_process()?;
         return Ok(None);
     }
-    let kind = Kind::Cache(Carried { ids, nstep });
+    let kind = BatchKind::Cache(ExtraColumns { ids, nstep });
     let (total, mut block, plan) = loop {
-        let settings = shared.settings();
+        let settings = handle.settings();
         let rows = settings.cache_size;
-        let plan = Plan::new(shared.spec(), settings, kind, rows)?;
-        let mut block = shared.pool.take(plan.layout.size())?;
+        let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
+        let mut block = handle.pool.take(plan.layout.size())?;
         let mut parts = plan.layout.cut(block.bytes()?);
-        let drawn = shared.call(py, plan.bytes(), |memory| {
+        let drawn = handle.call(py, plan.bytes(), |memory| {
             if memory.num_sampleable() == 0 {
                 return Ok(Drawn::Nothing);
             }
@@ -73,10 +73,10 @@ pub fn draw_cache<'py>(
 #[doc = stub_doc!(start_ids)]
 #[pyfunction]
 pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) -> PyResult<()> {
-    memory.get().shared().call(py, 0, |memory| memory.start_ids(random))
+    memory.get().handle().call(py, 0, |memory| memory.start_ids(random))
 }
 
-impl Carried {
+impl ExtraColumns {
     /// What caches of clients hold.
     pub(super) fn labels(self) -> Labels {
         Labels { ids: self.ids, senders: false, nstep: self.nstep }
@@ -100,9 +100,9 @@ pub fn cache_layout(
     ids: bool,
     nstep: bool,
 ) -> PyResult<(u32, usize, usize)> {
-    memory.get().shared().call(py, 0, |memory: &mut Memory| {
+    memory.get().handle().call(py, 0, |memory: &mut Memory| {
         let settings = memory.settings();
-        let shape = CacheShape::new(memory.spec(), settings, Carried { ids, nstep }.labels());
+        let shape = CacheShape::new(memory.spec(), settings, ExtraColumns { ids, nstep }.labels());
         Ok::<_, Error>((bits(settings), settings.frame_stack, shape.largest()))
     })
 }

@@ -10,12 +10,12 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::python::args::{integer, size};
 use crate::python::batch::{arrays, put, transitions};
+use crate::python::batch_plan::{BatchColumn, BatchKind, BatchPlan, ExtraColumns};
 use crate::python::cache::{bits, carried};
-use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Carried, Column, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
-use crate::python::ready::Ready;
+use crate::python::message_frame::{MessageFrame, columns};
+use crate::python::out_arrays::OutArrays;
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
@@ -26,12 +26,12 @@ use crate::spec::{EntrySpec, FIELDS};
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CacheStore {
-    shared: Arc<MemoryHandle>,
-    store: Mutex<Store<Frame>>,
+    handle: Arc<MemoryHandle>,
+    store: Mutex<Store<MessageFrame>>,
     /// For the shapes of caches to come.
     spec: EntrySpec,
     /// What caches hold beside weights and fields.
-    carried: Carried,
+    carried: ExtraColumns,
 }
 
 impl CacheStore {
@@ -42,10 +42,10 @@ impl CacheStore {
         &self,
         py: Python<'_>,
         shape: CacheShape,
-        call: impl FnOnce(&mut Store<Frame>) -> T + Send,
+        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
     ) -> PyResult<T> {
-        self.shared.check_process()?;
-        let run = |mut store: MutexGuard<'_, Store<Frame>>| {
+        self.handle.check_process()?;
+        let run = |mut store: MutexGuard<'_, Store<MessageFrame>>| {
             let foreign = store.reshape(shape);
             (call(&mut store), foreign)
         };
@@ -58,19 +58,19 @@ impl CacheStore {
     }
 
     /// A panic leaves the store whole: it can only happen before a change.
-    fn lock(&self) -> MutexGuard<'_, Store<Frame>> {
+    fn lock(&self) -> MutexGuard<'_, Store<MessageFrame>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shape(&self) -> CacheShape {
-        shape(&self.spec, &self.shared.settings(), self.carried)
+        shape(&self.spec, &self.handle.settings(), self.carried)
     }
 
     /// Takes samples and copies them to `parts`.
     fn take(
         &self,
         py: Python<'_>,
-        plan: &Plan,
+        plan: &BatchPlan,
         shape: CacheShape,
         mut parts: Vec<&mut [u8]>,
     ) -> PyResult<(f64, usize)> {
@@ -89,17 +89,17 @@ impl CacheStore {
     }
 }
 
-fn shape(spec: &EntrySpec, settings: &Settings, carried: Carried) -> CacheShape {
+fn shape(spec: &EntrySpec, settings: &Settings, carried: ExtraColumns) -> CacheShape {
     CacheShape::new(spec, settings, carried.labels())
 }
 
 /// Copies the columns of a batch, and who sent each of them where that is asked for.
-fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
+fn gather(taken: &Taken<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     // Who sent a cache is known here alone; the other columns are those of caches.
     let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
     let (senders, columns): (Vec<_>, Vec<_>) =
-        columns.partition(|(_, column)| *column == Column::Sender);
+        columns.partition(|(_, column)| *column == BatchColumn::Sender);
     gather_columns(taken, &plan.settings, fields, columns.into_iter().map(|(part, _)| part));
     for (part, _) in senders {
         put(part, taken.senders());
@@ -109,7 +109,7 @@ fn gather(taken: &Taken<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
 /// Copies the columns of samples, `columns` first, to where their arrays lie: nothing for fields that are not
 /// carried.
 pub(super) fn gather_columns<'a>(
-    taken: &Taken<Frame>,
+    taken: &Taken<MessageFrame>,
     settings: &Settings,
     fields: &'a mut [&mut [u8]],
     columns: impl Iterator<Item = &'a mut [u8]>,
@@ -132,12 +132,12 @@ impl CacheStore {
     ) -> PyResult<Self> {
         let capacity = size("n_caches", n_caches, 1)?;
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let shared = Arc::clone(memory.get().shared());
-        let spec = shared.spec().clone();
-        let carried = Carried { ids, nstep };
-        let shape = shape(&spec, &shared.settings(), carried);
+        let handle = Arc::clone(memory.get().handle());
+        let spec = handle.spec().clone();
+        let carried = ExtraColumns { ids, nstep };
+        let shape = shape(&spec, &handle.settings(), carried);
         let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
-        Ok(Self { shared, store: Mutex::new(store), spec, carried })
+        Ok(Self { handle, store: Mutex::new(store), spec, carried })
     }
 
     #[doc = stub_doc!(CacheStore.push)]
@@ -151,8 +151,8 @@ impl CacheStore {
         sender: u32,
         layout: Option<(u32, usize)>,
     ) -> PyResult<bool> {
-        self.shared.check_process()?;
-        let settings = self.shared.settings();
+        self.handle.check_process()?;
+        let settings = self.handle.settings();
         if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
             return Ok(false);
         }
@@ -165,7 +165,7 @@ impl CacheStore {
 
     #[doc = stub_doc!(CacheStore.stats)]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.shared.check_process()?;
+        self.handle.check_process()?;
         let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
         let tally = |tally: Tally| (tally.caches, tally.samples, tally.bytes);
         let clients = PyDict::new(py);
@@ -196,27 +196,27 @@ impl CacheStore {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let rows = size("batch_size", batch_size, 1)?;
-        let settings = self.shared.settings();
+        let settings = self.handle.settings();
         let reuse = settings.reuse_cache;
         let shape = shape(&self.spec, &settings, self.carried);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
-        let dtypes = plan.kind.dtypes(py, &self.shared);
+        let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
+        let dtypes = plan.kind.dtypes(py, &self.handle);
         if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
-            self.take(py, &plan, shape, ready.places().slices())?;
+            let mut ready = OutArrays::new(out, &plan, &dtypes)?;
+            self.take(py, &plan, shape, ready.spans().slices())?;
             return Ok(out.clone());
         }
-        let mut block = self.shared.pool.take(plan.layout.size())?;
+        let mut block = self.handle.pool.take(plan.layout.size())?;
         self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
         transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
     }
 
     #[doc = stub_doc!(CacheStore.give)]
     fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
-        self.shared.check_process()?;
-        let settings = self.shared.settings();
+        self.handle.check_process()?;
+        let settings = self.handle.settings();
         let (reuse, look) = (settings.reuse_cache, (bits(&settings), settings.frame_stack));
         let shape = shape(&self.spec, &settings, self.carried);
         let (checked, left) = self.with(py, shape.clone(), |store| {
@@ -227,8 +227,8 @@ impl CacheStore {
             let nothing = PyList::empty(py);
             return (left.0, left.1, look.0, look.1, nothing, shortage).into_pyobject(py);
         }
-        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
-        let mut block = self.shared.pool.take(plan.layout.size())?;
+        let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
+        let mut block = self.handle.pool.take(plan.layout.size())?;
         let left = self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
         let layout = plan.layout.flattened();
         let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
@@ -240,7 +240,7 @@ impl CacheStore {
     #[doc = stub_doc!(CacheStore.shortage)]
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
         let rows = size("batch_size", batch_size, 1)?;
-        let reuse = self.shared.settings().reuse_cache;
+        let reuse = self.handle.settings().reuse_cache;
         let checked = self.with(py, self.shape(), |store| store.check(rows, reuse))?;
         Ok(checked.err().map(|error| error.to_string()))
     }

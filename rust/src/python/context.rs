@@ -6,9 +6,9 @@ use pyo3::types::PyList;
 use crate::collector::context::{Context, FailureCounts, Options, Override, Taken};
 use crate::error::Error;
 use crate::games::Builtin;
-use crate::python::description::{GivenCollector, GivenGame, StepTensors, Tensors, policy};
+use crate::python::description::{CollectorArg, CollectorTensors, GameArg, StepTensors, policy};
 use crate::python::fork_guard::ForkGuard;
-use crate::python::tensor::{TensorMemory, arrays};
+use crate::python::tensor_spec::{TensorMemory, arrays};
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
@@ -18,7 +18,7 @@ use crate::replay::column::available_memory;
 pub struct CollectorContext {
     /// None only while this is dropped.
     context: Option<Context>,
-    tensors: Vec<Tensors>,
+    tensors: Vec<CollectorTensors>,
     /// Arrays that env workers see; None for built-in games.
     pub(super) step_tensors: Option<StepTensors>,
     fork_guard: ForkGuard,
@@ -107,7 +107,7 @@ impl CollectorContext {
     fn new(
         py: Python<'_>,
         game: &Bound<'_, PyAny>,
-        collectors: Vec<GivenCollector<'_>>,
+        collectors: Vec<CollectorArg<'_>>,
         max_episode_steps: u64,
         num_games: usize,
         num_threads: usize,
@@ -120,7 +120,7 @@ impl CollectorContext {
         queries: usize,
     ) -> PyResult<Self> {
         let resolved: PyResult<Vec<_>> =
-            collectors.into_iter().map(GivenCollector::resolve).collect();
+            collectors.into_iter().map(CollectorArg::resolve).collect();
         let (collectors, tensors) = resolved?.into_iter().unzip();
         let options = Options {
             games: num_games,
@@ -141,7 +141,7 @@ impl CollectorContext {
             };
             (py.detach(make)?, None)
         } else {
-            let (spec, files, step_tensors) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let (spec, files, step_tensors) = game.extract::<GameArg<'_>>()?.resolve()?;
             let make = || Context::with_env_workers(&spec, collectors, options, &files);
             (py.detach(make)?, Some(step_tensors))
         };

@@ -10,13 +10,13 @@ use crate::error::Error;
 use crate::games::{Action, Game, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
 use crate::python::description::StepTensors;
-use crate::python::tensor::{Tensor, TensorMemory, array};
+use crate::python::tensor_spec::{TensorMemory, TensorSpec, array};
 use crate::python::wait::{interruptible, until};
 
 /// A state that a query asks about: the bytes of each key.
-struct Shown(Vec<Vec<u8>>);
+struct QueriedState(Vec<Vec<u8>>);
 
-impl Game for Shown {
+impl Game for QueriedState {
     fn reset(&mut self, _seed: u64) {}
 
     fn step(&mut self, _action: Action<'_>) -> Result<Outcome, Error> {
@@ -42,7 +42,7 @@ impl CollectorContext {
         let memory = TensorMemory::new(py, step_buffer.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>(PyArrayDescr::new(py, code)?.unbind());
         let (int, float, byte) = (plain("i8")?, plain("f8")?, plain("u1")?);
-        let of = |tensor: &'a Tensor| (&tensor.dtype, &tensor.spec.shape[..]);
+        let of = |tensor: &'a TensorSpec| (&tensor.dtype, &tensor.spec.shape[..]);
         let fixed = [(&int, &[][..]), (&int, &[]), of(action), (&float, &[]), (&byte, &[])];
         let arrays = PyList::empty(py);
         for (part, (dtype, shape)) in fixed.into_iter().chain(keys.iter().map(of)).enumerate() {
@@ -133,7 +133,7 @@ impl CollectorContext {
             let got = format!("{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
             return Err(Error::value("shown", format!("bytes of {sizes:?}"), got).into());
         }
-        let answers = py.detach(|| context.query(game, tid, Box::new(Shown(shown))))?;
+        let answers = py.detach(|| context.query(game, tid, Box::new(QueriedState(shown))))?;
         let found = PyDict::new(py);
         for (key, bytes) in answers {
             found.set_item(key, PyBytes::new(py, &bytes))?;

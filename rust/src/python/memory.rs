@@ -14,13 +14,13 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::args::{
-    Normalize, absolute, allow_overcommit, integer, mistyped, normalize, nstep_return, number,
-    path, shown, size,
+    Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, shown,
+    size, wrong_type,
 };
 use crate::python::array::{Template, numbers};
 use crate::python::batch;
+use crate::python::batch_plan::{BatchKind, ExtraColumns, ImportanceOptions};
 use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Correction, Kind};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::setting_value;
 use crate::python::writer::ReplayWriter;
@@ -35,7 +35,7 @@ use crate::spec::{EntrySpec, FIELDS, Field};
 #[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
-    shared: Arc<MemoryHandle>,
+    handle: Arc<MemoryHandle>,
     entry_size: usize,
     max_step: usize,
     nbytes: u64,
@@ -45,8 +45,8 @@ pub struct ReplayMemory {
 
 impl ReplayMemory {
     /// What its handles share.
-    pub(super) fn shared(&self) -> &Arc<MemoryHandle> {
-        &self.shared
+    pub(super) fn handle(&self) -> &Arc<MemoryHandle> {
+        &self.handle
     }
 
     fn assemble(
@@ -56,19 +56,19 @@ impl ReplayMemory {
     ) -> PyClassInitializer<Self> {
         let entry_size = memory.spec().entry_size();
         let (max_step, nbytes) = (memory.max_step(), memory.nbytes());
-        let shared = Arc::new(MemoryHandle::new(memory, templates));
-        let writer = ReplayWriter::new(Arc::clone(&shared));
-        let memory = Self { shared, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
+        let handle = Arc::new(MemoryHandle::new(memory, templates));
+        let writer = ReplayWriter::new(Arc::clone(&handle));
+        let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
     }
 
     fn describe(&self) -> Result<String, std::fmt::Error> {
-        let shared = self.shared();
-        let settings = shared.settings();
+        let handle = self.handle();
+        let settings = handle.settings();
         let mut text = String::new();
         writeln!(text, "ReplayMemory {:08x}", self.uuid)?;
         for field in Field::ALL {
-            let spec = shared.template(field).spec();
+            let spec = handle.template(field).spec();
             let shape = crate::spec::shape_text(&spec.shape);
             writeln!(
                 text,
@@ -94,10 +94,10 @@ impl ReplayMemory {
         writeln!(text, "  new_priority: {}", settings.new_priority)?;
         writeln!(text, "  priority_epsilon: {}", settings.priority_epsilon)?;
         writeln!(text, "  frame_padding: {}", settings.frame_padding)?;
-        writeln!(text, "  num_episode: {}", shared.num_episode())?;
-        writeln!(text, "  num_entry: {}", shared.num_entry())?;
-        writeln!(text, "  num_sampleable: {}", shared.num_sampleable())?;
-        write!(text, "  weight_sum: {}", shared.weight_sum())?;
+        writeln!(text, "  num_episode: {}", handle.num_episode())?;
+        writeln!(text, "  num_entry: {}", handle.num_entry())?;
+        writeln!(text, "  num_sampleable: {}", handle.num_sampleable())?;
+        write!(text, "  weight_sum: {}", handle.weight_sum())?;
         Ok(text)
     }
 }
@@ -175,43 +175,43 @@ impl ReplayMemory {
     #[doc = stub_doc!(ReplayMemory.state_buf)]
     #[getter]
     fn state_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::State).zeros(py)
+        self.handle().template(Field::State).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.action_buf)]
     #[getter]
     fn action_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Action).zeros(py)
+        self.handle().template(Field::Action).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.reward_buf)]
     #[getter]
     fn reward_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Reward).zeros(py)
+        self.handle().template(Field::Reward).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.prob_buf)]
     #[getter]
     fn prob_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Prob).zeros(py)
+        self.handle().template(Field::Prob).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.value_buf)]
     #[getter]
     fn value_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Value).zeros(py)
+        self.handle().template(Field::Value).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.qvest_buf)]
     #[getter]
     fn qvest_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Qvest).zeros(py)
+        self.handle().template(Field::Qvest).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.info_buf)]
     #[getter]
     fn info_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared().template(Field::Info).zeros(py)
+        self.handle().template(Field::Info).zeros(py)
     }
 
     #[doc = stub_doc!(ReplayMemory.entry_size)]
@@ -241,48 +241,48 @@ impl ReplayMemory {
     #[doc = stub_doc!(ReplayMemory.num_entry)]
     #[getter]
     fn num_entry(&self) -> PyResult<usize> {
-        self.shared().check_process()?;
-        Ok(self.shared().num_entry())
+        self.handle().check_process()?;
+        Ok(self.handle().num_entry())
     }
 
     #[doc = stub_doc!(ReplayMemory.total_episodes)]
     #[getter]
     fn total_episodes(&self) -> PyResult<u64> {
-        self.shared().check_process()?;
-        Ok(self.shared().totals().0)
+        self.handle().check_process()?;
+        Ok(self.handle().totals().0)
     }
 
     #[doc = stub_doc!(ReplayMemory.total_steps)]
     #[getter]
     fn total_steps(&self) -> PyResult<u64> {
-        self.shared().check_process()?;
-        Ok(self.shared().totals().1)
+        self.handle().check_process()?;
+        Ok(self.handle().totals().1)
     }
 
     #[doc = stub_doc!(ReplayMemory.weight_sum)]
     #[getter]
     fn weight_sum(&self) -> PyResult<f64> {
-        self.shared().check_process()?;
-        Ok(self.shared().weight_sum())
+        self.handle().check_process()?;
+        Ok(self.handle().weight_sum())
     }
 
     #[doc = stub_doc!(ReplayMemory.num_sampleable)]
     #[getter]
     fn num_sampleable(&self) -> PyResult<usize> {
-        self.shared().check_process()?;
-        Ok(self.shared().num_sampleable())
+        self.handle().check_process()?;
+        Ok(self.handle().num_sampleable())
     }
 
     #[doc = stub_doc!(ReplayMemory.min_weight)]
     #[getter]
     fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
-        self.shared().call(py, LONG, |memory| Ok(memory.min_weight()))
+        self.handle().call(py, LONG, |memory| Ok(memory.min_weight()))
     }
 
     #[doc = stub_doc!(ReplayMemory.num_episode)]
     fn num_episode(&self) -> PyResult<usize> {
-        self.shared().check_process()?;
-        Ok(self.shared().num_episode())
+        self.handle().check_process()?;
+        Ok(self.handle().num_episode())
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -296,8 +296,8 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.writer)]
     fn writer(&self) -> PyResult<ReplayWriter> {
-        self.shared().check_process()?;
-        Ok(ReplayWriter::new(Arc::clone(self.shared())))
+        self.handle().check_process()?;
+        Ok(ReplayWriter::new(Arc::clone(self.handle())))
     }
 
     #[doc = stub_doc!(ReplayMemory.recorder)]
@@ -317,7 +317,7 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.clear)]
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared().call(py, LONG, |memory| {
+        self.handle().call(py, LONG, |memory| {
             memory.clear();
             Ok(())
         })
@@ -335,7 +335,7 @@ impl ReplayMemory {
         let kind = if absolute { Priority::Weight } else { Priority::Error };
         let ids = batch::ids(id)?;
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
-        self.shared()
+        self.handle()
             .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities, kind))
     }
 
@@ -347,8 +347,8 @@ impl ReplayMemory {
         delta: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let id = integer("id", id, 0)?;
-        let delta = self.shared().template(Field::Reward).value("delta", delta)?.floats();
-        self.shared().call(py, LONG, |memory| memory.add_reward(id, &delta))
+        let delta = self.handle().template(Field::Reward).value("delta", delta)?.floats();
+        self.handle().call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
     #[doc = stub_doc!(ReplayMemory.get_batch)]
@@ -359,8 +359,8 @@ impl ReplayMemory {
         batch_size: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = Kind::Batch(Carried::default());
-        batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
+        let kind = BatchKind::Batch(ExtraColumns::default());
+        batch::draw(py, self.handle(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
@@ -380,9 +380,9 @@ impl ReplayMemory {
         if let Some(beta) = beta {
             finite_from_zero("beta", beta)?;
         }
-        let weighted = beta.map(|beta| Correction { beta, normalize });
-        let kind = Kind::Sample { nstep: nstep_return, weighted };
-        batch::draw(py, self.shared(), kind, size("batch_size", batch_size, 1)?, out)
+        let weighted = beta.map(|beta| ImportanceOptions { beta, normalize });
+        let kind = BatchKind::Sample { nstep: nstep_return, weighted };
+        batch::draw(py, self.handle(), kind, size("batch_size", batch_size, 1)?, out)
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -394,18 +394,18 @@ impl ReplayMemory {
         let index: i64 = match index.extract() {
             Ok(index) => index,
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                return Err(mistyped("index", "an integer", index));
+                return Err(wrong_type("index", "an integer", index));
             }
             Err(_) => {
                 return Err(PyIndexError::new_err(format!("no closed episode {}", shown(index))));
             }
         };
-        batch::episode(py, self.shared(), index)
+        batch::episode(py, self.handle(), index)
     }
 
     #[doc = stub_doc!(ReplayMemory.save)]
     fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
-        self.shared().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
+        self.handle().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
     #[doc = stub_doc!(ReplayMemory.load)]
@@ -428,7 +428,7 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.print_info)]
     fn print_info(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared().check_process()?;
+        self.handle().check_process()?;
         let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let print = py.import("builtins")?.getattr("print")?;
         python_code(py, || print.call1((text,)))?;
@@ -452,13 +452,13 @@ impl ReplayMemory {
     }
 
     fn __repr__(&self) -> String {
-        let shared = self.shared();
+        let handle = self.handle();
         format!(
             "ReplayMemory(uuid=0x{:08x}, num_episode={}, num_entry={}, max_step={}, entry_size={}, \
              nbytes={})",
             self.uuid,
-            shared.num_episode(),
-            shared.num_entry(),
+            handle.num_episode(),
+            handle.num_entry(),
             self.max_step,
             self.entry_size,
             self.nbytes

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::python::array::Template;
-use crate::python::block::Pool;
+use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
@@ -34,7 +34,7 @@ pub struct MemoryHandle {
     total_steps: AtomicU64,
     fork_guard: ForkGuard,
     /// Memory of batches.
-    pub pool: Arc<Pool>,
+    pub pool: Arc<BlockPool>,
 }
 
 impl MemoryHandle {

@@ -9,12 +9,12 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::python::args::{integer, size};
 use crate::python::batch::{arrays, transitions};
+use crate::python::batch_plan::{BatchKind, BatchPlan, ExtraColumns};
 use crate::python::cache_store::gather_columns;
-use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Carried, Kind, Plan};
 use crate::python::memory::{ReplayMemory, random};
 use crate::python::memory_handle::MemoryHandle;
-use crate::python::ready::Ready;
+use crate::python::message_frame::{MessageFrame, columns};
+use crate::python::out_arrays::OutArrays;
 use crate::replay::cache::{Cache, CacheShape, Labels};
 use crate::replay::cache_store::Taken;
 use crate::replay::mixer::Mixer;
@@ -24,27 +24,32 @@ use crate::spec::FIELDS;
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct SampleMixer {
-    shared: Arc<MemoryHandle>,
-    mixer: Mutex<Mixer<Frame>>,
+    handle: Arc<MemoryHandle>,
+    mixer: Mutex<Mixer<MessageFrame>>,
     shape: CacheShape,
-    kind: Kind,
+    kind: BatchKind,
 }
 
 impl SampleMixer {
     /// Nobody waits for the interpreter with the lock held, and no call with it takes long: a panic can only
     /// happen before a change.
-    fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<Frame>>> {
-        self.shared.check_process()?;
+    fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<MessageFrame>>> {
+        self.handle.check_process()?;
         Ok(self.mixer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn laid_out(&self, rows: usize) -> PyResult<Plan> {
-        self.shared.check_process()?;
-        Ok(Plan::new(self.shared.spec(), self.shared.settings(), self.kind, rows)?)
+    fn laid_out(&self, rows: usize) -> PyResult<BatchPlan> {
+        self.handle.check_process()?;
+        Ok(BatchPlan::new(self.handle.spec(), self.handle.settings(), self.kind, rows)?)
     }
 }
 
-fn gather(py: Python<'_>, taken: &Taken<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
+fn gather(
+    py: Python<'_>,
+    taken: &Taken<MessageFrame>,
+    plan: &BatchPlan,
+    mut parts: Vec<&mut [u8]>,
+) {
     py.detach(|| {
         let (fields, columns) = parts.split_at_mut(2 * FIELDS);
         gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
@@ -63,12 +68,12 @@ impl SampleMixer {
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let shared = Arc::clone(memory.get().shared());
-        let kind = Kind::Batch(Carried { ids, nstep });
+        let handle = Arc::clone(memory.get().handle());
+        let kind = BatchKind::Batch(ExtraColumns { ids, nstep });
         let labels = Labels { ids, senders: ids, nstep };
-        let shape = CacheShape::new(shared.spec(), &shared.settings(), labels);
+        let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Ok(Self { shared, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
+        Ok(Self { handle, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }
 
     #[doc = stub_doc!(SampleMixer.push)]
@@ -95,7 +100,7 @@ impl SampleMixer {
     ) -> PyResult<()> {
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
         if let Some(out) = out {
-            Ready::new(out, &plan, &plan.kind.dtypes(py, &self.shared))?;
+            OutArrays::new(out, &plan, &plan.kind.dtypes(py, &self.handle))?;
         }
         Ok(())
     }
@@ -127,14 +132,14 @@ impl SampleMixer {
     ) -> PyResult<Bound<'py, PyAny>> {
         // Memory first, so that no sample is lost for want of it.
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
-        let dtypes = plan.kind.dtypes(py, &self.shared);
+        let dtypes = plan.kind.dtypes(py, &self.handle);
         if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
+            let mut ready = OutArrays::new(out, &plan, &dtypes)?;
             let taken = self.lock()?.take(plan.rows)?;
-            gather(py, &taken, &plan, ready.places().slices());
+            gather(py, &taken, &plan, ready.spans().slices());
             return Ok(out.clone());
         }
-        let mut block = self.shared.pool.take(plan.layout.size())?;
+        let mut block = self.handle.pool.take(plan.layout.size())?;
         let taken = self.lock()?.take(plan.rows)?;
         gather(py, &taken, &plan, plan.layout.cut(block.bytes()?));
         transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)

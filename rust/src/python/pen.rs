@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyTuple};
 
 use crate::error::Error;
-use crate::python::args::{flag, mistyped, number};
+use crate::python::args::{flag, number, wrong_type};
 use crate::python::array::numbers;
 use crate::python::exit::python_code;
-use crate::python::given::Given;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::value_bytes::ValueBytes;
 use crate::replay::closing::{Closing, FinalEntry};
 use crate::replay::drawable::ZeroWeights;
 use crate::replay::memory::{Rows, WRITTEN};
@@ -103,15 +103,15 @@ pub fn do_update_weight(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[derive(Debug)]
 pub struct Pen {
     /// The memory.
-    pub shared: Arc<MemoryHandle>,
+    pub handle: Arc<MemoryHandle>,
     /// Serial number of the open episode; changed under the memory's lock.
     open: AtomicU64,
 }
 
 impl Pen {
     /// A writer without open episode.
-    pub fn new(shared: Arc<MemoryHandle>) -> Self {
-        Self { shared, open: AtomicU64::new(NONE) }
+    pub fn new(handle: Arc<MemoryHandle>) -> Self {
+        Self { handle, open: AtomicU64::new(NONE) }
     }
 
     fn serial(&self) -> u64 {
@@ -123,7 +123,7 @@ impl Pen {
     /// # Errors
     /// `RuntimeError` in a forked child.
     pub fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.call(py, 0, |memory| {
+        self.handle.call(py, 0, |memory| {
             if memory.is_open(self.serial()) {
                 memory.abort(self.serial())?;
             }
@@ -137,7 +137,7 @@ impl Pen {
     /// # Errors
     /// `RuntimeError` without open episode.
     pub fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.call(py, 0, |memory| memory.abort(self.serial()))
+        self.handle.call(py, 0, |memory| memory.abort(self.serial()))
     }
 
     /// See `ReplayMemory.get_entry_buf`.
@@ -145,7 +145,7 @@ impl Pen {
     /// # Errors
     /// As there.
     pub fn entry_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let zeros = WRITTEN.map(|field| self.shared.template(field).zeros(py));
+        let zeros = WRITTEN.map(|field| self.handle.template(field).zeros(py));
         PyTuple::new(py, zeros.into_iter().collect::<PyResult<Vec<_>>>()?)
     }
 
@@ -160,15 +160,15 @@ impl Pen {
         fields: Fields<'_, '_>,
         init_w: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        self.shared.check_process()?;
+        self.handle.check_process()?;
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
-            let template = self.shared.template(field);
+            let template = self.handle.template(field);
             given.push(settled(field, template.value(template.name(), value)?)?);
         }
         let init_w = [number("init_w", init_w)?];
         let (rows, bytes) = self.rows(&given, 1)?;
-        self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
     /// See `ReplayMemory.add_entries`.
@@ -183,19 +183,19 @@ impl Pen {
     ) -> PyResult<u64> {
         let (given, init_w) = self.entries(fields, init_w)?;
         let (rows, bytes) = self.rows(&given, init_w.len())?;
-        self.shared.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
+        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
     fn entries<'py>(
         &self,
         fields: Fields<'_, 'py>,
         init_w: &Bound<'py, PyAny>,
-    ) -> PyResult<(Vec<Given<'py>>, Vec<f64>)> {
-        self.shared.check_process()?;
+    ) -> PyResult<(Vec<ValueBytes<'py>>, Vec<f64>)> {
+        self.handle.check_process()?;
         let count = self.leading(fields)?;
         let mut given = Vec::with_capacity(WRITTEN.len());
         for (field, value) in WRITTEN.into_iter().zip(fields) {
-            let template = self.shared.template(field);
+            let template = self.handle.template(field);
             given.push(settled(field, template.values(template.name(), value, count)?)?);
         }
         let init_w = numbers("init_w", init_w)?.repeat("init_w", count)?;
@@ -209,7 +209,7 @@ impl Pen {
     pub fn close_episode(&self, py: Python<'_>, args: &CloseArgs<'_, '_>) -> PyResult<()> {
         let ends = self.ends(args)?;
         let closing = self.closing(&ends, args)?;
-        let zero = self.shared.call(py, LONG, |memory| {
+        let zero = self.handle.call(py, LONG, |memory| {
             memory.close(self.serial(), &closing)?;
             Ok(memory.take_zero_weights())
         })?;
@@ -231,7 +231,7 @@ impl Pen {
         let ends = self.ends(args)?;
         let closing = self.closing(&ends, args)?;
         let (rows, bytes) = self.rows(&given, init_w.len())?;
-        let (first, zero) = self.shared.call(py, bytes, |memory| {
+        let (first, zero) = self.handle.call(py, bytes, |memory| {
             Ok((memory.add_episode(rows, &init_w, &closing)?, memory.take_zero_weights()))
         })?;
         warn(py, zero)?;
@@ -243,7 +243,7 @@ impl Pen {
         let mut lengths = [0; WRITTEN.len()];
         for ((length, field), value) in lengths.iter_mut().zip(WRITTEN).zip(fields) {
             let py = value.py();
-            let dtype = self.shared.template(field).dtype().bind(py);
+            let dtype = self.handle.template(field).dtype().bind(py);
             let counted = if dtype.kind() == b'V' {
                 let parts = py.import(intern!(py, "cogrs.nested"))?;
                 let given = (dtype, value);
@@ -253,7 +253,7 @@ impl Pen {
                 value.len()
             };
             let unsized_value =
-                |_| mistyped(field.name(), "an array with a leading dimension", value);
+                |_| wrong_type(field.name(), "an array with a leading dimension", value);
             *length = counted.map_err(unsized_value)?;
         }
         if lengths.iter().all(|&length| length == lengths[0]) {
@@ -266,7 +266,7 @@ impl Pen {
     }
 
     fn ends<'py>(&self, args: &CloseArgs<'_, 'py>) -> PyResult<Ends<'py>> {
-        self.shared.check_process()?;
+        self.handle.check_process()?;
         if args.final_info.is_some() && args.final_state.is_none() {
             return Err(
                 Error::value("final_info", "final_state beside it", "no final_state").into()
@@ -274,7 +274,7 @@ impl Pen {
         }
         let only_truncated = args.only_truncated()?;
         let convert = |field, name: &str, value: Option<&Bound<'py, PyAny>>| {
-            value.map(|value| self.shared.template(field).value(name, value)).transpose()
+            value.map(|value| self.handle.template(field).value(name, value)).transpose()
         };
         if let Some(value) = args.bootstrap_value.filter(|value| !value.is_instance_of::<PyFloat>())
         {
@@ -287,7 +287,7 @@ impl Pen {
             None => convert(Field::Reward, "bootstrap_value", args.bootstrap_value)?
                 .map(|given| given.floats().into_iter().map(f64::from).collect()),
             Some(false) => None,
-            Some(true) => Some(vec![0.0; self.shared.spec().reward_dims()]),
+            Some(true) => Some(vec![0.0; self.handle.spec().reward_dims()]),
         };
         Ok(Ends {
             bootstrap,
@@ -299,17 +299,17 @@ impl Pen {
 
 impl Pen {
     /// The bytes of `count` values of all fields, and how many those are.
-    fn rows<'a>(&self, given: &'a [Given<'_>], count: usize) -> PyResult<(Rows<'a>, usize)> {
+    fn rows<'a>(&self, given: &'a [ValueBytes<'_>], count: usize) -> PyResult<(Rows<'a>, usize)> {
         let mut rows: Rows<'a> = [&[]; WRITTEN.len()];
         for ((row, given), field) in rows.iter_mut().zip(given).zip(WRITTEN) {
-            let size = self.shared.template(field).spec().nbytes();
+            let size = self.handle.template(field).spec().nbytes();
             *row = given.exactly(field.name(), size * count)?;
         }
         Ok((rows, rows.iter().map(|row| row.len()).sum()))
     }
 
     fn closing<'a>(&self, ends: &'a Ends<'_>, args: &CloseArgs<'_, '_>) -> PyResult<Closing<'a>> {
-        let size = |field| self.shared.template(field).spec().nbytes();
+        let size = |field| self.handle.template(field).spec().nbytes();
         let mut final_entry = None;
         if let Some(state) = &ends.state {
             let state = state.exactly("final_state", size(Field::State))?;
@@ -329,7 +329,7 @@ impl Pen {
 
 impl Drop for Pen {
     fn drop(&mut self) {
-        self.shared.call_in_drop(|memory| {
+        self.handle.call_in_drop(|memory| {
             let open = memory.is_open(self.serial());
             if open { memory.abort(self.serial()) } else { Ok(()) }
         });
@@ -339,8 +339,8 @@ impl Drop for Pen {
 /// The converted arguments of a close.
 struct Ends<'py> {
     bootstrap: Option<Vec<f64>>,
-    state: Option<Given<'py>>,
-    info: Option<Given<'py>>,
+    state: Option<ValueBytes<'py>>,
+    info: Option<ValueBytes<'py>>,
 }
 
 /// Logs that most of what was closed cannot be drawn.
@@ -353,6 +353,6 @@ fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
 }
 
 /// Rewards and values are read more than once, so what is checked must be what is stored.
-fn settled(field: Field, given: Given<'_>) -> Result<Given<'_>, Error> {
+fn settled(field: Field, given: ValueBytes<'_>) -> Result<ValueBytes<'_>, Error> {
     if matches!(field, Field::Reward | Field::Value) { given.owned() } else { Ok(given) }
 }

@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::python::args::{integer, size};
 use crate::python::exit::python_code;
 use crate::python::fork_guard::ForkGuard;
-use crate::python::given::Given;
-use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
+use crate::python::tensor_spec::{TensorArg, TensorMemory, TensorSpec, arrays};
+use crate::python::value_bytes::ValueBytes;
 use crate::python::wait::{interruptible, until};
 use crate::replay::column::available_memory;
 
@@ -23,32 +23,32 @@ use crate::replay::column::available_memory;
 #[derive(Debug)]
 pub struct RequestBatcher {
     batcher: core::RequestBatcher<Py<PyAny>>,
-    inputs: Vec<Tensor>,
-    replies: Vec<Tensor>,
+    inputs: Vec<TensorSpec>,
+    replies: Vec<TensorSpec>,
     fork_guard: ForkGuard,
 }
 
-impl Tensor {
+impl TensorSpec {
     /// A row's value as an array of this dtype and shape.
-    fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+    fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         if let Ok(array) = value.cast::<PyUntypedArray>()
             && array.shape() == self.spec.shape
             && array.is_c_contiguous()
             && array.dtype().is_equiv_to(self.dtype.bind(value.py()))
         {
-            return Ok(Given::Array(array.clone()));
+            return Ok(ValueBytes::Array(array.clone()));
         }
         self.convert(value)
     }
 
     #[cold]
-    fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+    fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         let py = value.py();
         let module = py.import(intern!(py, "cogrs.collector.convert"))?;
         let shape = PyTuple::new(py, &self.spec.shape)?;
         let given = (&self.name, value, &self.dtype, shape);
         let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
-        Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
+        Ok(ValueBytes::Array(converted.cast_into::<PyUntypedArray>()?))
     }
 }
 
@@ -101,7 +101,7 @@ impl RequestBatcher {
     }
 
     /// The values of a row, in the order of the inputs.
-    fn row<'py>(&self, inputs: &Bound<'py, PyDict>) -> PyResult<Vec<Given<'py>>> {
+    fn row<'py>(&self, inputs: &Bound<'py, PyDict>) -> PyResult<Vec<ValueBytes<'py>>> {
         let mut row = Vec::with_capacity(self.inputs.len());
         for tensor in &self.inputs {
             match inputs.get_item(&tensor.name)? {
@@ -124,17 +124,18 @@ impl RequestBatcher {
     #[new]
     #[pyo3(signature = (inputs, replies, batch_size, *, timeout_usec, num_buffers))]
     fn new(
-        inputs: Vec<GivenTensor<'_>>,
-        replies: Vec<GivenTensor<'_>>,
+        inputs: Vec<TensorArg<'_>>,
+        replies: Vec<TensorArg<'_>>,
         batch_size: &Bound<'_, PyAny>,
         timeout_usec: &Bound<'_, PyAny>,
         num_buffers: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let tensors = |given: Vec<GivenTensor<'_>>| given.into_iter().map(Tensor::new).collect();
+        let tensors = |given: Vec<TensorArg<'_>>| given.into_iter().map(TensorSpec::new).collect();
         let (inputs, replies): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
             (tensors(inputs), tensors(replies));
         let (inputs, replies) = (inputs?, replies?);
-        let sizes = |tensors: &[Tensor]| tensors.iter().map(|each| each.spec.nbytes()).collect();
+        let sizes =
+            |tensors: &[TensorSpec]| tensors.iter().map(|each| each.spec.nbytes()).collect();
         let usec = integer("timeout_usec", timeout_usec, 0)?;
         let answers: Vec<usize> = sizes(&replies);
         let batcher = core::RequestBatcher::new(

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 
 use crate::error::{Error, Result};
-use crate::python::args::{flag, mistyped, number, shown, size};
+use crate::python::args::{flag, number, shown, size, wrong_type};
 use crate::python::array::{Numbers, numbers};
 use crate::replay::settings::{FLAGS, FramePadding, Leading, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
@@ -120,7 +120,7 @@ fn frame_padding(value: &Bound<'_, PyAny>) -> PyResult<FramePadding> {
 }
 
 fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-    let items = value.try_iter().map_err(|_| mistyped("cache_flags", "a list", value))?;
+    let items = value.try_iter().map_err(|_| wrong_type("cache_flags", "a list", value))?;
     items.take(FLAGS + 1).map(|item| flag("cache_flags", &item?)).collect()
 }
 
@@ -130,7 +130,7 @@ pub(super) const ENDS: [&str; 2] = ["prev", "next"];
 /// The flags that `fields` says by names: letters in a text, or a list of letters and long names.
 fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
     const EXPECTED: &str = "a dict as {'prev': 'sarp', 'next': 's'}";
-    let given = value.cast::<PyDict>().map_err(|_| mistyped("fields", EXPECTED, value))?;
+    let given = value.cast::<PyDict>().map_err(|_| wrong_type("fields", EXPECTED, value))?;
     let mut flags = vec![false; FLAGS];
     for (at, end) in ENDS.into_iter().enumerate() {
         let Some(names) = given.get_item(end)? else {
@@ -138,7 +138,7 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         };
         let name = format!("fields[{end:?}]");
         let expected = "letters of s, a, r, p, v, q, i, or a list of them or of state, action, ...";
-        let items = names.try_iter().map_err(|_| mistyped(&name, expected, &names))?;
+        let items = names.try_iter().map_err(|_| wrong_type(&name, expected, &names))?;
         // No more than there are, for an iterator may never end.
         for item in items.take(FIELDS + 1) {
             let item = text(&name, expected, &item?)?;
@@ -171,7 +171,7 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
 fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
     const EXPECTED: &str = "'returns', 'max' or a number";
     if value.is_instance_of::<PyBool>() {
-        return Err(mistyped("new_priority", EXPECTED, value));
+        return Err(wrong_type("new_priority", EXPECTED, value));
     }
     if !value.is_instance_of::<PyString>() && value.hasattr("__float__")? {
         return Ok(NewPriority::Number(number("new_priority", value)?));
@@ -185,6 +185,6 @@ fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
 }
 
 fn text(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let text = value.cast::<PyString>().map_err(|_| mistyped(name, expected, value))?;
+    let text = value.cast::<PyString>().map_err(|_| wrong_type(name, expected, value))?;
     Ok(text.to_string_lossy().into_owned())
 }

@@ -12,14 +12,14 @@ use crate::spec::{FIELDS, Field};
 
 impl ReplayMemory {
     fn settings(&self) -> PyResult<Arc<Settings>> {
-        self.shared().check_process()?;
-        Ok(self.shared().settings())
+        self.handle().check_process()?;
+        Ok(self.handle().settings())
     }
 
     fn set(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.shared().check_process()?;
+        self.handle().check_process()?;
         let change = change(name, value)?;
-        self.shared().change(py, change)
+        self.handle().change(py, change)
     }
 }
 

@@ -19,8 +19,8 @@ pub struct ReplayWriter {
 
 impl ReplayWriter {
     /// A writer without open episode.
-    pub fn new(shared: Arc<MemoryHandle>) -> Self {
-        Self { pen: Pen::new(shared) }
+    pub fn new(handle: Arc<MemoryHandle>) -> Self {
+        Self { pen: Pen::new(handle) }
     }
 }
 

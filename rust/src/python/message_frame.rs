@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyMemoryView};
 
 /// Bytes of a Python object that does not change them, kept where they are.
 #[derive(Debug)]
-pub struct Frame {
+pub struct MessageFrame {
     /// Keeps the bytes where they are.
     _buffer: PyBuffer<u8>,
     start: NonNull<u8>,
@@ -18,11 +18,11 @@ pub struct Frame {
 }
 
 // SAFETY: the bytes are only ever read, and dropping the buffer takes the interpreter by itself.
-unsafe impl Send for Frame {}
+unsafe impl Send for MessageFrame {}
 // SAFETY: as above.
-unsafe impl Sync for Frame {}
+unsafe impl Sync for MessageFrame {}
 
-impl Frame {
+impl MessageFrame {
     /// The bytes of a frame.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Frame {
     }
 }
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for MessageFrame {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
         // where there is no pointer there are no bytes. Only who receives messages
@@ -51,6 +51,6 @@ impl AsRef<[u8]> for Frame {
 ///
 /// # Errors
 /// `TypeError` when one is no buffer.
-pub fn columns(frames: &Bound<'_, PyList>) -> PyResult<Vec<Frame>> {
-    frames.iter().map(|frame| Frame::new(&frame)).collect()
+pub fn columns(frames: &Bound<'_, PyList>) -> PyResult<Vec<MessageFrame>> {
+    frames.iter().map(|frame| MessageFrame::new(&frame)).collect()
 }

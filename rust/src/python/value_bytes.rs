@@ -10,7 +10,7 @@ use crate::replay::column::check_allocatable;
 
 /// Bytes of a field's value or values, C-contiguous, in native order.
 #[derive(Debug)]
-pub enum Given<'py> {
+pub enum ValueBytes<'py> {
     /// An array of the field's dtype.
     Array(Bound<'py, PyUntypedArray>),
     /// A Python number: so many of these bytes.
@@ -19,7 +19,7 @@ pub enum Given<'py> {
     Copy(Vec<u8>),
 }
 
-impl Given<'_> {
+impl ValueBytes<'_> {
     pub(super) fn number(bytes: &[u8]) -> Self {
         let mut number = [0; 8];
         number[..bytes.len()].copy_from_slice(bytes);

@@ -33,7 +33,7 @@ const MAX_DIMS: usize = 31;
 
 /// One array of a batch.
 #[derive(Debug)]
-pub struct Tensor {
+pub struct TensorSpec {
     /// Its key.
     pub name: String,
     /// Its dtype, as Python sees it.
@@ -43,15 +43,15 @@ pub struct Tensor {
 }
 
 /// Name, dtype and shape, as Python gives them.
-pub type GivenTensor<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
+pub type TensorArg<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
 
-impl Tensor {
+impl TensorSpec {
     /// Checks what Python gives.
     ///
     /// # Errors
     /// `TypeError` when the dtype has no fixed size, holds objects or brings a shape; `ValueError` when a row is too
     /// large.
-    pub fn new((name, dtype, shape): GivenTensor<'_>) -> PyResult<Self> {
+    pub fn new((name, dtype, shape): TensorArg<'_>) -> PyResult<Self> {
         let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
         if descr.has_object() || descr.itemsize() == 0 {
             let text =
@@ -107,7 +107,7 @@ pub fn array<'py>(
 pub fn arrays<'py>(
     memory: &Bound<'py, TensorMemory>,
     first: usize,
-    tensors: &[Tensor],
+    tensors: &[TensorSpec],
 ) -> PyResult<Bound<'py, PyDict>> {
     let arrays = PyDict::new(memory.py());
     for (at, tensor) in tensors.iter().enumerate() {

@@ -20,14 +20,14 @@ const LARGE: usize = 1 << 28;
 
 /// Where the arrays of a block lie.
 #[derive(Debug, Default)]
-pub struct Layout {
-    parts: Vec<Part>,
+pub struct BatchLayout {
+    parts: Vec<BatchPart>,
     size: usize,
 }
 
 /// One array.
 #[derive(Debug)]
-pub struct Part {
+pub struct BatchPart {
     /// Its shape.
     pub shape: SmallVec<[usize; 6]>,
     /// Where it starts in the block.
@@ -36,7 +36,7 @@ pub struct Part {
     pub size: usize,
 }
 
-impl Layout {
+impl BatchLayout {
     /// Appends an array of so many rows.
     ///
     /// # Errors
@@ -51,13 +51,13 @@ impl Layout {
         let (Some(size), Some(padded)) = (size, padded) else {
             return Err(Error::Memory("batch_size: the batch exceeds the address space".into()));
         };
-        self.parts.push(Part { shape, offset: self.size, size });
+        self.parts.push(BatchPart { shape, offset: self.size, size });
         self.size = padded;
         Ok(())
     }
 
     /// The arrays.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[BatchPart] {
         &self.parts
     }
 
@@ -71,7 +71,7 @@ impl Layout {
         let mut rest = block;
         let mut at = 0;
         let mut parts = Vec::with_capacity(self.parts.len());
-        for &Part { offset, size, .. } in &self.parts {
+        for &BatchPart { offset, size, .. } in &self.parts {
             let (part, after) = rest.split_at_mut(offset - at).1.split_at_mut(size);
             parts.push(part);
             (rest, at) = (after, offset + size);
@@ -79,17 +79,18 @@ impl Layout {
         parts
     }
 
-    /// The same places, each for plain bytes.
+    /// The same spans, each for plain bytes.
     #[must_use]
     pub fn flattened(&self) -> Self {
-        let flat = |part: &Part| Part { shape: SmallVec::from_slice(&[part.size]), ..*part };
+        let flat =
+            |part: &BatchPart| BatchPart { shape: SmallVec::from_slice(&[part.size]), ..*part };
         Self { parts: self.parts.iter().map(flat).collect(), size: self.size }
     }
 }
 
 /// One of the arrays that follow prev's and next's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
+pub enum BatchColumn {
     /// Sampling weight of prev.
     Weight,
     /// Id of prev's entry.
@@ -123,7 +124,7 @@ impl ColumnType {
     }
 }
 
-impl Column {
+impl BatchColumn {
     fn column_type(self) -> ColumnType {
         match self {
             Self::Weight => ColumnType::of::<f32>("weight"),
@@ -153,27 +154,27 @@ impl Column {
 }
 
 /// The columns of a kind.
-pub type Columns = SmallVec<[Column; 8]>;
+pub type Columns = SmallVec<[BatchColumn; 8]>;
 
 /// What a draw gives: prev, next, and columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum BatchKind {
     /// What `sample` of a memory returns.
     Sample {
         /// With n-step returns.
         nstep: bool,
         /// With importance weights.
-        weighted: Option<Correction>,
+        weighted: Option<ImportanceOptions>,
     },
     /// What a cache holds.
-    Cache(Carried),
+    Cache(ExtraColumns),
     /// What `get_batch` returns: with ids, senders too.
-    Batch(Carried),
+    Batch(ExtraColumns),
 }
 
 /// Which importance weights a sample has.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Correction {
+pub struct ImportanceOptions {
     /// Their exponent.
     pub beta: f64,
     /// What they are divided by.
@@ -182,35 +183,39 @@ pub struct Correction {
 
 /// What caches and batches of servers hold beside weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct ExtraColumns {
     /// Ids of prev's entries.
     pub ids: bool,
     /// N-step returns and their discounts.
     pub nstep: bool,
 }
 
-impl Kind {
+impl BatchKind {
     /// The arrays that follow prev's and next's fields, in order.
     pub fn columns(self) -> Columns {
         let mut columns = Columns::new();
-        columns.push(Column::Weight);
+        columns.push(BatchColumn::Weight);
         let nstep = match self {
             Self::Sample { nstep, .. } => {
-                columns.extend([Column::Id, Column::Probability, Column::NextTerminated]);
+                columns.extend([
+                    BatchColumn::Id,
+                    BatchColumn::Probability,
+                    BatchColumn::NextTerminated,
+                ]);
                 nstep
             }
             Self::Cache(carried) | Self::Batch(carried) => {
-                columns.extend(carried.ids.then_some(Column::Ids));
+                columns.extend(carried.ids.then_some(BatchColumn::Ids));
                 let sender = carried.ids && matches!(self, Self::Batch(_));
-                columns.extend(sender.then_some(Column::Sender));
+                columns.extend(sender.then_some(BatchColumn::Sender));
                 carried.nstep
             }
         };
         if nstep {
-            columns.extend([Column::NStepReturn, Column::NStepDiscount]);
+            columns.extend([BatchColumn::NStepReturn, BatchColumn::NStepDiscount]);
         }
         if matches!(self, Self::Sample { weighted: Some(_), .. }) {
-            columns.push(Column::ImportanceWeight);
+            columns.push(BatchColumn::ImportanceWeight);
         }
         columns
     }
@@ -219,12 +224,12 @@ impl Kind {
     pub fn dtypes<'py>(
         self,
         py: Python<'py>,
-        shared: &MemoryHandle,
+        handle: &MemoryHandle,
     ) -> Vec<Bound<'py, PyArrayDescr>> {
         let columns = self.columns();
         let mut dtypes = Vec::with_capacity(2 * FIELDS + columns.len());
         for field in Field::ALL.into_iter().chain(Field::ALL) {
-            dtypes.push(shared.template(field).dtype().bind(py).clone());
+            dtypes.push(handle.template(field).dtype().bind(py).clone());
         }
         dtypes.extend(columns.into_iter().map(|column| (column.column_type().dtype)(py)));
         dtypes
@@ -233,24 +238,29 @@ impl Kind {
 
 /// What is to be drawn, under the settings that were in force when it was asked for.
 #[derive(Debug)]
-pub struct Plan {
+pub struct BatchPlan {
     /// What it gives.
-    pub kind: Kind,
+    pub kind: BatchKind,
     /// How many.
     pub rows: usize,
     /// Whose arrays.
-    pub layout: Layout,
+    pub layout: BatchLayout,
     /// The settings that decide on the layout.
     pub settings: Arc<Settings>,
 }
 
-impl Plan {
+impl BatchPlan {
     /// Lays out prev's fields, next's, and the columns of the kind.
     ///
     /// # Errors
     /// [`Error::Memory`] when the machine has not so much.
-    pub fn new(spec: &EntrySpec, settings: Arc<Settings>, kind: Kind, rows: usize) -> Result<Self> {
-        let mut layout = Layout::default();
+    pub fn new(
+        spec: &EntrySpec,
+        settings: Arc<Settings>,
+        kind: BatchKind,
+        rows: usize,
+    ) -> Result<Self> {
+        let mut layout = BatchLayout::default();
         let columns = kind.columns();
         layout.parts.reserve_exact(2 * FIELDS + columns.len());
         for (flag, field) in settings.cache_flags.iter().zip(Field::ALL.into_iter().cycle()) {
