@@ -32,7 +32,7 @@ def public_objects() -> Iterator[tuple[str, object]]:
         public = getattr(_core, name)
         yield name, public
         if inspect.isclass(public):
-            members = [member for member in vars(public) if not member.startswith("_")]
+            members = sorted(member for member in vars(public) if member[0] != "_")
             yield from ((f"{name}.{member}", getattr(public, member)) for member in members)
 
 

@@ -1,21 +1,19 @@
-//! The caches that a server has received.
+//! `cogrs._core.CacheStore`: the caches that a server has received.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::python::args::{integer, size};
-use crate::python::batch::{arrays, put, transitions};
-use crate::python::batch_plan::{BatchColumn, BatchKind, BatchPlan, ExtraColumns};
-use crate::python::cache::{bits, carried};
-use crate::python::memory::{ReplayMemory, random};
+use crate::python::args::{seeded, size};
+use crate::python::batch::{copy_values, make};
+use crate::python::batch_kind::{BatchColumn, BatchKind, ExtraColumns};
+use crate::python::batch_plan::BatchPlan;
+use crate::python::cache::{frames, sent_layout};
+use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
-use crate::python::message_frame::{MessageFrame, columns};
-use crate::python::out_arrays::OutArrays;
+use crate::python::message_frame::{MessageFrame, message_frames};
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
@@ -37,7 +35,7 @@ pub struct CacheStore {
 impl CacheStore {
     /// Runs `call` on the store; when it has to wait for that, other Python threads run meanwhile. What
     /// it returns is dropped after the lock is given back: to drop a frame takes the interpreter, for
-    /// which nobody may wait with the lock held.
+    /// which nothing may wait with the lock held.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -72,7 +70,7 @@ impl CacheStore {
         py: Python<'_>,
         plan: &BatchPlan,
         shape: CacheShape,
-        mut parts: Vec<&mut [u8]>,
+        parts: &mut [&mut [u8]],
     ) -> PyResult<(f64, usize)> {
         let (rows, reuse) = (plan.rows, plan.settings.reuse_cache);
         let (taken, left) = self.with(py, shape, |store| {
@@ -81,9 +79,9 @@ impl CacheStore {
         })?;
         let taken = taken?;
         if plan.layout.size() <= DETACH_FROM {
-            gather(&taken, plan, &mut parts);
+            gather(&taken, plan, parts);
         } else {
-            py.detach(|| gather(&taken, plan, &mut parts));
+            py.detach(|| gather(&taken, plan, parts));
         }
         Ok(left)
     }
@@ -93,16 +91,16 @@ fn shape(spec: &EntrySpec, settings: &Settings, carried: ExtraColumns) -> CacheS
     CacheShape::new(spec, settings, carried.labels())
 }
 
-/// Copies the columns of a batch, and who sent each of them where that is asked for.
+/// Copies samples to the arrays of a batch, and the senders of each where those are asked for.
 fn gather(taken: &Taken<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-    // Who sent a cache is known here alone; the other columns are those of caches.
+    // Only the store knows the sender of a cache; the other columns are those of caches.
     let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
     let (senders, columns): (Vec<_>, Vec<_>) =
-        columns.partition(|(_, column)| *column == BatchColumn::Sender);
+        columns.partition(|(_, column)| **column == BatchColumn::Sender);
     gather_columns(taken, &plan.settings, fields, columns.into_iter().map(|(part, _)| part));
     for (part, _) in senders {
-        put(part, taken.senders());
+        copy_values(part, taken.senders());
     }
 }
 
@@ -131,12 +129,12 @@ impl CacheStore {
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let capacity = size("n_caches", n_caches, 1)?;
-        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let handle = Arc::clone(memory.get().handle());
+        let rng = seeded(seed)?;
+        let handle = Arc::clone(&memory.get().handle);
         let spec = handle.spec().clone();
         let carried = ExtraColumns { ids, nstep };
         let shape = shape(&spec, &handle.settings(), carried);
-        let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
+        let store = Store::new(capacity, shape, rng);
         Ok(Self { handle, store: Mutex::new(store), spec, carried })
     }
 
@@ -153,11 +151,11 @@ impl CacheStore {
     ) -> PyResult<bool> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
-        if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
+        if layout.is_some_and(|layout| layout != sent_layout(&settings)) {
             return Ok(false);
         }
         let shape = shape(&self.spec, &settings, self.carried);
-        let cache = Cache::new(&shape, rows, weight_sum, columns(frames)?)?;
+        let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
         Ok(true)
@@ -202,39 +200,28 @@ impl CacheStore {
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
         let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
-        let dtypes = plan.kind.dtypes(py, &self.handle);
-        if let Some(out) = out {
-            let mut ready = OutArrays::new(out, &plan, &dtypes)?;
-            self.take(py, &plan, shape, ready.spans().slices())?;
-            return Ok(out.clone());
-        }
-        let mut block = self.handle.pool.take(plan.layout.size())?;
-        self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
-        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+        make(py, &self.handle, &plan, out, |parts| self.take(py, &plan, shape, parts).map(drop))
     }
 
     #[doc = stub_doc!(CacheStore.give)]
     fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
         self.handle.check_process()?;
         let settings = self.handle.settings();
-        let (reuse, look) = (settings.reuse_cache, (bits(&settings), settings.frame_stack));
+        let (reuse, (flags, frame_stack)) = (settings.reuse_cache, sent_layout(&settings));
         let shape = shape(&self.spec, &settings, self.carried);
-        let (checked, left) = self.with(py, shape.clone(), |store| {
+        let (checked, (offered, unused)) = self.with(py, shape.clone(), |store| {
             (store.check(rows, reuse), (store.offered(), store.unused()))
         })?;
         let shortage = checked.err().map(|error| error.to_string());
         if rows == 0 || shortage.is_some() {
             let nothing = PyList::empty(py);
-            return (left.0, left.1, look.0, look.1, nothing, shortage).into_pyobject(py);
+            return (offered, unused, flags, frame_stack, nothing, shortage).into_pyobject(py);
         }
         let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
         let mut block = self.handle.pool.take(plan.layout.size())?;
-        let left = self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
-        let layout = plan.layout.flattened();
-        let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
-        let frames = carried(&plan.settings, arrays(py, block, &layout, &bytes)?);
-        let frames = PyList::new(py, frames)?;
-        (left.0, left.1, look.0, look.1, frames, shortage).into_pyobject(py)
+        let (offered, unused) = self.take(py, &plan, shape, &mut plan.layout.cut(block.bytes()))?;
+        let frames = frames(py, block, &plan)?;
+        (offered, unused, flags, frame_stack, frames, shortage).into_pyobject(py)
     }
 
     #[doc = stub_doc!(CacheStore.shortage)]

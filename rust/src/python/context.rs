@@ -79,7 +79,6 @@ impl CollectorContext {
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
 
-    /// # Errors
     /// `IndexError` when there is no such collector.
     pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
         match gid.filter(|&gid| gid >= self.tensors.len()) {

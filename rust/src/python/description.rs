@@ -56,9 +56,6 @@ pub struct CollectorArg<'py> {
 
 impl CollectorArg<'_> {
     /// The collector for the core, and its arrays for Python.
-    ///
-    /// # Errors
-    /// `TypeError` and `ValueError` as [`TensorSpec::new`].
     pub fn resolve(self) -> PyResult<(Collector, CollectorTensors)> {
         let mut tensors = CollectorTensors { inputs: Vec::new(), replies: Vec::new() };
         let mut inputs = Vec::new();
@@ -106,9 +103,6 @@ pub struct StepTensors {
 
 impl GameArg<'_> {
     /// The game and the files of its step buffers for the core, and its arrays for Python.
-    ///
-    /// # Errors
-    /// `TypeError` and `ValueError` as [`TensorSpec::new`].
     pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, StepTensors)> {
         let mut keys = Vec::new();
         for (key, value) in self.keys.iter() {
@@ -129,10 +123,8 @@ impl GameArg<'_> {
     }
 }
 
-/// The failure policy, by the name of the option.
-///
-/// # Errors
-/// `ValueError` when there is no such policy, or a number is out of range.
+/// The failure policy, by the name of the option; `ValueError` when there is no such policy, or a number is out of
+/// range.
 pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
     match name {
         "raise" => Ok(OnError::Raise),

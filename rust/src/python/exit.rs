@@ -20,10 +20,7 @@ static ENDING: std::sync::OnceLock<std::thread::ThreadId> = std::sync::OnceLock:
 /// How long the interpreter waits for code that does not come back, a user's `__array__` for example.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Calls Python code.
-///
-/// # Errors
-/// Those of the call.
+/// Calls Python code: `call` is the only place that may.
 pub fn python_code<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
         py.detach(|| {
@@ -37,6 +34,18 @@ pub fn python_code<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> PyR
     INSIDE.fetch_sub(1, Ordering::Relaxed);
     result
 }
+
+/// Calls a function of a Python module with a tuple of arguments, by [`python_code`]:
+/// `call_python!(py, "module", "function", (first, second))`.
+macro_rules! call_python {
+    ($py:expr, $module:literal, $function:literal, $arguments:expr) => {
+        $crate::python::exit::python_code($py, || {
+            let module = $py.import(pyo3::intern!($py, $module))?;
+            module.call_method1(pyo3::intern!($py, $function), $arguments)
+        })
+    };
+}
+pub(super) use call_python;
 
 #[pyclass(frozen, module = "cogrs._core")]
 struct AtExit(ForkGuard);
@@ -57,9 +66,6 @@ impl AtExit {
 }
 
 /// Has the interpreter wait when it goes.
-///
-/// # Errors
-/// Whatever `atexit.register` raises.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let hook = Bound::new(py, AtExit(ForkGuard::here()))?;
     py.import("atexit")?.call_method1("register", (hook,))?;

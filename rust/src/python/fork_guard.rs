@@ -26,10 +26,7 @@ impl ForkGuard {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 
-    /// Refuses a forked child.
-    ///
-    /// # Errors
-    /// `RuntimeError` in a child of that process.
+    /// `RuntimeError` in a forked child.
     pub fn check(self, class: &str) -> PyResult<()> {
         if self.is_here() {
             return Ok(());
@@ -47,9 +44,6 @@ fn count_fork() {
 }
 
 /// Has the interpreter count forks, on systems that have fork.
-///
-/// # Errors
-/// Whatever `os.register_at_fork` raises.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {

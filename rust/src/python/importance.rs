@@ -1,13 +1,12 @@
 //! `cogrs.importance_weights`.
 
-use numpy::PyArrayMethods;
-use pyo3::intern;
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::Error;
 use crate::python::args::{Normalize, integer, normalize, number};
-use crate::python::exit::python_code;
+use crate::python::exit::call_python;
 use crate::replay::column::check_allocatable;
 use crate::replay::importance::{self, Largest};
 
@@ -24,12 +23,10 @@ pub fn importance_weights<'py>(
     #[pyo3(from_py_with = normalize)] normalize: Normalize,
     min_weight: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let reals = || convert.call_method1(intern!(py, "reals"), ("weight", weight));
-    let given = python_code(py, reals)?;
-    let given = given.cast_into::<numpy::PyArrayDyn<f64>>()?;
-    let shape = PyTuple::new(py, numpy::PyUntypedArrayMethods::shape(&given))?;
-    check_allocatable(numpy::PyUntypedArrayMethods::len(&given).saturating_mul(24))?;
+    let given = call_python!(py, "cogrs.replay.convert", "reals", ("weight", weight))?;
+    let given = given.cast_into::<PyArrayDyn<f64>>()?;
+    let shape = PyTuple::new(py, given.shape())?;
+    check_allocatable(given.len().saturating_mul(24))?;
     let values = given.to_vec()?;
     let count = integer("count", count, 1)?;
     let largest = match (normalize, min_weight) {
@@ -45,6 +42,6 @@ pub fn importance_weights<'py>(
     };
     let (exponent, total) = (number("exponent", exponent)?, number("total", total)?);
     let made = importance::importance_weights(&values, exponent, total, count, largest)?;
-    let made = numpy::PyArray1::from_vec(py, made);
-    made.call_method1(intern!(py, "reshape"), (shape,))
+    let made = PyArray1::from_vec(py, made);
+    made.call_method1("reshape", (shape,))
 }

@@ -1,28 +1,27 @@
-//! `cogrs.ReplayMemory`.
+//! `cogrs.ReplayMemory`: what makes one, writes, corrects, draws and saves.
+//!
+//! What it tells of itself is in `memory_properties.rs`, its settings in `settings.rs`, what Gymnasium's spaces
+//! make of it in `spaces.rs`; an episode is written by its base class, in `writer.rs`. Locks: `memory_handle.rs`.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rand::TryRng;
-use rand::rngs::SysRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::error::Error;
 use crate::python::args::{
-    Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, shown,
-    size, wrong_type,
+    Normalize, absolute, allow_overcommit, integer, normalize, nstep_return, number, path, random,
+    seeded, shown, size, wrong_type,
 };
-use crate::python::array::{Template, numbers};
 use crate::python::batch;
-use crate::python::batch_plan::{BatchKind, ExtraColumns, ImportanceOptions};
+use crate::python::batch_kind::{BatchKind, ExtraColumns, ImportanceOptions};
 use crate::python::exit::python_code;
 use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::python::numbers::{ids, numbers};
 use crate::python::setting_value;
+use crate::python::template::Template;
 use crate::python::writer::ReplayWriter;
 use crate::replay::amend::{Priority, UPDATE};
 use crate::replay::checkpoint::{self, Saved};
@@ -35,20 +34,15 @@ use crate::spec::{EntrySpec, FIELDS, Field};
 #[pyclass(frozen, extends = ReplayWriter, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayMemory {
-    handle: Arc<MemoryHandle>,
-    entry_size: usize,
-    max_step: usize,
-    nbytes: u64,
-    uuid: u32,
+    pub(super) handle: Arc<MemoryHandle>,
+    pub(super) entry_size: usize,
+    pub(super) max_step: usize,
+    pub(super) nbytes: u64,
+    pub(super) uuid: u32,
     publish: OnceLock<Py<PyAny>>,
 }
 
 impl ReplayMemory {
-    /// What its handles share.
-    pub(super) fn handle(&self) -> &Arc<MemoryHandle> {
-        &self.handle
-    }
-
     fn assemble(
         memory: Memory,
         templates: [Template; FIELDS],
@@ -61,45 +55,6 @@ impl ReplayMemory {
         let memory = Self { handle, entry_size, max_step, nbytes, uuid, publish: OnceLock::new() };
         PyClassInitializer::from(writer).add_subclass(memory)
     }
-
-    fn describe(&self) -> Result<String, std::fmt::Error> {
-        let handle = self.handle();
-        let settings = handle.settings();
-        let mut text = String::new();
-        writeln!(text, "ReplayMemory {:08x}", self.uuid)?;
-        for field in Field::ALL {
-            let spec = handle.template(field).spec();
-            let shape = crate::spec::shape_text(&spec.shape);
-            writeln!(
-                text,
-                "  {}_buf: {} {shape}, {} bytes",
-                field.name(),
-                spec.dtype_name(),
-                spec.nbytes()
-            )?;
-        }
-        writeln!(text, "  entry_size: {} bytes", self.entry_size)?;
-        writeln!(text, "  max_step: {}", self.max_step)?;
-        writeln!(text, "  nbytes: {} (at most, with episodes of one step)", self.nbytes)?;
-        writeln!(text, "  priority_exponent: {}", settings.priority_exponent)?;
-        writeln!(text, "  mix_lambda: {}", settings.mix_lambda)?;
-        writeln!(text, "  frame_stack: {}", settings.frame_stack)?;
-        writeln!(text, "  multi_step: {}", settings.multi_step)?;
-        writeln!(text, "  cache_size: {}", settings.cache_size)?;
-        writeln!(text, "  max_episode: {}", settings.max_episode)?;
-        writeln!(text, "  reuse_cache: {}", settings.reuse_cache)?;
-        writeln!(text, "  discount_factor: {:?}", settings.discount_factor)?;
-        writeln!(text, "  reward_coeff: {:?}", settings.reward_coeff)?;
-        writeln!(text, "  cache_flags: {:?}", settings.cache_flags.map(u8::from))?;
-        writeln!(text, "  new_priority: {}", settings.new_priority)?;
-        writeln!(text, "  priority_epsilon: {}", settings.priority_epsilon)?;
-        writeln!(text, "  frame_padding: {}", settings.frame_padding)?;
-        writeln!(text, "  num_episode: {}", handle.num_episode())?;
-        writeln!(text, "  num_entry: {}", handle.num_entry())?;
-        writeln!(text, "  num_sampleable: {}", handle.num_sampleable())?;
-        write!(text, "  weight_sum: {}", handle.weight_sum())?;
-        Ok(text)
-    }
 }
 
 #[doc = stub_doc!(publish_through)]
@@ -109,15 +64,10 @@ pub fn publish_through(memory: &Bound<'_, ReplayMemory>, publish: Py<PyAny>) -> 
     memory.get().publish.set(publish).map_err(taken)
 }
 
-fn seven(templates: Vec<Template>) -> PyResult<[Template; FIELDS]> {
-    let wrong = |_| PyRuntimeError::new_err("an entry has seven fields");
-    templates.try_into().map_err(wrong)
-}
-
-pub(super) fn random() -> PyResult<u64> {
-    let failed =
-        |error| PyRuntimeError::new_err(format!("the system's random source failed: {error}"));
-    SysRng.try_next_u64().map_err(failed)
+/// A value for each field of an entry.
+fn of_fields<T>(value_of: impl FnMut(Field) -> PyResult<T>) -> PyResult<[T; FIELDS]> {
+    let made = Field::ALL.into_iter().map(value_of).collect::<PyResult<Vec<T>>>()?;
+    made.try_into().map_err(|_| Error::State("an entry has seven fields".into()).into())
 }
 
 // The signatures are those of the published interface and of Python's protocols.
@@ -150,11 +100,7 @@ impl ReplayMemory {
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let buffers = [state_buf, action_buf, reward_buf, prob_buf, value_buf, qvest_buf, info_buf];
-        let mut templates = Vec::with_capacity(FIELDS);
-        for (field, buffer) in Field::ALL.into_iter().zip(buffers) {
-            templates.push(Template::new(field, buffer)?);
-        }
-        let templates = seven(templates)?;
+        let templates = of_fields(|field| Template::new(field, buffers[field.index()]))?;
         let spec = EntrySpec::new(templates.each_ref().map(|template| template.spec().clone()))?;
         let max_step = size("max_step", max_step, 0)?;
         let uuid = match uuid {
@@ -164,140 +110,17 @@ impl ReplayMemory {
                 Err(_) => return Err(Error::value("uuid", "an integer below 2**32", uuid).into()),
             },
         };
-        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rng = seeded(seed)?;
         let settings = setting_value::from_keywords(Settings::new(spec.reward_dims()), settings)?;
         let mut memory = py.detach(|| Memory::new(spec, max_step, rng, allow_overcommit))?;
         memory.set_settings(settings);
         Ok(Self::assemble(memory, templates, uuid))
     }
 
-    #[doc = stub_doc!(ReplayMemory.state_buf)]
-    #[getter]
-    fn state_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::State).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.action_buf)]
-    #[getter]
-    fn action_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Action).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.reward_buf)]
-    #[getter]
-    fn reward_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Reward).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.prob_buf)]
-    #[getter]
-    fn prob_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Prob).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.value_buf)]
-    #[getter]
-    fn value_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Value).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.qvest_buf)]
-    #[getter]
-    fn qvest_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Qvest).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.info_buf)]
-    #[getter]
-    fn info_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.handle().template(Field::Info).zeros(py)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.entry_size)]
-    #[getter]
-    fn entry_size(&self) -> usize {
-        self.entry_size
-    }
-
-    #[doc = stub_doc!(ReplayMemory.max_step)]
-    #[getter]
-    fn max_step(&self) -> usize {
-        self.max_step
-    }
-
-    #[doc = stub_doc!(ReplayMemory.uuid)]
-    #[getter]
-    fn uuid(&self) -> u32 {
-        self.uuid
-    }
-
-    #[doc = stub_doc!(ReplayMemory.nbytes)]
-    #[getter]
-    fn nbytes(&self) -> u64 {
-        self.nbytes
-    }
-
-    #[doc = stub_doc!(ReplayMemory.num_entry)]
-    #[getter]
-    fn num_entry(&self) -> PyResult<usize> {
-        self.handle().check_process()?;
-        Ok(self.handle().num_entry())
-    }
-
-    #[doc = stub_doc!(ReplayMemory.total_episodes)]
-    #[getter]
-    fn total_episodes(&self) -> PyResult<u64> {
-        self.handle().check_process()?;
-        Ok(self.handle().totals().0)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.total_steps)]
-    #[getter]
-    fn total_steps(&self) -> PyResult<u64> {
-        self.handle().check_process()?;
-        Ok(self.handle().totals().1)
-    }
-
-    #[doc = stub_doc!(ReplayMemory.weight_sum)]
-    #[getter]
-    fn weight_sum(&self) -> PyResult<f64> {
-        self.handle().check_process()?;
-        Ok(self.handle().weight_sum())
-    }
-
-    #[doc = stub_doc!(ReplayMemory.num_sampleable)]
-    #[getter]
-    fn num_sampleable(&self) -> PyResult<usize> {
-        self.handle().check_process()?;
-        Ok(self.handle().num_sampleable())
-    }
-
-    #[doc = stub_doc!(ReplayMemory.min_weight)]
-    #[getter]
-    fn min_weight(&self, py: Python<'_>) -> PyResult<f32> {
-        self.handle().call(py, LONG, |memory| Ok(memory.min_weight()))
-    }
-
-    #[doc = stub_doc!(ReplayMemory.num_episode)]
-    fn num_episode(&self) -> PyResult<usize> {
-        self.handle().check_process()?;
-        Ok(self.handle().num_episode())
-    }
-
-    fn __len__(&self) -> PyResult<usize> {
-        self.num_entry()
-    }
-
-    // Without this an empty memory would be false, and `memory or default` a trap.
-    fn __bool__(&self) -> bool {
-        true
-    }
-
     #[doc = stub_doc!(ReplayMemory.writer)]
     fn writer(&self) -> PyResult<ReplayWriter> {
-        self.handle().check_process()?;
-        Ok(ReplayWriter::new(Arc::clone(self.handle())))
+        self.handle.check_process()?;
+        Ok(ReplayWriter::new(Arc::clone(&self.handle)))
     }
 
     #[doc = stub_doc!(ReplayMemory.recorder)]
@@ -317,7 +140,7 @@ impl ReplayMemory {
 
     #[doc = stub_doc!(ReplayMemory.clear)]
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.handle().call(py, LONG, |memory| {
+        self.handle.call(py, LONG, |memory| {
             memory.clear();
             Ok(())
         })
@@ -333,9 +156,9 @@ impl ReplayMemory {
         #[pyo3(from_py_with = absolute)] absolute: bool,
     ) -> PyResult<usize> {
         let kind = if absolute { Priority::Weight } else { Priority::Error };
-        let ids = batch::ids(id)?;
+        let ids = ids(id)?;
         let priorities = numbers("priority", priority)?.repeat("priority", ids.len())?;
-        self.handle()
+        self.handle
             .call(py, ids.len() * UPDATE, |memory| memory.update_priority(&ids, &priorities, kind))
     }
 
@@ -347,8 +170,8 @@ impl ReplayMemory {
         delta: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let id = integer("id", id, 0)?;
-        let delta = self.handle().template(Field::Reward).value("delta", delta)?.floats();
-        self.handle().call(py, LONG, |memory| memory.add_reward(id, &delta))
+        let delta = self.handle.template(Field::Reward).value("delta", delta)?.floats();
+        self.handle.call(py, LONG, |memory| memory.add_reward(id, &delta))
     }
 
     #[doc = stub_doc!(ReplayMemory.get_batch)]
@@ -360,7 +183,7 @@ impl ReplayMemory {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kind = BatchKind::Batch(ExtraColumns::default());
-        batch::draw(py, self.handle(), kind, size("batch_size", batch_size, 1)?, out)
+        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
     }
 
     #[doc = stub_doc!(ReplayMemory.sample)]
@@ -380,9 +203,9 @@ impl ReplayMemory {
         if let Some(beta) = beta {
             finite_from_zero("beta", beta)?;
         }
-        let weighted = beta.map(|beta| ImportanceOptions { beta, normalize });
-        let kind = BatchKind::Sample { nstep: nstep_return, weighted };
-        batch::draw(py, self.handle(), kind, size("batch_size", batch_size, 1)?, out)
+        let importance = beta.map(|beta| ImportanceOptions { beta, normalize });
+        let kind = BatchKind::Sample { nstep: nstep_return, importance };
+        batch::draw(py, &self.handle, kind, size("batch_size", batch_size, 1)?, out)
     }
 
     #[doc = stub_doc!(ReplayMemory.episode)]
@@ -400,12 +223,12 @@ impl ReplayMemory {
                 return Err(PyIndexError::new_err(format!("no closed episode {}", shown(index))));
             }
         };
-        batch::episode(py, self.handle(), index)
+        batch::episode(py, &self.handle, index)
     }
 
     #[doc = stub_doc!(ReplayMemory.save)]
     fn save(&self, py: Python<'_>, #[pyo3(from_py_with = path)] path: PathBuf) -> PyResult<()> {
-        self.handle().call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
+        self.handle.call(py, LONG, |memory| checkpoint::save(memory, self.uuid, &path))
     }
 
     #[doc = stub_doc!(ReplayMemory.load)]
@@ -417,22 +240,11 @@ impl ReplayMemory {
         #[pyo3(from_py_with = allow_overcommit)] allow_overcommit: bool,
     ) -> PyResult<Py<Self>> {
         let saved = py.detach(|| Saved::open(&path))?;
-        let mut templates = Vec::with_capacity(FIELDS);
-        for (field, spec) in Field::ALL.into_iter().zip(saved.fields()) {
-            templates.push(Template::saved(py, field, spec)?);
-        }
+        let templates =
+            of_fields(|field| Template::saved(py, field, &saved.fields()[field.index()]))?;
         let uuid = saved.uuid();
         let memory = py.detach(|| saved.load(allow_overcommit))?;
-        Py::new(py, Self::assemble(memory, seven(templates)?, uuid))
-    }
-
-    #[doc = stub_doc!(ReplayMemory.print_info)]
-    fn print_info(&self, py: Python<'_>) -> PyResult<()> {
-        self.handle().check_process()?;
-        let text = self.describe().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        let print = py.import("builtins")?.getattr("print")?;
-        python_code(py, || print.call1((text,)))?;
-        Ok(())
+        Py::new(py, Self::assemble(memory, templates, uuid))
     }
 
     #[doc = stub_doc!(ReplayMemory.pub_bytes)]
@@ -449,20 +261,6 @@ impl ReplayMemory {
         };
         python_code(py, || publish.call1(py, (topic, message)))?;
         Ok(())
-    }
-
-    fn __repr__(&self) -> String {
-        let handle = self.handle();
-        format!(
-            "ReplayMemory(uuid=0x{:08x}, num_episode={}, num_entry={}, max_step={}, entry_size={}, \
-             nbytes={})",
-            self.uuid,
-            handle.num_episode(),
-            handle.num_entry(),
-            self.max_step,
-            self.entry_size,
-            self.nbytes
-        )
     }
 
     fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::python::array::Template;
 use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
+use crate::python::template::Template;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -72,9 +72,7 @@ impl MemoryHandle {
     }
 
     /// Runs `call` on the memory. Other Python threads run meanwhile when it copies many `bytes`, or has to wait.
-    ///
-    /// # Errors
-    /// Those of `call`; `RuntimeError` in a forked child.
+    /// `RuntimeError` in a forked child.
     pub fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -114,9 +112,6 @@ impl MemoryHandle {
     }
 
     /// Changes settings; when `change` refuses, none of them.
-    ///
-    /// # Errors
-    /// Those of `change`; `RuntimeError` in a forked child.
     pub fn change(
         &self,
         py: Python<'_>,
@@ -141,18 +136,12 @@ impl MemoryHandle {
         }
     }
 
-    /// Refuses a forked child.
-    ///
-    /// # Errors
-    /// `RuntimeError`.
+    /// `RuntimeError` in a forked child.
     pub fn check_process(&self) -> PyResult<()> {
         self.fork_guard.check("ReplayMemory")
     }
 
-    /// Checks that an entry can be drawn; waits only to say why none can.
-    ///
-    /// # Errors
-    /// `RuntimeError` with the reason when nothing can, and in a forked child.
+    /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
     pub fn check_drawable(&self, py: Python<'_>) -> PyResult<()> {
         if self.num_sampleable() > 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Bytes that were received, where they lie.
+//! Frames of messages: bytes that were received, where they lie.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -23,10 +23,7 @@ unsafe impl Send for MessageFrame {}
 unsafe impl Sync for MessageFrame {}
 
 impl MessageFrame {
-    /// The bytes of a frame.
-    ///
-    /// # Errors
-    /// `TypeError` when it is none.
+    /// Takes the bytes of a frame; `TypeError` when it is not a buffer.
     pub fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         // A memoryview fills in the strides that ZeroMQ's frames leave out.
         let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
@@ -41,16 +38,13 @@ impl MessageFrame {
 impl AsRef<[u8]> for MessageFrame {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
-        // where there is no pointer there are no bytes. Only who receives messages
-        // makes stores of them, with frames that are given to nobody else, so nothing writes to them.
+        // where there is no pointer there are no bytes. Stores are filled only by the code that
+        // receives messages, with frames that nothing else has, so nothing writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
-/// The columns of a message.
-///
-/// # Errors
-/// `TypeError` when one is no buffer.
-pub fn columns(frames: &Bound<'_, PyList>) -> PyResult<Vec<MessageFrame>> {
+/// The frames of a message; `TypeError` when one is not a buffer.
+pub fn message_frames(frames: &Bound<'_, PyList>) -> PyResult<Vec<MessageFrame>> {
     frames.iter().map(|frame| MessageFrame::new(&frame)).collect()
 }

@@ -1,19 +1,18 @@
-//! Batches of what several servers gave.
+//! `cogrs._core.SampleMixer`: batches of what several servers gave.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::python::args::{integer, size};
-use crate::python::batch::{arrays, transitions};
-use crate::python::batch_plan::{BatchKind, BatchPlan, ExtraColumns};
+use crate::python::args::{seeded, size};
+use crate::python::batch::make;
+use crate::python::batch_kind::{BatchKind, ExtraColumns};
+use crate::python::batch_plan::BatchPlan;
 use crate::python::cache_store::gather_columns;
-use crate::python::memory::{ReplayMemory, random};
+use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::MemoryHandle;
-use crate::python::message_frame::{MessageFrame, columns};
+use crate::python::message_frame::{MessageFrame, message_frames};
 use crate::python::out_arrays::OutArrays;
 use crate::replay::cache::{Cache, CacheShape, Labels};
 use crate::replay::cache_store::Taken;
@@ -44,16 +43,9 @@ impl SampleMixer {
     }
 }
 
-fn gather(
-    py: Python<'_>,
-    taken: &Taken<MessageFrame>,
-    plan: &BatchPlan,
-    mut parts: Vec<&mut [u8]>,
-) {
-    py.detach(|| {
-        let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-        gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
-    });
+fn gather(taken: &Taken<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
+    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
+    gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
 }
 
 #[pymethods]
@@ -67,18 +59,17 @@ impl SampleMixer {
         nstep: bool,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let handle = Arc::clone(memory.get().handle());
+        let handle = Arc::clone(&memory.get().handle);
         let kind = BatchKind::Batch(ExtraColumns { ids, nstep });
         let labels = Labels { ids, senders: ids, nstep };
         let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
-        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rng = seeded(seed)?;
         Ok(Self { handle, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }
 
     #[doc = stub_doc!(SampleMixer.push)]
     fn push(&self, server: usize, rows: usize, frames: &Bound<'_, PyList>) -> PyResult<()> {
-        let columns = columns(frames)?;
+        let columns = message_frames(frames)?;
         // Which server is drawn is decided by what that tells, so the samples have no sum of their own.
         let samples = Cache::new(&self.shape, rows, 1.0, columns)?;
         Ok(self.lock()?.push(server, samples)?)
@@ -100,7 +91,7 @@ impl SampleMixer {
     ) -> PyResult<()> {
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
         if let Some(out) = out {
-            OutArrays::new(out, &plan, &plan.kind.dtypes(py, &self.handle))?;
+            OutArrays::new(out, &plan, &plan.dtypes(py, &self.handle))?;
         }
         Ok(())
     }
@@ -132,16 +123,10 @@ impl SampleMixer {
     ) -> PyResult<Bound<'py, PyAny>> {
         // Memory first, so that no sample is lost for want of it.
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
-        let dtypes = plan.kind.dtypes(py, &self.handle);
-        if let Some(out) = out {
-            let mut ready = OutArrays::new(out, &plan, &dtypes)?;
+        make(py, &self.handle, &plan, out, |parts| {
             let taken = self.lock()?.take(plan.rows)?;
-            gather(py, &taken, &plan, ready.spans().slices());
-            return Ok(out.clone());
-        }
-        let mut block = self.handle.pool.take(plan.layout.size())?;
-        let taken = self.lock()?.take(plan.rows)?;
-        gather(py, &taken, &plan, plan.layout.cut(block.bytes()?));
-        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+            py.detach(|| gather(&taken, &plan, parts));
+            Ok(())
+        })
     }
 }

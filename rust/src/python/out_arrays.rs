@@ -1,4 +1,4 @@
-//! Arrays that a caller has ready to be filled.
+//! The arrays of an `out` argument, which a caller has filled instead of getting new ones.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -6,12 +6,11 @@ use std::slice;
 use numpy::npyffi::flags::{NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 
 use crate::python::batch_plan::BatchPlan;
-use crate::python::exit::python_code;
+use crate::python::exit::call_python;
 use crate::spec::{FIELDS, shape_text};
 
 /// The arrays of an `out` argument, each found to be of the right kind.
@@ -33,20 +32,9 @@ struct OutSpan {
     size: usize,
 }
 
-/// Where the bytes of the arrays lie: for a thread that holds no interpreter.
-#[derive(Debug)]
-pub struct OutSpans<'a>(&'a [OutSpan]);
-
-// SAFETY: these are addresses of memory that `OutArrays`, which is borrowed, keeps; no Python object is reached
-// through them.
-unsafe impl Send for OutSpans<'_> {}
-
 impl<'py> OutArrays<'py> {
-    /// Takes a batch whose arrays are to be filled.
-    ///
-    /// # Errors
-    /// `TypeError` or `ValueError` that name the array when it is not what the plan makes, cannot be written
-    /// to, or shares memory with another.
+    /// Takes a batch whose arrays are to be filled; `TypeError` or `ValueError` that names an array which is not
+    /// what the plan makes, cannot be written to, or shares memory with another.
     pub fn new(
         out: &Bound<'py, PyAny>,
         plan: &BatchPlan,
@@ -72,14 +60,7 @@ impl<'py> OutArrays<'py> {
         Ok(Self { _arrays: arrays, _unresizable: unresizable, spans })
     }
 
-    /// Where the bytes lie.
-    pub fn spans(&mut self) -> OutSpans<'_> {
-        OutSpans(&self.spans)
-    }
-}
-
-impl OutSpans<'_> {
-    /// The bytes, to be written.
+    /// The bytes of each array, to be written.
     pub fn slices(&mut self) -> Vec<&mut [u8]> {
         let slice = |span: &OutSpan| {
             if span.size == 0 {
@@ -94,7 +75,7 @@ impl OutSpans<'_> {
             // borrows. NumPy's own functions are broken by those too.
             unsafe { slice::from_raw_parts_mut(span.start, span.size) }
         };
-        self.0.iter().map(slice).collect()
+        self.spans.iter().map(slice).collect()
     }
 }
 
@@ -102,7 +83,7 @@ impl OutSpans<'_> {
 fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &BatchPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let columns = plan.kind.columns();
     let wrong = || {
-        let names: Vec<_> = columns.iter().map(|column| column.name()).collect();
+        let names: Vec<_> = columns.iter().map(|column| column.column_type().name).collect();
         let names = names.join(", ");
         let text = format!(
             "out: expected (prev, next, {names}) as this call returns it, with seven fields in prev and in \
@@ -135,10 +116,8 @@ fn seen_by_numpy<'py>(
     leaf: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let py = leaf.py();
-    let module = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let given = (format!("out.{name}"), leaf);
-    let array = python_code(py, || module.call_method1(intern!(py, "view"), given))?;
+    let arguments = (format!("out.{name}"), leaf);
+    let array = call_python!(leaf.py(), "cogrs.replay.convert", "view", arguments)?;
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 
@@ -187,9 +166,7 @@ fn stands_for(descr: &Bound<'_, PyArrayDescr>, dtype: &Bound<'_, PyArrayDescr>) 
     if dtype.num() < OTHERS {
         return Ok(false);
     }
-    let py = dtype.py();
-    let module = py.import(intern!(py, "cogrs.dtypes"))?;
-    module.call_method1(intern!(py, "stands_for"), (descr, dtype))?.extract()
+    call_python!(dtype.py(), "cogrs.dtypes", "stands_for", (descr, dtype))?.extract()
 }
 
 /// Whether no two arrays share memory.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::collector::request_batcher::{self as core, RequestBatch};
 use crate::error::Error;
 use crate::python::args::{integer, size};
-use crate::python::exit::python_code;
+use crate::python::array::is_plain;
+use crate::python::exit::{call_python, python_code};
 use crate::python::fork_guard::ForkGuard;
 use crate::python::tensor_spec::{TensorArg, TensorMemory, TensorSpec, arrays};
 use crate::python::value_bytes::ValueBytes;
@@ -31,24 +31,20 @@ pub struct RequestBatcher {
 impl TensorSpec {
     /// A row's value as an array of this dtype and shape.
     fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
-        if let Ok(array) = value.cast::<PyUntypedArray>()
-            && array.shape() == self.spec.shape
-            && array.is_c_contiguous()
-            && array.dtype().is_equiv_to(self.dtype.bind(value.py()))
-        {
-            return Ok(ValueBytes::Array(array.clone()));
+        match value.cast::<PyUntypedArray>() {
+            Ok(array) if is_plain(array, &self.dtype, &[], &self.spec.shape) => {
+                Ok(ValueBytes::Array(array.clone()))
+            }
+            _ => self.convert(value),
         }
-        self.convert(value)
     }
 
     #[cold]
     fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         let py = value.py();
-        let module = py.import(intern!(py, "cogrs.collector.convert"))?;
-        let shape = PyTuple::new(py, &self.spec.shape)?;
-        let given = (&self.name, value, &self.dtype, shape);
-        let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
-        Ok(ValueBytes::Array(converted.cast_into::<PyUntypedArray>()?))
+        let arguments = (&self.name, value, &self.dtype, PyTuple::new(py, &self.spec.shape)?);
+        let array = call_python!(py, "cogrs.collector.convert", "convert", arguments)?;
+        Ok(ValueBytes::Array(array.cast_into::<PyUntypedArray>()?))
     }
 }
 

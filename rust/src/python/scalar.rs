@@ -59,7 +59,7 @@ impl NumpyScalar {
 impl Scalar {
     /// A number of Python's or of NumPy's as bytes of this dtype. None where NumPy is to convert, or to refuse
     /// with its reasons.
-    pub fn given<'py>(self, value: &Bound<'py, PyAny>) -> Option<ValueBytes<'py>> {
+    pub fn bytes_of<'py>(self, value: &Bound<'py, PyAny>) -> Option<ValueBytes<'py>> {
         if let Ok(float) = value.cast::<PyFloat>() {
             return self.bytes_of_f64(float.extract().ok()?);
         }

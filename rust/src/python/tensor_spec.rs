@@ -20,9 +20,6 @@ pub struct TensorMemory(Arc<Batch>);
 
 impl TensorMemory {
     /// Holds a batch for its arrays.
-    ///
-    /// # Errors
-    /// When Python has no memory.
     pub fn new<'py>(py: Python<'py>, batch: &Arc<Batch>) -> PyResult<Bound<'py, Self>> {
         Bound::new(py, Self(Arc::clone(batch)))
     }
@@ -46,11 +43,8 @@ pub struct TensorSpec {
 pub type TensorArg<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
 
 impl TensorSpec {
-    /// Checks what Python gives.
-    ///
-    /// # Errors
-    /// `TypeError` when the dtype has no fixed size, holds objects or brings a shape; `ValueError` when a row is too
-    /// large.
+    /// Checks what Python gives: `TypeError` when the dtype has no fixed size, holds objects or brings a shape,
+    /// `ValueError` when a row is too large.
     pub fn new((name, dtype, shape): TensorArg<'_>) -> PyResult<Self> {
         let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
         if descr.has_object() || descr.itemsize() == 0 {
@@ -78,12 +72,7 @@ impl TensorSpec {
 }
 
 /// One array of a batch, all its rows.
-///
-/// # Errors
-/// Whatever NumPy raises.
-///
-/// # Panics
-/// When the rows of this part are of another size: then this crate made the layout wrongly.
+/// Panics when the rows of this part are of another size: then this crate made the layout wrongly.
 pub fn array<'py>(
     memory: &Bound<'py, TensorMemory>,
     part: usize,
@@ -101,9 +90,6 @@ pub fn array<'py>(
 }
 
 /// The arrays of adjacent parts of a batch, by name.
-///
-/// # Errors
-/// Whatever NumPy raises.
 pub fn arrays<'py>(
     memory: &Bound<'py, TensorMemory>,
     first: usize,

@@ -15,7 +15,7 @@ pub enum ValueBytes<'py> {
     Array(Bound<'py, PyUntypedArray>),
     /// A Python number: so many of these bytes.
     Number([u8; 8], usize),
-    /// A copy, which nobody else can change.
+    /// A copy, which nothing else can change.
     Copy(Vec<u8>),
 }
 
@@ -36,10 +36,7 @@ impl ValueBytes<'_> {
         }
     }
 
-    /// The same value where nobody else can change it.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when there is no memory for a copy.
+    /// The same value where nothing else can change it; [`Error::Memory`] when there is no memory for a copy.
     pub fn owned(self) -> Result<Self, Error> {
         match self {
             Self::Array(_) => {
@@ -52,10 +49,7 @@ impl ValueBytes<'_> {
     }
 
     /// The bytes, when they are still as many as when the value was looked at: the conversion of another
-    /// argument may have run any code, and changed this one.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when they are not.
+    /// argument may have run any code, and changed this one. Otherwise [`Error::Value`].
     #[inline]
     pub fn exactly(&self, name: &str, size: usize) -> Result<&[u8], Error> {
         let bytes = self.bytes();

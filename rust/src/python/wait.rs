@@ -11,9 +11,6 @@ use crate::python::args::number;
 const SLICE: Duration = Duration::from_millis(50);
 
 /// The end of a wait of so many seconds. None is without a limit: for None, or a time beyond all clocks.
-///
-/// # Errors
-/// `TypeError` or `ValueError` that name `timeout`.
 pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
     let Some(timeout) = timeout else { return Ok(None) };
     let seconds = number("timeout", timeout)?;
@@ -26,9 +23,6 @@ pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
 }
 
 /// Waits while other Python threads run, and checks for signals now and then so that Ctrl-C works.
-///
-/// # Errors
-/// Those of `wait`, and of a signal's handler.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
     until: Option<Instant>,
