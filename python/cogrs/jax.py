@@ -27,7 +27,7 @@ __all__ = ["as_arrays"]
 
 # These have 64 bits whatever the templates are, and are for the memory and for
 # `importance_weights`, which take them as they are.
-_KEPT = ("id", "ids", "probability")
+_KEPT = ("id", "probability")
 
 
 def as_arrays(batch: Any) -> Any:
@@ -37,7 +37,7 @@ def as_arrays(batch: Any) -> Any:
     again with `out`. The memory lives as long as the JAX arrays do.
 
     Without `jax_enable_x64` JAX has no dtypes of 64 bits, and would cut numbers to 32 bits in
-    silence. So `id`, `ids` and `probability`, which have 64 bits always, then stay NumPy arrays,
+    silence. So `id` and `probability`, which have 64 bits always, then stay NumPy arrays,
     and other fields of 64 bits are refused.
 
     An array of records becomes a dict of arrays by field, nested as the records are, which is a
