@@ -13,7 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use crate::error::Error;
 use crate::python::exit::call_python;
 
-/// `TypeError` that says what came.
+/// `TypeError` with the type that came.
 pub fn wrong_type(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let got = value.get_type().name().map_or("?".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name}: expected {expected}, got {got}"))
@@ -50,8 +50,7 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize>
 pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     value.extract::<f64>().map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
-            return Error::value(name, "a number that float64 holds", "an integer beyond it")
-                .into();
+            return Error::value(name, "a number that float64 holds", "a larger integer").into();
         }
         wrong_type(name, "a number", value)
     })
@@ -119,7 +118,7 @@ pub fn normalize(value: &Bound<'_, PyAny>) -> PyResult<Normalize> {
     }
 }
 
-/// The argument of this name, for `from_py_with`: what `os.fsdecode` takes, or `TypeError`.
+/// The argument of this name, for `from_py_with`: a path as `os.fsdecode` takes it, or `TypeError`.
 pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     match call_python!(value.py(), "os", "fsdecode", (value,)) {
         Ok(text) => text.extract(),

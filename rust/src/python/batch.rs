@@ -153,7 +153,7 @@ pub fn episode<'py>(
     let read = handle.call(py, LONG, |memory| {
         let count = memory.num_episode();
         let from_end = if index < 0 { index + count as i64 } else { index };
-        let missing = || Error::Index(format!("no closed episode {index}: {count} are held"));
+        let missing = || Error::Index(format!("no closed episode {index}: the memory has {count}"));
         let at = usize::try_from(from_end).map_err(|_| missing())?;
         let episode = memory.episode(at).ok_or_else(missing)?;
         let ending = episode.ending.as_ref().ok_or_else(missing)?;

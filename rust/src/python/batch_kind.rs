@@ -9,14 +9,14 @@ use pyo3::types::PyTuple;
 use crate::python::args::Normalize;
 use crate::spec::{EntrySpec, Field};
 
-/// What a draw gives: prev, next, and columns.
+/// A set of arrays that a draw fills: prev, next, and columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BatchKind {
-    /// What `sample` of a memory returns.
+    /// Of `sample` of a memory.
     Sample { nstep: bool, importance: Option<ImportanceOptions> },
-    /// What a cache holds.
+    /// Of a cache.
     Cache(ExtraColumns),
-    /// What `get_batch` returns: with ids, senders too.
+    /// Of `get_batch`; with ids it has senders too.
     Batch(ExtraColumns),
 }
 
@@ -25,11 +25,11 @@ pub enum BatchKind {
 pub struct ImportanceOptions {
     /// Their exponent.
     pub beta: f64,
-    /// What they are divided by.
+    /// Whose largest weight they are divided by.
     pub normalize: Normalize,
 }
 
-/// What caches and batches of servers hold beside weights.
+/// Columns that caches and batches of servers have on request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraColumns {
     /// Ids of prev's entries.
@@ -60,7 +60,7 @@ pub enum BatchColumn {
 }
 
 impl BatchKind {
-    /// The columns, in order, and the class; caches have none.
+    /// The columns, in order, and the class, which caches do not have.
     fn row(self) -> (&'static [BatchColumn], Option<&'static BatchClass>) {
         use BatchColumn::{
             Id, ImportanceWeight, NStepDiscount, NStepReturn, NextTerminated, Probability, Sender,
@@ -118,7 +118,7 @@ impl BatchKind {
         self.row().0
     }
 
-    /// The named tuple; caches have none.
+    /// The named tuple; None for caches.
     pub fn class(self) -> Option<&'static BatchClass> {
         self.row().1
     }

@@ -15,7 +15,7 @@ use crate::replay::settings::Settings;
 use crate::replay::transition::DRAW;
 use crate::spec::{EntrySpec, FIELDS, Field};
 
-/// From this size on the machine is asked whether it has so much.
+/// From this size on a batch is compared with the memory that is available.
 const LARGE: usize = 1 << 28;
 
 /// Where the arrays of a block lie.
@@ -36,7 +36,7 @@ pub struct BatchPart {
 }
 
 impl BatchLayout {
-    /// Appends an array of so many rows; [`Error::Memory`] when the block exceeds the address space.
+    /// Appends an array of `rows` rows; [`Error::Memory`] when the block exceeds the address space.
     pub fn push(&mut self, rows: usize, row: &[usize], itemsize: usize) -> Result<()> {
         let mut shape: SmallVec<[usize; 6]> = SmallVec::new();
         shape.push(rows);
@@ -62,7 +62,7 @@ impl BatchLayout {
         self.size
     }
 
-    /// The bytes of each array in a block of so many bytes or more.
+    /// The bytes of each array in a block of at least `size` bytes.
     pub fn cut<'a>(&self, block: &'a mut [u8]) -> Vec<&'a mut [u8]> {
         let mut rest = block;
         let mut at = 0;
@@ -84,7 +84,7 @@ impl BatchLayout {
     }
 }
 
-/// What is to be drawn, under the settings that were in force when it was asked for.
+/// A batch to be drawn, under the settings that were in force when the call began.
 #[derive(Debug)]
 pub struct BatchPlan {
     pub kind: BatchKind,
@@ -141,7 +141,7 @@ impl BatchPlan {
         dtypes
     }
 
-    /// What a draw copies, about.
+    /// The bytes that a draw copies, approximately.
     pub fn bytes(&self) -> usize {
         self.rows.saturating_mul(DRAW).saturating_add(self.layout.size)
     }

@@ -1,4 +1,5 @@
-//! Memory of batches, used again when its last holder is gone.
+//! Memory of batches, used again when its last array was deleted, so a batch outlives its memory, and the block
+//! of an array that is still alive is never written to.
 //!
 //! Fresh memory is faulted in page by page as it is first written, which costs several times as much as copying a batch
 //! of images.

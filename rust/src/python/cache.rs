@@ -77,7 +77,7 @@ pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) 
 }
 
 impl ExtraColumns {
-    /// What caches of clients hold.
+    /// The labels of caches of clients.
     pub(super) fn labels(self) -> Labels {
         Labels { ids: self.ids, senders: false, nstep: self.nstep }
     }
@@ -119,7 +119,7 @@ pub fn cache_layout(
     })
 }
 
-/// What decides how caches are laid out: the cache flags, the first one lowest, and `frame_stack`.
+/// The settings that decide on the layout of caches: the cache flags, the first one lowest, and `frame_stack`.
 pub fn sent_layout(settings: &Settings) -> (u32, usize) {
     let flags = settings.cache_flags.iter().rev();
     (flags.fold(0, |bits, &flag| bits << 1 | u32::from(flag)), settings.frame_stack)

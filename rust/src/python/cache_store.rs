@@ -1,4 +1,7 @@
 //! `cogrs._core.CacheStore`: the caches that a server has received.
+//!
+//! Threads: one lock, of the store. A thread that waits for it has detached from the interpreter; frames, which
+//! need the interpreter to be dropped, are dropped after the lock was given back. Copies are made without it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -28,14 +31,13 @@ pub struct CacheStore {
     store: Mutex<Store<MessageFrame>>,
     /// For the shapes of caches to come.
     spec: EntrySpec,
-    /// What caches hold beside weights and fields.
+    /// Columns of the caches beside weights and fields.
     carried: ExtraColumns,
 }
 
 impl CacheStore {
-    /// Runs `call` on the store; when it has to wait for that, other Python threads run meanwhile. What
-    /// it returns is dropped after the lock is given back: to drop a frame takes the interpreter, for
-    /// which nothing may wait with the lock held.
+    /// Runs `call` on the store; other Python threads run while it waits. Frames that are not kept any more are
+    /// returned, to be dropped without the lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

@@ -89,7 +89,7 @@ impl<'py> CloseArgs<'_, 'py> {
             (true, _) => Ok(Some(false)),
             (false, true) => Ok(Some(true)),
             (false, false) => {
-                let expected = "True for one of them where an episode is closed";
+                let expected = "True for one of them when an episode is closed";
                 Err(Error::value("terminated, truncated", expected, "neither").into())
             }
         }
@@ -97,7 +97,7 @@ impl<'py> CloseArgs<'_, 'py> {
 }
 
 impl CloseValues<'_> {
-    /// The values for the core, when their sizes still are what the templates say.
+    /// The values for the core, when their sizes still are those of the templates.
     pub fn closing(&self, handle: &MemoryHandle) -> PyResult<Closing<'_>> {
         let size = |field| handle.template(field).spec().nbytes();
         let mut final_entry = None;

@@ -1,4 +1,5 @@
-//! `cogrs._core.CollectorContext`.
+//! `cogrs._core.CollectorContext`. Locks and threads are those of `collector::context`; every call that may wait
+//! for games detaches from the interpreter first.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -75,7 +76,7 @@ type Summary = ([u64; 5], Vec<[u64; 4]>);
 impl CollectorContext {
     pub(super) fn context(&self) -> PyResult<&Context> {
         self.fork_guard.check("GameContext")?;
-        let gone = || Error::State("this context is gone".into());
+        let gone = || Error::State("this context was deleted".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
 
@@ -92,7 +93,7 @@ impl CollectorContext {
         if delivery.owner.is(this) {
             return self.context();
         }
-        Err(Error::State("this delivery is of another context".into()).into())
+        Err(Error::State("this delivery belongs to another context".into()).into())
     }
 }
 

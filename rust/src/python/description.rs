@@ -1,4 +1,4 @@
-//! What Python describes: collectors, games that env workers step, and what becomes of games that fail.
+//! Descriptions that Python gives: collectors, games that env workers step, and the failure policy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What env workers call: games that Python steps.
+//! The calls of env workers, which step games written in Python.
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -64,7 +64,8 @@ impl CollectorContext {
     ) -> PyResult<Option<usize>> {
         let context = self.context()?;
         let end = until(Some(timeout))?;
-        let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
+        let end =
+            end.ok_or_else(|| Error::value("timeout", "seconds that a clock can hold", "more"))?;
         let report = Report { begun, broken_off: false, failed };
         Ok(py.detach(|| context.play(env_worker, report, end))?)
     }
@@ -148,7 +149,7 @@ impl CollectorContext {
     }
 }
 
-/// Sets the progress to no moves begun and none ended.
+/// Sets the numbers of moves that began and ended to 0.
 fn forget(progress: &Bound<'_, PyList>) -> PyResult<()> {
     progress.set_item(0, 0)?;
     progress.set_item(1, 0)

@@ -1,8 +1,8 @@
-//! Python code that is called from here, when the interpreter goes.
+//! Calls of Python code, and the end of the interpreter.
 //!
 //! `CPython` ends a daemon thread where it next wants to run Python code: below Rust's frames that aborts
-//! the process. So the interpreter waits, before it goes, until no other thread runs Python code below
-//! Rust's frames, and threads that would begin to are kept still.
+//! the process. So all calls of Python code go through here: at its end the interpreter waits until no other
+//! thread runs Python code below Rust's frames, and threads that would begin to do so are parked for ever.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ impl AtExit {
     }
 }
 
-/// Has the interpreter wait when it goes.
+/// Makes the interpreter wait at its end.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let hook = Bound::new(py, AtExit(ForkGuard::here()))?;
     py.import("atexit")?.call_method1("register", (hook,))?;

@@ -43,7 +43,7 @@ fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the interpreter count forks, on systems that have fork.
+/// Makes the interpreter count forks, on systems that have fork.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {

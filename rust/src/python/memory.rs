@@ -1,7 +1,7 @@
-//! `cogrs.ReplayMemory`: what makes one, writes, corrects, draws and saves.
+//! `cogrs.ReplayMemory`: construction, corrections, draws, files.
 //!
-//! What it tells of itself is in `memory_properties.rs`, its settings in `settings.rs`, what Gymnasium's spaces
-//! make of it in `spaces.rs`; an episode is written by its base class, in `writer.rs`. Locks: `memory_handle.rs`.
+//! Its read-only properties are in `memory_properties.rs`, its settings in `settings.rs`, its constructors for
+//! spaces of Gymnasium in `spaces.rs`, and the calls that write, which its base class has, in `writer.rs`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

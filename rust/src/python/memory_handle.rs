@@ -1,4 +1,9 @@
 //! A replay memory that Python objects share, with its lock.
+//!
+//! Threads: `memory` is the lock of all calls. A thread that waits for it, or copies more than [`DETACH_FROM`]
+//! bytes with it, has detached from the interpreter, and no thread attaches while it holds it. `settings` is taken
+//! within it, or alone and briefly. Counters are stored under the lock and read without it, so that properties
+//! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -111,7 +116,7 @@ impl MemoryHandle {
         self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
     }
 
-    /// Changes settings; when `change` refuses, none of them.
+    /// Changes settings: all of them, or nothing when `change` fails.
     pub fn change(
         &self,
         py: Python<'_>,

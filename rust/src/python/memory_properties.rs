@@ -1,4 +1,4 @@
-//! What `cogrs.ReplayMemory` tells of itself: templates, sizes, counters, texts. Settings are in `settings.rs`.
+//! The read-only properties of `cogrs.ReplayMemory`, and its texts.
 
 use std::fmt::Write;
 

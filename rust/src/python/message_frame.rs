@@ -28,7 +28,7 @@ impl MessageFrame {
         // A memoryview fills in the strides that ZeroMQ's frames leave out.
         let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
         if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("frames: expected bytes that lie together"));
+            return Err(PyTypeError::new_err("frames: expected C-contiguous bytes"));
         }
         let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         Ok(Self { start, len: buffer.len_bytes(), _buffer: buffer })

@@ -1,4 +1,6 @@
-//! `cogrs._core.SampleMixer`: batches of what several servers gave.
+//! `cogrs._core.SampleMixer`: batches of samples that several servers gave.
+//!
+//! Threads: no call waits for the interpreter while it holds the lock of the mixer, and none holds it for long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,8 +32,7 @@ pub struct SampleMixer {
 }
 
 impl SampleMixer {
-    /// Nobody waits for the interpreter with the lock held, and no call with it takes long: a panic can only
-    /// happen before a change.
+    /// A panic leaves the mixer whole: it can only happen before a change.
     fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<MessageFrame>>> {
         self.handle.check_process()?;
         Ok(self.mixer.lock().unwrap_or_else(PoisonError::into_inner))
@@ -70,7 +71,7 @@ impl SampleMixer {
     #[doc = stub_doc!(SampleMixer.push)]
     fn push(&self, server: usize, rows: usize, frames: &Bound<'_, PyList>) -> PyResult<()> {
         let columns = message_frames(frames)?;
-        // Which server is drawn is decided by what that tells, so the samples have no sum of their own.
+        // Servers are drawn by the sums that they tell in `plan`, so these samples need no sum of their own.
         let samples = Cache::new(&self.shape, rows, 1.0, columns)?;
         Ok(self.lock()?.push(server, samples)?)
     }

@@ -1,4 +1,39 @@
 //! The bindings: the only code here that knows `pyo3` and NumPy. Private to the package.
+//!
+//! | question | file |
+//! |---|---|
+//! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
+//! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
+//! | its constructors for spaces of Gymnasium | `spaces` |
+//! | its lock, and the counters that are read without it | `memory_handle` |
+//! | `ReplayWriter`: the calls that write | `writer` |
+//! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
+//! | which columns and which class a kind of batch has | `batch_kind` |
+//! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
+//! | how batches and episodes are filled and made | `batch` |
+//! | which arrays `out=` may have | `out_arrays` |
+//! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
+//! | the frames of a message | `message_frame` |
+//! | `importance_weights` | `importance` |
+//! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
+//! | descriptions of collectors and games that Python gives | `description` |
+//! | `RequestBatcher` | `request_batcher` |
+//! | arrays of a collector's or a request batcher's batches | `tensor_spec` |
+//! | built-in games | `games` |
+//! | plain arguments: integers, flags, texts, paths, seeds | `args` |
+//! | arguments of one number or id, or of many | `numbers` |
+//! | dtype and shape of a field; its values as bytes | `template`; `value_bytes`, `scalar` |
+//! | NumPy's C interface | `array` |
+//! | exceptions | `error` |
+//! | waits, Ctrl-C | `wait` |
+//! | calls of Python code, and the end of the interpreter | `exit` |
+//! | forked children | `fork_guard` |
+//!
+//! Arguments are read in place when they are arrays of the right dtype and shape, or Python numbers; everything else
+//! goes through `cogrs.replay.convert`, which converts by NumPy's 'same_kind' rule or refuses by name. No thread
+//! attaches to the interpreter while it holds a lock; where a lock may be held for long, threads detach before they
+//! wait for it. The docstrings are those of `_core.pyi`, which is the contract.
+
 // The stub's docstrings have Google's form, not rustdoc's.
 #![allow(clippy::doc_markdown, clippy::doc_lazy_continuation)]
 

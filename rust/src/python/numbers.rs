@@ -83,7 +83,7 @@ pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Some(ids) = elements(value, |id: u64| id)? {
         return Ok(ids);
     }
-    // An array has the method whatever it holds.
+    // Every array has the method.
     if value.hasattr("__index__")? && (value.is_instance_of::<PyInt>() || value.len().is_err()) {
         return Ok(vec![integer("id", value, 0)?]);
     }

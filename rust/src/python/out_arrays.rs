@@ -20,7 +20,7 @@ pub struct OutArrays<'py> {
     _arrays: Vec<Bound<'py, PyUntypedArray>>,
     /// Keeps their memory: NumPy does not resize an array that has a weak reference, whatever `refcheck`
     /// says, so no other thread can take the memory away by that. Nor does it ever resize an array whose
-    /// memory belongs to another object: such an array, as `sample` returns them, needs none.
+    /// memory belongs to another object: such an array, as `sample` returns them, needs no weak reference.
     _unresizable: Vec<Bound<'py, PyWeakrefReference>>,
     spans: Vec<OutSpan>,
 }
@@ -70,7 +70,7 @@ impl<'py> OutArrays<'py> {
             // `separate` that no two spans overlap; `OutArrays` keeps the array, and its weak reference keeps
             // `resize` from moving the memory, with `refcheck=False` too. Python code on another thread may
             // write there meanwhile, as it may during any call of NumPy's that fills an array: then the
-            // bytes are some mix. What this does not protect from: code that gives the array other memory
+            // bytes are some mix. This does not protect from code that gives the array other memory
             // by assigning `array.data` or by `__setstate__`, or that frees memory which the array only
             // borrows. NumPy's own functions are broken by those too.
             unsafe { slice::from_raw_parts_mut(span.start, span.size) }
@@ -182,7 +182,7 @@ fn separate(spans: &[OutSpan], plan: &BatchPlan) -> PyResult<()> {
         let [(start, size, one), (next, _, other)] = pair else { continue };
         if start + size > *next {
             return Err(PyValueError::new_err(format!(
-                "out: expected arrays of their own, but {} and {} share memory",
+                "out: expected arrays without common memory, but {} and {} share memory",
                 plan.name(*one),
                 plan.name(*other)
             )));

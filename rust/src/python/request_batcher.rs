@@ -1,4 +1,5 @@
-//! `cogrs._core.RequestBatcher`.
+//! `cogrs._core.RequestBatcher`. The lock is that of `collector::request_batcher`; no call attaches to the
+//! interpreter while it holds it, and `send` is called after it was given back.
 
 use std::time::Duration;
 
@@ -80,8 +81,8 @@ impl Drop for RequestDelivery {
     }
 }
 
-/// Has Python send owners their answers, and again when Ctrl-C came in between, since nothing else will.
-fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Makes Python send the owners their replies, and again when Ctrl-C came in between, since nothing else will.
+fn send_replies(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     let owners = PyList::new(send.py(), owners)?;
     let send = || python_code(send.py(), || send.call1((&owners,)).map(drop));
     send().or_else(|error| {
@@ -180,7 +181,7 @@ impl RequestBatcher {
 
     #[doc = stub_doc!(RequestBatcher.release)]
     fn release(&self, delivery: &RequestDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        tell(self.batcher()?.release(delivery.asked)?, send)
+        send_replies(self.batcher()?.release(delivery.asked)?, send)
     }
 
     #[doc = stub_doc!(RequestBatcher.close)]
@@ -189,7 +190,7 @@ impl RequestBatcher {
         if !self.fork_guard.is_here() {
             return Ok(());
         }
-        tell(self.batcher()?.close(), send)
+        send_replies(self.batcher()?.close(), send)
     }
 
     #[doc = stub_doc!(RequestBatcher.batch)]

@@ -14,13 +14,13 @@ pub enum Scalar {
     F32,
     /// float64.
     F64,
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Signed(u32),
     /// The same without sign.
     Unsigned(u32),
 }
 
-/// What a scalar of NumPy's is, of those that environments and networks give.
+/// The scalars of NumPy's that environments and networks give.
 #[derive(Debug, Clone, Copy)]
 enum NumpyScalar {
     Float,
@@ -57,7 +57,7 @@ impl NumpyScalar {
 }
 
 impl Scalar {
-    /// A number of Python's or of NumPy's as bytes of this dtype. None where NumPy is to convert, or to refuse
+    /// A number of Python's or of NumPy's as bytes of this dtype. None where NumPy has to convert, or to refuse
     /// with its reasons.
     pub fn bytes_of<'py>(self, value: &Bound<'py, PyAny>) -> Option<ValueBytes<'py>> {
         if let Ok(float) = value.cast::<PyFloat>() {
@@ -75,7 +75,7 @@ impl Scalar {
         }
     }
 
-    /// Of a dtype; none where NumPy is to convert.
+    /// The scalar of a dtype; None where NumPy has to convert.
     pub fn of(dtype: &Bound<'_, PyArrayDescr>) -> Option<Self> {
         let bits = dtype.itemsize() as u32 * 8;
         match (dtype.kind(), bits) {
@@ -87,7 +87,7 @@ impl Scalar {
         }
     }
 
-    /// None where NumPy is to convert, or to refuse with its reasons.
+    /// None where NumPy has to convert, or to refuse with its reasons.
     fn bytes_of_f64<'py>(self, value: f64) -> Option<ValueBytes<'py>> {
         match self {
             Self::F64 => Some(ValueBytes::number(&value.to_ne_bytes())),

@@ -10,7 +10,7 @@ use crate::python::numbers::{Numbers, numbers};
 use crate::replay::settings::{FLAGS, FramePadding, Leading, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
-/// What a value that was given does to the settings.
+/// The effect of a given value on the settings.
 pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
 /// The settings that keyword arguments make of the defaults; `TypeError` or `ValueError` that name the argument.

@@ -1,4 +1,4 @@
-//! What the values of a field have to look like, and how they are read.
+//! dtype and shape of a field, and how its values are read from Python.
 //!
 //! The usual cases (an array of the right dtype and shape, a Python number) are read in place; everything else
 //! goes through `cogrs.replay.convert`, which converts or refuses.

@@ -43,7 +43,7 @@ pub struct TensorSpec {
 pub type TensorArg<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
 
 impl TensorSpec {
-    /// Checks what Python gives: `TypeError` when the dtype has no fixed size, holds objects or brings a shape,
+    /// Checks a description of Python's: `TypeError` when the dtype has no fixed size, holds objects or brings a shape,
     /// `ValueError` when a row is too large.
     pub fn new((name, dtype, shape): TensorArg<'_>) -> PyResult<Self> {
         let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
@@ -53,7 +53,7 @@ impl TensorSpec {
             return Err(PyTypeError::new_err(text));
         }
         if descr.has_subarray() {
-            let text = format!("{name}: expected a dtype and its shape beside it, got {descr}");
+            let text = format!("{name}: expected a dtype without a shape of its own, got {descr}");
             return Err(PyTypeError::new_err(text));
         }
         if shape.len() > MAX_DIMS {

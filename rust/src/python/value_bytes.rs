@@ -13,7 +13,7 @@ use crate::replay::column::check_allocatable;
 pub enum ValueBytes<'py> {
     /// An array of the field's dtype.
     Array(Bound<'py, PyUntypedArray>),
-    /// A Python number: so many of these bytes.
+    /// A Python number: the bytes, and how many of them count.
     Number([u8; 8], usize),
     /// A copy, which nothing else can change.
     Copy(Vec<u8>),

@@ -10,7 +10,7 @@ use crate::python::args::number;
 /// Longest time for which a signal goes unnoticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The end of a wait of so many seconds. None is without a limit: for None, or a time beyond all clocks.
+/// The end of a wait of `timeout` seconds; None for a wait without limit, or longer than clocks can hold.
 pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
     let Some(timeout) = timeout else { return Ok(None) };
     let seconds = number("timeout", timeout)?;

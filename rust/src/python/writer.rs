@@ -50,7 +50,7 @@ impl Drop for ReplayWriter {
     }
 }
 
-/// Logs that most of what was closed cannot be drawn.
+/// Logs that most entries of closed episodes cannot be drawn.
 fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
     if let Some(ZeroWeights { zero, drawable }) = zero {
         call_python!(py, "cogrs.replay.convert", "warn_zero_weights", (zero, drawable))?;
