@@ -107,7 +107,7 @@ class IdBatch(NamedTuple):
 
     @property
     def ids(self) -> npt.NDArray[np.uint64]:
-        """Deprecated: the former name of `id`."""
+        """The former name of `id`, deprecated."""
         warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
         return self.id
 
@@ -141,7 +141,7 @@ class NStepIdBatch(NamedTuple):
 
     @property
     def ids(self) -> npt.NDArray[np.uint64]:
-        """Deprecated: the former name of `id`."""
+        """The former name of `id`, deprecated."""
         warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
         return self.id
 

@@ -118,7 +118,6 @@ impl BatchKind {
         self.row().0
     }
 
-    /// The named tuple; None for caches.
     pub fn class(self) -> Option<&'static BatchClass> {
         self.row().1
     }

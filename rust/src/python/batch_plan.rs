@@ -52,12 +52,10 @@ impl BatchLayout {
         Ok(())
     }
 
-    /// The arrays.
     pub fn parts(&self) -> &[BatchPart] {
         &self.parts
     }
 
-    /// Bytes of the block.
     pub fn size(&self) -> usize {
         self.size
     }

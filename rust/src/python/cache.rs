@@ -14,16 +14,6 @@ use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::FIELDS;
 
-/// How a draw ended.
-enum Drawn {
-    /// There was nothing to draw from.
-    Nothing,
-    /// The settings changed meanwhile.
-    Outdated,
-    /// With this sum of all weights.
-    Total(f64),
-}
-
 #[doc = stub_doc!(draw_cache)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false, pack=0))]
@@ -35,7 +25,7 @@ pub fn draw_cache<'py>(
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let handle = &memory.get().handle;
-    if handle.num_sampleable() == 0 {
+    if handle.counters.num_sampleable() == 0 {
         handle.check_process()?;
         return Ok(None);
     }
@@ -48,15 +38,15 @@ pub fn draw_cache<'py>(
         let mut parts = plan.layout.cut(block.bytes());
         let drawn = handle.call(py, plan.bytes(), |memory| {
             if memory.num_sampleable() == 0 {
-                return Ok(Drawn::Nothing);
+                return Ok(None);
             }
-            let draws = draw_into(memory, &plan, &mut parts)?;
-            Ok(draws.map_or(Drawn::Outdated, |draws| Drawn::Total(draws.total)))
+            draw_into(memory, &plan, &mut parts).map(Some)
         })?;
         match drawn {
-            Drawn::Nothing => return Ok(None),
-            Drawn::Outdated => {}
-            Drawn::Total(total) => break (total, block, plan),
+            None => return Ok(None),
+            // The settings changed meanwhile.
+            Some(None) => {}
+            Some(Some(found)) => break (found.total, block, plan),
         }
     };
     let settings = &plan.settings;
@@ -85,7 +75,7 @@ impl ExtraColumns {
 
 /// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
 /// those that the flags name.
-fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
+pub(super) fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
     let columns = arrays.split_off(2 * FIELDS);
     let sent = arrays.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
     columns.into_iter().chain(sent.map(|(array, _)| array)).collect()

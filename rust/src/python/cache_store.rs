@@ -13,7 +13,7 @@ use crate::python::args::{seeded, size};
 use crate::python::batch::{copy_values, make};
 use crate::python::batch_kind::{BatchColumn, BatchKind, ExtraColumns};
 use crate::python::batch_plan::BatchPlan;
-use crate::python::cache::{frames, sent_layout};
+use crate::python::cache::{frames, in_sent_order, sent_layout};
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
 use crate::python::message_frame::{MessageFrame, message_frames};
@@ -21,7 +21,6 @@ use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, Taken};
 use crate::replay::ledger::Tally;
 use crate::replay::settings::Settings;
-use crate::spec::{EntrySpec, FIELDS};
 
 #[doc = stub_doc!(CacheStore)]
 #[pyclass(frozen, module = "cogrs._core")]
@@ -29,10 +28,8 @@ use crate::spec::{EntrySpec, FIELDS};
 pub struct CacheStore {
     handle: Arc<MemoryHandle>,
     store: Mutex<Store<MessageFrame>>,
-    /// For the shapes of caches to come.
-    spec: EntrySpec,
     /// Columns of the caches beside weights and fields.
-    carried: ExtraColumns,
+    extra: ExtraColumns,
 }
 
 impl CacheStore {
@@ -62,8 +59,19 @@ impl CacheStore {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shape(&self) -> CacheShape {
-        shape(&self.spec, &self.handle.settings(), self.carried)
+    /// The shape of caches under these settings.
+    fn shape(&self, settings: &Settings) -> CacheShape {
+        CacheShape::new(self.handle.spec(), settings, self.extra.labels())
+    }
+
+    /// Runs `call` on the store under the settings in force.
+    fn read<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
+    ) -> PyResult<T> {
+        self.handle.check_process()?;
+        self.with(py, self.shape(&self.handle.settings()), call)
     }
 
     /// Takes samples and copies them to `parts`.
@@ -89,34 +97,17 @@ impl CacheStore {
     }
 }
 
-fn shape(spec: &EntrySpec, settings: &Settings, carried: ExtraColumns) -> CacheShape {
-    CacheShape::new(spec, settings, carried.labels())
-}
-
-/// Copies samples to the arrays of a batch, and the senders of each where those are asked for.
+/// Copies samples to the arrays of a batch, and the sender of each where senders are asked for.
 fn gather(taken: &Taken<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
-    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
+    let parts = parts.iter_mut().map(|part| &mut **part).collect();
+    let mut parts = in_sent_order(&plan.settings, parts);
     // Only the store knows the sender of a cache; the other columns are those of caches.
-    let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
-    let (senders, columns): (Vec<_>, Vec<_>) =
-        columns.partition(|(_, column)| **column == BatchColumn::Sender);
-    gather_columns(taken, &plan.settings, fields, columns.into_iter().map(|(part, _)| part));
-    for (part, _) in senders {
-        copy_values(part, taken.senders());
+    let senders = plan.kind.columns().iter().position(|column| *column == BatchColumn::Sender);
+    let senders = senders.map(|at| parts.remove(at));
+    taken.gather(&mut parts);
+    if let Some(senders) = senders {
+        copy_values(senders, taken.senders());
     }
-}
-
-/// Copies the columns of samples, `columns` first, to where their arrays lie: nothing for fields that are not
-/// carried.
-pub(super) fn gather_columns<'a>(
-    taken: &Taken<MessageFrame>,
-    settings: &Settings,
-    fields: &'a mut [&mut [u8]],
-    columns: impl Iterator<Item = &'a mut [u8]>,
-) {
-    let carried = fields.iter_mut().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    let mut all: Vec<&mut [u8]> = columns.chain(carried.map(|(part, _)| &mut **part)).collect();
-    taken.gather(&mut all);
 }
 
 #[pymethods]
@@ -133,11 +124,9 @@ impl CacheStore {
         let capacity = size("n_caches", n_caches, 1)?;
         let rng = seeded(seed)?;
         let handle = Arc::clone(&memory.get().handle);
-        let spec = handle.spec().clone();
-        let carried = ExtraColumns { ids, nstep };
-        let shape = shape(&spec, &handle.settings(), carried);
-        let store = Store::new(capacity, shape, rng);
-        Ok(Self { handle, store: Mutex::new(store), spec, carried })
+        let extra = ExtraColumns { ids, nstep };
+        let shape = CacheShape::new(handle.spec(), &handle.settings(), extra.labels());
+        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), extra })
     }
 
     #[doc = stub_doc!(CacheStore.push)]
@@ -156,7 +145,7 @@ impl CacheStore {
         if layout.is_some_and(|layout| layout != sent_layout(&settings)) {
             return Ok(false);
         }
-        let shape = shape(&self.spec, &settings, self.carried);
+        let shape = self.shape(&settings);
         let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
@@ -165,8 +154,7 @@ impl CacheStore {
 
     #[doc = stub_doc!(CacheStore.stats)]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.handle.check_process()?;
-        let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
+        let now = self.read(py, |store| store.snapshot(Instant::now()))?;
         let tally = |tally: Tally| (tally.caches, tally.samples, tally.bytes);
         let clients = PyDict::new(py);
         for (client, sent) in now.clients {
@@ -198,10 +186,11 @@ impl CacheStore {
         let rows = size("batch_size", batch_size, 1)?;
         let settings = self.handle.settings();
         let reuse = settings.reuse_cache;
-        let shape = shape(&self.spec, &settings, self.carried);
+        let shape = self.shape(&settings);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
+        let plan =
+            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
         make(py, &self.handle, &plan, out, |parts| self.take(py, &plan, shape, parts).map(drop))
     }
 
@@ -210,7 +199,7 @@ impl CacheStore {
         self.handle.check_process()?;
         let settings = self.handle.settings();
         let (reuse, (flags, frame_stack)) = (settings.reuse_cache, sent_layout(&settings));
-        let shape = shape(&self.spec, &settings, self.carried);
+        let shape = self.shape(&settings);
         let (checked, (offered, unused)) = self.with(py, shape.clone(), |store| {
             (store.check(rows, reuse), (store.offered(), store.unused()))
         })?;
@@ -219,7 +208,8 @@ impl CacheStore {
             let nothing = PyList::empty(py);
             return (offered, unused, flags, frame_stack, nothing, shortage).into_pyobject(py);
         }
-        let plan = BatchPlan::new(&self.spec, settings, BatchKind::Batch(self.carried), rows)?;
+        let plan =
+            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
         let mut block = self.handle.pool.take(plan.layout.size())?;
         let (offered, unused) = self.take(py, &plan, shape, &mut plan.layout.cut(block.bytes()))?;
         let frames = frames(py, block, &plan)?;
@@ -230,23 +220,23 @@ impl CacheStore {
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
         let rows = size("batch_size", batch_size, 1)?;
         let reuse = self.handle.settings().reuse_cache;
-        let checked = self.with(py, self.shape(), |store| store.check(rows, reuse))?;
+        let checked = self.read(py, |store| store.check(rows, reuse))?;
         Ok(checked.err().map(|error| error.to_string()))
     }
 
     #[doc = stub_doc!(CacheStore.weight_sum)]
     #[getter]
     fn weight_sum(&self, py: Python<'_>) -> PyResult<f64> {
-        self.with(py, self.shape(), |store| store.weight_sum())
+        self.read(py, |store| store.weight_sum())
     }
 
     #[doc = stub_doc!(CacheStore.num_unused)]
     #[getter]
     fn num_unused(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, self.shape(), |store| store.unused())
+        self.read(py, |store| store.unused())
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, self.shape(), |store| store.len())
+        self.read(py, |store| store.len())
     }
 }

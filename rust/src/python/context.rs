@@ -10,7 +10,7 @@ use crate::games::Builtin;
 use crate::python::description::{CollectorArg, CollectorTensors, GameArg, StepTensors, policy};
 use crate::python::fork_guard::ForkGuard;
 use crate::python::tensor_spec::{TensorMemory, arrays};
-use crate::python::wait::{interruptible, until};
+use crate::python::wait::{deadline, interruptible};
 use crate::replay::column::available_memory;
 
 #[doc = stub_doc!(CollectorContext)]
@@ -80,7 +80,7 @@ impl CollectorContext {
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
 
-    /// `IndexError` when there is no such collector.
+    /// `IndexError` when the collector does not exist.
     pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
         match gid.filter(|&gid| gid >= self.tensors.len()) {
             None => Ok(()),
@@ -162,7 +162,8 @@ impl CollectorContext {
     ) -> PyResult<Option<CollectorDelivery>> {
         let context = slf.get().context()?;
         slf.get().check_gid(gid)?;
-        let taken = interruptible(slf.py(), until(timeout)?, |end| context.wait(gid, Some(end)))?;
+        let taken =
+            interruptible(slf.py(), deadline(timeout)?, |end| context.wait(gid, Some(end)))?;
         Ok(taken.map(|taken| CollectorDelivery::new(slf, taken)))
     }
 
@@ -202,8 +203,7 @@ impl CollectorContext {
     #[doc = stub_doc!(CollectorContext.memory)]
     fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
         let context = self.context()?;
-        let missing = || Error::Index(format!("no collector {gid}"));
-        context.collectors().nth(gid).ok_or_else(missing)?;
+        self.check_gid(Some(gid))?;
         let batches = context.batches(gid);
         Ok((batches[0].start_of_all() as usize, batches.iter().map(|each| each.size()).sum()))
     }

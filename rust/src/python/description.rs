@@ -16,9 +16,7 @@ use crate::python::tensor_spec::TensorSpec;
 /// The arrays of a collector's batches, at each state.
 #[derive(Debug)]
 pub struct CollectorTensors {
-    /// Of the input.
     pub inputs: Vec<TensorSpec>,
-    /// Of the reply.
     pub replies: Vec<TensorSpec>,
 }
 
@@ -95,9 +93,7 @@ pub struct GameArg<'py> {
 /// The arrays of a step buffer that depend on the game.
 #[derive(Debug)]
 pub struct StepTensors {
-    /// Of actions.
     pub action: TensorSpec,
-    /// Of each key.
     pub keys: Vec<TensorSpec>,
 }
 
@@ -123,8 +119,7 @@ impl GameArg<'_> {
     }
 }
 
-/// The failure policy, by the name of the option; `ValueError` when there is no such policy, or a number is out of
-/// range.
+/// The failure policy, by the name of the option; `ValueError` when the policy is unknown, or a number out of range.
 pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
     match name {
         "raise" => Ok(OnError::Raise),

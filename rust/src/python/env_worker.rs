@@ -11,7 +11,7 @@ use crate::games::{Action, Game, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
 use crate::python::description::StepTensors;
 use crate::python::tensor_spec::{TensorMemory, TensorSpec, array};
-use crate::python::wait::{interruptible, until};
+use crate::python::wait::{deadline, interruptible};
 
 /// A state that a query asks about: the bytes of each key.
 struct QueriedState(Vec<Vec<u8>>);
@@ -63,7 +63,7 @@ impl CollectorContext {
         timeout: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
         let context = self.context()?;
-        let end = until(Some(timeout))?;
+        let end = deadline(Some(timeout))?;
         let end =
             end.ok_or_else(|| Error::value("timeout", "seconds that a clock can hold", "more"))?;
         let report = Report { begun, broken_off: false, failed };
@@ -81,7 +81,7 @@ impl CollectorContext {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, context) = (slf.py(), slf.get().context()?);
         slf.get().check_gid(gid)?;
-        let end = until(timeout)?;
+        let end = deadline(timeout)?;
         if context.is_moving() {
             slf.get().report(py, progress, failed)?;
         }

@@ -20,7 +20,7 @@ static ENDING: std::sync::OnceLock<std::thread::ThreadId> = std::sync::OnceLock:
 /// How long the interpreter waits for code that does not come back, a user's `__array__` for example.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Calls Python code: `call` is the only place that may.
+/// Calls Python code; every call of Python code in this crate goes through here.
 pub fn python_code<T>(py: Python<'_>, call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
         py.detach(|| {

@@ -16,12 +16,10 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 pub struct ForkGuard(u64);
 
 impl ForkGuard {
-    /// A guard for this process.
     pub fn here() -> Self {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process.
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

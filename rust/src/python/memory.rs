@@ -17,7 +17,7 @@ use crate::python::args::{
 };
 use crate::python::batch;
 use crate::python::batch_kind::{BatchKind, ExtraColumns, ImportanceOptions};
-use crate::python::exit::python_code;
+use crate::python::exit::{call_python, python_code};
 use crate::python::memory_handle::{LONG, MemoryHandle};
 use crate::python::numbers::{ids, numbers};
 use crate::python::setting_value;
@@ -132,10 +132,8 @@ impl ReplayMemory {
         do_update_value: Option<&Bound<'py, PyAny>>,
         do_update_weight: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = memory.py();
-        let class = py.import("cogrs.replay.recorder")?.getattr("Recorder")?;
-        let given = (memory, num_envs, autoreset_mode, do_update_value, do_update_weight);
-        python_code(py, || class.call1(given))
+        let arguments = (memory, num_envs, autoreset_mode, do_update_value, do_update_weight);
+        call_python!(memory.py(), "cogrs.replay.recorder", "Recorder", arguments)
     }
 
     #[doc = stub_doc!(ReplayMemory.clear)]

@@ -38,7 +38,7 @@ impl MessageFrame {
 impl AsRef<[u8]> for MessageFrame {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
-        // where there is no pointer there are no bytes. Stores are filled only by the code that
+        // a null pointer comes with a length of 0. Stores are filled only by the code that
         // receives messages, with frames that nothing else has, so nothing writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }

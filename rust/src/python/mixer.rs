@@ -11,15 +11,13 @@ use crate::python::args::{seeded, size};
 use crate::python::batch::make;
 use crate::python::batch_kind::{BatchKind, ExtraColumns};
 use crate::python::batch_plan::BatchPlan;
-use crate::python::cache_store::gather_columns;
+use crate::python::cache::in_sent_order;
 use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::MemoryHandle;
 use crate::python::message_frame::{MessageFrame, message_frames};
 use crate::python::out_arrays::OutArrays;
 use crate::replay::cache::{Cache, CacheShape, Labels};
-use crate::replay::cache_store::Taken;
 use crate::replay::mixer::Mixer;
-use crate::spec::FIELDS;
 
 #[doc = stub_doc!(SampleMixer)]
 #[pyclass(frozen, module = "cogrs._core")]
@@ -42,11 +40,6 @@ impl SampleMixer {
         self.handle.check_process()?;
         Ok(BatchPlan::new(self.handle.spec(), self.handle.settings(), self.kind, rows)?)
     }
-}
-
-fn gather(taken: &Taken<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
-    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-    gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
 }
 
 #[pymethods]
@@ -126,7 +119,8 @@ impl SampleMixer {
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
         make(py, &self.handle, &plan, out, |parts| {
             let taken = self.lock()?.take(plan.rows)?;
-            py.detach(|| gather(&taken, &plan, parts));
+            let parts = parts.iter_mut().map(|part| &mut **part).collect();
+            py.detach(|| taken.gather(&mut in_sent_order(&plan.settings, parts)));
             Ok(())
         })
     }

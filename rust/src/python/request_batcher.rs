@@ -16,7 +16,7 @@ use crate::python::exit::{call_python, python_code};
 use crate::python::fork_guard::ForkGuard;
 use crate::python::tensor_spec::{TensorArg, TensorMemory, TensorSpec, arrays};
 use crate::python::value_bytes::ValueBytes;
-use crate::python::wait::{interruptible, until};
+use crate::python::wait::{deadline, interruptible};
 use crate::replay::column::available_memory;
 
 #[doc = stub_doc!(RequestBatcher)]
@@ -54,7 +54,7 @@ impl TensorSpec {
 #[derive(Debug)]
 pub struct RequestDelivery {
     owner: Py<RequestBatcher>,
-    asked: RequestBatch,
+    batch: RequestBatch,
 }
 
 #[pymethods]
@@ -62,13 +62,13 @@ impl RequestDelivery {
     #[doc = stub_doc!(RequestDelivery.buffer)]
     #[getter]
     fn buffer(&self) -> usize {
-        self.asked.buffer
+        self.batch.buffer
     }
 
     #[doc = stub_doc!(RequestDelivery.rows)]
     #[getter]
     fn rows(&self) -> usize {
-        self.asked.rows
+        self.batch.rows
     }
 }
 
@@ -76,7 +76,7 @@ impl Drop for RequestDelivery {
     fn drop(&mut self) {
         if let Ok(batcher) = self.owner.get().batcher() {
             // An error says that it was released.
-            let _ = batcher.put_back(self.asked);
+            let _ = batcher.put_back(self.batch);
         }
     }
 }
@@ -164,8 +164,8 @@ impl RequestBatcher {
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<RequestDelivery>> {
         let batcher = slf.get().batcher()?;
-        let asked = interruptible(slf.py(), until(timeout)?, |end| batcher.wait(Some(end)))?;
-        Ok(asked.map(|asked| RequestDelivery { owner: slf.clone().unbind(), asked }))
+        let batch = interruptible(slf.py(), deadline(timeout)?, |end| batcher.wait(Some(end)))?;
+        Ok(batch.map(|batch| RequestDelivery { owner: slf.clone().unbind(), batch }))
     }
 
     #[doc = stub_doc!(RequestBatcher.flush)]
@@ -176,17 +176,17 @@ impl RequestBatcher {
 
     #[doc = stub_doc!(RequestBatcher.put_back)]
     fn put_back(&self, delivery: &RequestDelivery) -> PyResult<()> {
-        Ok(self.batcher()?.put_back(delivery.asked)?)
+        Ok(self.batcher()?.put_back(delivery.batch)?)
     }
 
     #[doc = stub_doc!(RequestBatcher.release)]
     fn release(&self, delivery: &RequestDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        send_replies(self.batcher()?.release(delivery.asked)?, send)
+        send_replies(self.batcher()?.release(delivery.batch)?, send)
     }
 
     #[doc = stub_doc!(RequestBatcher.close)]
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
+        // No thread waits in a forked child, and it may be on its way out with an exception of its own.
         if !self.fork_guard.is_here() {
             return Ok(());
         }

@@ -10,9 +10,7 @@ use crate::python::value_bytes::ValueBytes;
 /// The dtypes for which a Python number is converted without NumPy.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
-    /// float32.
     F32,
-    /// float64.
     F64,
     /// An integer of this many bits.
     Signed(u32),

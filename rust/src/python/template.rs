@@ -63,7 +63,6 @@ impl Template {
         Err(Error::value(name, expected, got).into())
     }
 
-    /// dtype and shape without Python.
     pub fn spec(&self) -> &FieldSpec {
         &self.spec
     }

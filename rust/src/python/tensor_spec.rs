@@ -31,9 +31,7 @@ const MAX_DIMS: usize = 31;
 /// One array of a batch.
 #[derive(Debug)]
 pub struct TensorSpec {
-    /// Its key.
     pub name: String,
-    /// Its dtype, as Python sees it.
     pub dtype: Py<PyArrayDescr>,
     /// dtype and shape of a row.
     pub spec: FieldSpec,

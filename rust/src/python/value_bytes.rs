@@ -11,7 +11,6 @@ use crate::replay::column::check_allocatable;
 /// Bytes of a field's value or values, C-contiguous, in native order.
 #[derive(Debug)]
 pub enum ValueBytes<'py> {
-    /// An array of the field's dtype.
     Array(Bound<'py, PyUntypedArray>),
     /// A Python number: the bytes, and how many of them count.
     Number([u8; 8], usize),
@@ -36,7 +35,7 @@ impl ValueBytes<'_> {
         }
     }
 
-    /// The same value where nothing else can change it; [`Error::Memory`] when there is no memory for a copy.
+    /// The same value where nothing else can change it; [`Error::Memory`] when memory does not suffice for a copy.
     pub fn owned(self) -> Result<Self, Error> {
         match self {
             Self::Array(_) => {
@@ -60,7 +59,6 @@ impl ValueBytes<'_> {
         Err(Error::value(name, format!("{size} bytes"), got))
     }
 
-    /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -71,7 +69,7 @@ impl ValueBytes<'_> {
                 if len == 0 {
                     return &[];
                 }
-                // SAFETY: the array is C-contiguous (`in_place` checked it, `convert` makes it so), so its
+                // SAFETY: the array is C-contiguous (`is_plain` checked it, `convert` makes it so), so its
                 // `len` bytes lie together from `data` on; `self` keeps it alive. Another Python thread
                 // could write to it meanwhile: then the copy holds some mix of old and new bytes, which
                 // are plain bytes either way.
