@@ -46,7 +46,7 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/pip.stamp
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
-$(CORE): Cargo.toml Cargo.lock pyproject.toml README.md $(VENV)/dev.stamp $(shell find rust/src -name '*.rs')
+$(CORE): Cargo.toml Cargo.lock pyproject.toml README.md build.rs python/cogrs/_core.pyi $(VENV)/dev.stamp $(shell find rust/src -name '*.rs')
 	@command -v cargo >/dev/null || { echo 'cogrs is compiled with Rust, and cargo is not installed: install it from https://rustup.rs'; exit 1; }
 	VIRTUAL_ENV='$(abspath $(VENV))' $(BIN)/maturin develop --release --locked --extras demo
 	@touch $@

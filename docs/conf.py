@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import posixpath
 import re
-from inspect import cleandoc
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cogrs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sphinx.application import Sphinx
 
 project = "cogrs"
@@ -85,33 +84,6 @@ def _lead_from_there(_app: Sphinx, file: Path, _name: str, source: list[str]) ->
     source[0] = _LINK.sub(page, source[0])
 
 
-def _contract() -> dict[str, str]:
-    """Return the docstrings of the compiled module's stub, which are whole, by public names."""
-    found: dict[str, str] = {}
-
-    def gather(body: list[ast.stmt], prefix: str) -> None:
-        for node, following in zip(body, [*body[1:], None], strict=True):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                name = f"{prefix}.{node.name}"
-                if text := ast.get_docstring(node):
-                    found[name] = text
-                if isinstance(node, ast.ClassDef):
-                    gather(node.body, name)
-            elif (
-                isinstance(node, ast.AnnAssign)
-                and isinstance(following, ast.Expr)
-                and isinstance(following.value, ast.Constant)
-            ):
-                found[f"{prefix}.{ast.unparse(node.target)}"] = cleandoc(str(following.value.value))
-
-    stub = Path(__file__).parent.parent / "python/cogrs/_core.pyi"
-    gather(ast.parse(stub.read_text(encoding="utf-8")).body, "cogrs")
-    return found
-
-
-_CONTRACT = _contract()
-
-
 def _escaped(text: str) -> str:
     # A span may be followed by a letter, as in `list`s, which reST wants an escape for. In the rest
     # (k, *action) is no emphasis, and |q - v| not the name of a substitution.
@@ -122,13 +94,13 @@ def _escaped(text: str) -> str:
 
 
 def _write_as_rst(
-    _app: Sphinx, _what: str, name: str, _obj: object, _options: object, lines: list[str]
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: object, lines: list[str]
 ) -> None:
     def indented(fence: re.Match[str]) -> str:
         body = "\n".join(f"    {line}" if line else "" for line in fence[2].split("\n"))
         return f"{fence[1]}::\n\n{body}"
 
-    text = _FENCE.sub(indented, _CONTRACT.get(name, "\n".join(lines)))
+    text = _FENCE.sub(indented, "\n".join(lines))
     # Every other part is code, which stays as it is.
     parts = _LITERAL.split(text)
     del parts[2::3]

@@ -135,8 +135,15 @@ def test_python_modules_that_rust_imports_exist():
 
 def rust_imports_of(path: Path) -> set[str]:
     """Return the modules that a Rust file uses; a `mod.rs` holds what its folder shares."""
-    used = re.findall(r"\bcrate::(\w+)::(\w+)", path.read_text(encoding="utf-8"))
-    return {f"{folder}/{name}" for folder, name in used if (RUST / folder / f"{name}.rs").exists()}
+    text = path.read_text(encoding="utf-8")
+    used = re.findall(r"\bcrate::(\w+)::(\w+)", text)
+    for folder, names in re.findall(r"\bcrate::(\w+)::\{([^}]*)", text):
+        used += [(folder, name) for name in re.findall(r"\w+", names)]
+    used += [(path.parent.name, name) for name in re.findall(r"\bsuper::(\w+)::", text)]
+    modules = {
+        f"{folder}/{name}" for folder, name in used if (RUST / folder / f"{name}.rs").exists()
+    }
+    return modules - {f"{path.parent.name}/{path.stem}"}
 
 
 def test_rust_modules_import_each_other_in_no_circle():

@@ -54,16 +54,16 @@ _Ids: TypeAlias = int | npt.NDArray[np.uint64] | Sequence[int]
 
 @disjoint_base
 class ReplayWriter:
-    """An open episode of its own in a `ReplayMemory`.
+    """Writes an episode of its own into a `ReplayMemory`.
 
-    Made by `ReplayMemory.writer()`; the memory itself is one too. Any number may write side by
-    side, from any threads; none sees another's entries. One writer has one episode: threads that
-    share it write into the same one, so give each thread its own. A writer keeps its memory alive,
-    and drops its open episode when it goes away.
+    `ReplayMemory.writer()` creates one; the memory itself is a writer too. Any number of writers
+    may be filled side by side, from any threads, and none of them sees another's entries. A writer
+    has one open episode, which threads that share the writer share too, so give each thread its
+    own. A writer keeps its memory alive, and drops its open episode when it is deleted.
     """
 
     def new_episode(self) -> None:
-        """Open an episode; entries of one already open are dropped."""
+        """Open an episode; drop the entries of one that is open already."""
     def get_entry_buf(self) -> tuple[npt.NDArray[Any], ...]:
         """Return arrays to fill and give to `add_entry`, which copies them.
 
@@ -90,8 +90,8 @@ class ReplayWriter:
     ) -> int:
         """Add one entry to the open episode, by value.
 
-        When `max_step` entries are held, the oldest closed episode makes room. Each field is given
-        by its place, its letter or its long name; all have to be.
+        When `max_step` entries are held, the oldest closed episode makes room. Every field has to
+        be given: by position, by letter or by long name.
 
         Args:
             s: State, of `state_buf`'s shape; other dtypes are converted by the 'same_kind' rule.
@@ -100,9 +100,9 @@ class ReplayWriter:
             p: Probability of the action, likewise.
             v: Value, likewise.
             i: Info, likewise.
-            init_w: Initial sampling weight, finite and >= 0 (normally 1.0); with 0 the entry is
-                stored and never drawn, as padding.
-            weight: Another name of `init_w`; one of both has to be given.
+            init_w: Initial sampling weight, finite and >= 0 (normally 1.0); an entry with 0 is
+                padding, stored and never drawn.
+            weight: Another name of `init_w`; one of the two has to be given.
             state: Another name of `s`.
             action: Another name of `a`.
             reward: Another name of `r`.
@@ -139,14 +139,14 @@ class ReplayWriter:
     ) -> int:
         """Add T entries to the open episode: the arguments of `add_entry` with a leading T.
 
-        They are T steps one after the other of one episode. The rows of a vector environment are
-        not: `ReplayMemory.recorder` takes those.
+        The rows are T consecutive steps of one episode. `ReplayMemory.recorder` takes the rows of a
+        vector environment, which are not.
 
-        `init_w`, which has to be given, has shape (T,), or is one number for all. All entries are
-        stored, or none.
+        `init_w` has to be given: of shape (T,), or one number for all. After an error nothing is
+        stored.
 
         Returns:
-            The id of the first entry; the others follow one by one.
+            The id of the first entry; the others have the ids that follow.
 
         Raises:
             ValueError: As `add_entry`, or the leading dimensions differ.
@@ -165,39 +165,38 @@ class ReplayWriter:
         terminated: bool | None = None,
         truncated: bool | None = None,
     ) -> None:
-        """Close the open episode: compute returns and weights, make it one that can be sampled.
+        """Close the open episode: compute its returns and weights, so that it can be sampled.
 
         Args:
             episodic_weight_multiplier: Scales the weights of the episode, finite and >= 0.
             do_update_value: Compute qvest; otherwise it is all zeros.
             do_update_weight: Compute weights from |q - v|; otherwise weight = init_w * multiplier.
-                Where `new_priority` is not "returns", that says what weights are, whatever is given
-                here.
+                Without effect unless `new_priority` is "returns".
             bootstrap_value: Value of the observation after the last action, float32 of reward's
-                shape, when the episode was truncated; None when it terminated. Any value says
+                shape, when the episode was truncated; None when it terminated. Any value means
                 truncated, 0.0 too.
             final_state: The observation after the last action. It is stored as one more entry that
                 is only ever the `next` of a sample, so that the transitions of the last
                 `multi_step` actions can be sampled too. Its reward and weight are 0, its value and
                 qvest the bootstrap value, 0 when the episode terminated.
             final_info: Info of that entry; zeros if None.
-            terminated: Whether the episode terminated. Given as Gymnasium's `step` returns them,
-                these two say how it ended in place of `bootstrap_value`: terminated is as None
-                there, whatever `truncated` is.
-            truncated: Whether it was truncated: as `bootstrap_value` 0. With a value, give that
-                alone.
+            terminated: Whether the episode terminated, as Gymnasium's `step` says. With
+                `truncated`, this replaces `bootstrap_value`: True is the same as None there,
+                whatever `truncated` is.
+            truncated: Whether the episode was truncated, the same as `bootstrap_value` 0. If there
+                is a value, give only that.
 
         Raises:
             TypeError: `bootstrap_value` is given beside `terminated` or `truncated`.
             ValueError: An argument is out of range or of a wrong shape, `terminated` and
                 `truncated` are given and neither is True, or a return or a weight is not finite in
-                float32. The episode stays open, nothing is changed.
+                float32. The episode stays open and nothing is changed.
             RuntimeError: No episode is open; weights are asked for without values; value or qvest
-                has size 0 and an update is asked for; or there is no room for `final_state`. The
-                episode, if any, stays open, nothing is changed.
+                has size 0 and an update is asked for; or `final_state` does not fit. An open
+                episode stays open and nothing is changed.
         """
     def abort_episode(self) -> None:
-        """Drop the open episode with its entries; without one: `RuntimeError`."""
+        """Drop the open episode and its entries; `RuntimeError` when no episode is open."""
     def add_episode(
         self,
         s: npt.ArrayLike | None = None,
@@ -223,7 +222,7 @@ class ReplayWriter:
         value: npt.ArrayLike | None = None,
         info: npt.ArrayLike | None = None,
     ) -> int:
-        """Add a whole closed episode, whatever is open beside it: all of it, or nothing.
+        """Add a whole closed episode beside the open one: all of it or, after an error, nothing.
 
         Arguments and errors as `add_entries` and `close_episode`.
 
@@ -242,7 +241,7 @@ class ReplayMemory(ReplayWriter):
     and shape of each; only those are taken from them.
 
     Any thread may call any method. The memory is its own first writer: `new_episode`, `add_entry`,
-    ... fill an episode of its own; `writer()` gives others, to be filled side by side.
+    ... fill an episode of its own; `writer()` creates others, to be filled side by side.
 
     Returns and priorities (T entries, each reward dimension d on its own; gamma is
     `discount_factor`, lambda `mix_lambda`, b the bootstrap value or 0)::
@@ -252,10 +251,10 @@ class ReplayMemory(ReplayWriter):
         weight[t] = init_w[t] * multiplier * (error[t] + priority_epsilon) ** priority_exponent
         error[t]  = sum_d coeff[d] * |q[t,d] - v[t,d]|, and 0 where that is negative
 
-    Steps t < frame_stack - 1 are not drawn (but see `frame_padding`), nor are steps
-    t >= T - multi_step where no final state was stored, so that a sample never leaves its episode.
-    The first two are the lambda-return (Sutton and Barto, section 12.1), the last the
-    proportional priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
+    Steps t < frame_stack - 1 are not drawn (but see `frame_padding`), nor are steps t >= T -
+    multi_step where no final state was stored, so that a sample never leaves its episode. The first
+    two formulas are the lambda-return (Sutton and Barto, section 12.1), the others the proportional
+    priority of prioritized experience replay (Schaul et al. 2016, section 3.3).
 
     Args:
         state_buf: Template, any dtype of fixed size and any shape; bfloat16, float8 and int4 of
@@ -271,11 +270,11 @@ class ReplayMemory(ReplayWriter):
             written.
         uuid: 32-bit number that names this memory; drawn from the system's random source if None.
         seed: Makes the draws of `get_batch` and `sample` reproducible, 0 <= seed < 2**64.
-        allow_overcommit: Skip the comparison with the memory that the machine has available.
+        allow_overcommit: Do not compare the size with the memory that the machine has available.
 
-    All other keyword arguments are settings, the properties of the same names: they are checked
-    together, and one that is wrong is refused by its name before memory is reserved. `cache_flags`
-    and `fields` say the same, so only one of them can be given.
+    All other keyword arguments are settings, described at the properties of the same names. They
+    are checked before memory is reserved, and the error names the wrong one. `cache_flags` and
+    `fields` say the same, so only one of them can be given.
 
     Raises:
         TypeError: A keyword is not a setting, or a setting has the wrong type. Or a template has
@@ -284,7 +283,8 @@ class ReplayMemory(ReplayWriter):
             value or qvest is not float32.
         ValueError: A shape does not fit as said above; `max_step`, `uuid` or a setting is out of
             range.
-        MemoryError: `max_step` entries, in episodes of one step, take more memory than there is.
+        MemoryError: `max_step` entries, in episodes of one step, take more memory than is
+            available.
     """
 
     def __new__(
@@ -330,14 +330,14 @@ class ReplayMemory(ReplayWriter):
     ) -> ReplayMemory:
         """Create a memory for observations and actions of Gymnasium spaces, set as a DQN needs it.
 
-        A Dict or a Tuple space, nested too, is stored as records. Steps are given as the
-        environment has them, as dicts and tuples; samples and episodes have dicts and tuples of
-        arrays in the place of arrays, `prev.s["image"]` of shape (B, frame_stack, *image), and so
-        have what `save` and `load` or a server and its clients make of them. Reward, prob and
-        value are scalars, info has size 0.
+        A Dict or a Tuple space, nested too, is stored as records. Steps are added as the
+        environment returns them, as dicts and tuples. Samples and episodes have dicts and tuples of
+        arrays in place of arrays, `prev.s["image"]` of shape (B, frame_stack, *image) for example;
+        so have those of loaded memories, and of servers and their clients. Reward, prob and value
+        are scalars, info has size 0.
 
-        Numbered choices (Discrete, MultiDiscrete) are int32 where that holds them, and keep their
-        start; other parts have the dtypes of their spaces.
+        Values of Discrete and MultiDiscrete are int32 where that holds them, and keep their start;
+        other parts have the dtypes of their spaces.
 
         Args:
             observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of
@@ -349,9 +349,9 @@ class ReplayMemory(ReplayWriter):
             alpha: `priority_exponent`.
             frame_stack: States stacked in a sample. Stacks at the start of an episode repeat the
                 first frame, as `frame_padding="repeat"` says.
-            settings: All other keyword arguments of `ReplayMemory`. New entries come in with the
-                largest weight there was (`new_priority="max"`), and `priority_epsilon` is 1e-3,
-                unless given here.
+            settings: All other keyword arguments of `ReplayMemory`. Unless given here,
+                `new_priority` is "max" (a new entry gets the largest weight so far) and
+                `priority_epsilon` is 1e-3.
 
         Raises:
             TypeError: A part of a space is Text, Sequence, Graph or another that is not an array,
@@ -388,7 +388,7 @@ class ReplayMemory(ReplayWriter):
             ValueError, ImportError, MemoryError: As `from_spaces`.
         """
 
-    # What it is.
+    # Templates and sizes.
     @property
     def state_buf(self) -> npt.NDArray[Any]:
         """Template of state: zeros of its dtype and shape."""
@@ -428,7 +428,7 @@ class ReplayMemory(ReplayWriter):
         the reward, until the episodes closed under them are gone.
         """
 
-    # What it holds.
+    # Contents.
     @property
     def num_entry(self) -> int:
         """Entries held now, those of open episodes included."""
@@ -446,14 +446,14 @@ class ReplayMemory(ReplayWriter):
         """Entries that can be drawn now: those with a weight above 0."""
     @property
     def min_weight(self) -> float:
-        """Smallest weight of an entry that can be drawn now; 0.0 when there is none."""
+        """Smallest weight of an entry that can be drawn now; 0.0 when nothing can."""
     def num_episode(self) -> int:
         """Closed episodes held now."""
     def __len__(self) -> int:
         """Entries held now, as `num_entry`."""
 
-    # Settings: each holds for episodes closed from now on, but for those of borders, which are
-    # frame_stack, frame_padding and multi_step: they decide at once which closed entries are drawn.
+    # Settings hold for episodes that are closed from then on, except those of borders: frame_stack,
+    # frame_padding and multi_step decide at once which closed entries are drawn.
     @property
     def priority_exponent(self) -> float:
         """Exponent of the priority (alpha of the PER paper), >= 0. Default 0.5."""
@@ -491,10 +491,10 @@ class ReplayMemory(ReplayWriter):
     def cache_size(self, value: int) -> None: ...
     @property
     def max_episode(self) -> int:
-        """Closed episodes held at most, enforced when one is closed; 0 is no limit. Default 0.
+        """Closed episodes held at most, enforced when one is closed; 0: any number. Default 0.
 
-        The oldest goes, but one without entries goes first. Of those at most 64 are held, whatever
-        this is.
+        The oldest is dropped, but first those without entries, of which at most 64 are held,
+        whatever this setting is.
         """
     @max_episode.setter
     def max_episode(self, value: int) -> None: ...
@@ -538,12 +538,12 @@ class ReplayMemory(ReplayWriter):
     def fields(self, value: Mapping[str, str | Sequence[str]]) -> None: ...
     @property
     def new_priority(self) -> str | float:
-        """What the weight of a new entry is made of. Default "returns".
+        """How the weight of a new entry is computed. Default "returns".
 
         "returns": as `close_episode` says, `init_w * multiplier * (|q - v| + priority_epsilon) **
         priority_exponent`. "max": `init_w * multiplier` times the largest weight that the memory
         ever gave, each as a multiple of its entry's `init_w * multiplier`, and 1 at first (Schaul
-        et al. 2016, algorithm 1); so every new entry is soon seen. A number >= 0: `init_w *
+        et al. 2016, algorithm 1); so that every new entry is drawn soon. A number >= 0: `init_w *
         multiplier` times that. The last two hold with `do_update_weight=False` too.
         """
     @new_priority.setter
@@ -559,7 +559,7 @@ class ReplayMemory(ReplayWriter):
     def priority_epsilon(self, value: float) -> None: ...
     @property
     def frame_padding(self) -> str:
-        """What stands for frames before the first of an episode in a stack. Default "none".
+        """What fills a stack before the first frame of an episode. Default "none".
 
         "none": the first frame_stack - 1 steps are not drawn; "repeat": the first frame, as
         Gymnasium's FrameStackObservation; "zero": zeros.
@@ -569,7 +569,7 @@ class ReplayMemory(ReplayWriter):
 
     # Writing, beside what every writer does.
     def writer(self) -> ReplayWriter:
-        """Another writer into this memory, with an open episode of its own."""
+        """Create a writer into this memory, which has an open episode of its own."""
     def recorder(
         self,
         num_envs: int,
@@ -581,7 +581,7 @@ class ReplayMemory(ReplayWriter):
         """Create a recorder of the steps of a vector environment.
 
         It has a writer for each environment, and closes episodes where they end; see
-        `cogrs.replay.Recorder`, and `Recorder.add` for what a step is made of.
+        `cogrs.replay.Recorder`, and `Recorder.add` for the parts of a step.
 
         Args:
             num_envs: Environments, 1 or more.
@@ -592,22 +592,22 @@ class ReplayMemory(ReplayWriter):
 
         Raises:
             TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
-            ValueError: `num_envs` is below 1 or above `max_step`, there is no such mode, or no
+            ValueError: `num_envs` is below 1 or above `max_step`, the mode does not exist, or no
                 episode could be closed with these flags.
         """
     def clear(self) -> None:
-        """Drop all entries, open episodes included; ids go on from where they were."""
+        """Drop all entries, open episodes included; ids are not used again."""
 
     # Correcting what was written.
     def update_priority(
         self, id: _Ids, priority: float | npt.ArrayLike, *, absolute: bool = False
     ) -> int:
-        """Make weights anew from errors, or set them.
+        """Compute weights from new errors, or set them.
 
         weight = `init_w * multiplier * (priority + priority_epsilon) ** priority_exponent`, or the
         priority itself if `absolute`. Entries outside the borders of their episode are not drawn
-        before those move; entries whose `init_w * multiplier` is 0 keep weight 0. Ids that are gone
-        are ignored. Of one id given several times the last priority counts.
+        before those move; entries whose `init_w * multiplier` is 0 keep weight 0. Ids of dropped
+        entries are ignored. If an id is given several times, its last priority counts.
 
         Args:
             id: One id or many.
@@ -616,7 +616,7 @@ class ReplayMemory(ReplayWriter):
             absolute: Whether the priority is the weight.
 
         Returns:
-            How many of the ids were gone.
+            How many of the ids are of dropped entries.
 
         Raises:
             ValueError: Lengths differ, a priority is negative or not finite, or a weight would not
@@ -625,18 +625,18 @@ class ReplayMemory(ReplayWriter):
     def add_reward(self, id: int, delta: npt.ArrayLike) -> bool:
         """Add to a stored reward, in an open or a closed episode.
 
-        In a closed episode the returns of that and all earlier entries are made anew, by the
-        settings with which it was closed; so are their weights, where they were made of returns.
-        Where it was closed with another `new_priority`, the entry and the `multi_step - 1` before
-        it, whose n-step targets change, get the weight of a new entry again. Samples drawn before
-        keep what they had.
+        In a closed episode the returns of that and all earlier entries are computed again, by the
+        settings with which it was closed; so are their weights, where they were computed from
+        returns. Where it was closed with another `new_priority`, the entry and the `multi_step - 1`
+        before it, whose n-step targets change, get the weight of a new entry again. Samples that
+        were drawn before do not change.
 
         Args:
             id: The entry's id.
             delta: float32 of reward's shape, finite.
 
         Returns:
-            False when the entry is gone.
+            False when the entry was dropped.
 
         Raises:
             ValueError: A wrong shape, a final state's id, or a return or weight that would not be
@@ -654,17 +654,17 @@ class ReplayMemory(ReplayWriter):
                 of one batch may be filled from several memories.
 
         Returns:
-            `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with
-            `s` of shape (B, frame_stack, *state), oldest frame first (this axis is there also when
+            `(prev, next, weight)`: prev and next are named tuples `(s, a, r, p, v, q, i)` with `s`
+            of shape (B, frame_stack, *state), oldest frame first (this axis is there also when
             frame_stack is 1), the others (B, *field); weight is float32 (B,). next is `multi_step`
             steps after prev, or the final state where that comes first. The arrays belong to the
-            caller and share nothing with the memory. With `out`, that.
+            caller and share nothing with the memory. With `out`, returns `out`.
 
         Raises:
             RuntimeError: Nothing can be drawn; the text says why.
             ValueError: batch_size < 1; an array of `out` has another shape or dtype, cannot be
                 written to, is not C-contiguous or shares memory with another.
-            TypeError: `out` is not made as what this call returns.
+            TypeError: `out` does not have the structure of what this call returns.
         """
     @overload
     def sample(
@@ -684,9 +684,9 @@ class ReplayMemory(ReplayWriter):
                 the discounts of next's value.
             beta: Exponent of importance weights, finite and >= 0 (Schaul et al. 2016, section 3.4);
                 None leaves them out.
-            normalize: "batch" divides them by the largest of the batch, "memory" or "all", its name
-                in `importance_weights`, by the largest of all entries, for which all weights are
-                looked at.
+            normalize: "batch" divides them by the largest of the batch; "memory", which
+                `importance_weights` calls "all" (taken here too), by the largest of all entries,
+                which reads all weights.
             out: As of `get_batch`.
 
         Returns:
@@ -702,7 +702,7 @@ class ReplayMemory(ReplayWriter):
             is what `importance_weights` returns.
 
         Raises:
-            ValueError: `beta` is negative or not finite, or there is no such `normalize`.
+            ValueError: `beta` is negative or not finite, or `normalize` is not one of these.
             RuntimeError, ValueError, TypeError: As of `get_batch`.
         """
     @overload
@@ -736,19 +736,19 @@ class ReplayMemory(ReplayWriter):
         out: _Buffers | None = None,
     ) -> NStepWeightedSample: ...
     def episode(self, index: int) -> Episode:
-        """A copy of a closed episode.
+        """Return a copy of a closed episode.
 
         Args:
             index: 0 is the oldest, -1 the newest.
 
         Raises:
-            IndexError: There is no such closed episode.
+            IndexError: No such closed episode.
         """
     def save(self, path: str | bytes | os.PathLike[str]) -> None:
         """Write closed episodes, settings and the state of the draws to a file.
 
-        The entries are streamed, and the file appears whole or not at all. Open episodes are left
-        out.
+        Entries are streamed, and the file is replaced only when it is complete. Open episodes are
+        left out.
 
         Raises:
             OSError: The file cannot be written.
@@ -758,18 +758,18 @@ class ReplayMemory(ReplayWriter):
     def load(
         path: str | bytes | os.PathLike[str], *, allow_overcommit: bool = False
     ) -> ReplayMemory:
-        """Make a memory from a file that `save` wrote, to go on where that stood.
+        """Create a memory from a file that `save` wrote, and continue where that one was.
 
         Files of cogrs 0.1.0 are read too. Ids and uuid are those of the saved memory. The sequence
-        of draws goes on too, unless the ring had wrapped round or several writers had been at work:
-        entries may then lie in another order, and other entries are drawn, with the same
+        of draws continues too, unless the ring had wrapped around or several writers had been used:
+        entries may then be stored in another order, and other entries are drawn, with the same
         probabilities.
 
         Raises:
             OSError: The file cannot be read.
             TypeError: `path` is not a path.
-            ValueError: It is no such file, of another version, or damaged; or a field's dtype is
-                one of ml_dtypes, which is not installed. The text says which.
+            ValueError: `save` did not write the file, or it is of another version or damaged; or a
+                field's dtype is one of ml_dtypes, which is not installed. The text says which.
             MemoryError: As the constructor.
         """
     def print_info(self) -> None:
@@ -784,10 +784,10 @@ class ReplayMemory(ReplayWriter):
 def publish_through(
     memory: ReplayMemory, publish: Callable[[str | bytes, str | bytes], object]
 ) -> None:
-    """Give a memory somewhere to publish to: `pub_bytes` calls `publish` from now on.
+    """Make `pub_bytes` of a memory call `publish` from now on.
 
     Raises:
-        RuntimeError: It belongs to a server already.
+        RuntimeError: The memory belongs to a server already.
     """
 
 # -- cache.rs -------------------------------------------------------------------------------------
@@ -801,8 +801,8 @@ def draw_cache(
         memory: The memory.
         ids: Whether to add the ids of prev's entries.
         nstep: Whether to add n-step returns and their discounts.
-        pack: Give a cache of so many bytes or less as one buffer; each buffer costs ZeroMQ as much
-            as copying some 10 kB.
+        pack: Return a cache of at most this many bytes as one buffer, since each buffer costs
+            ZeroMQ as much as copying some 10 kB.
 
     Returns:
         Rows, the sum of all weights at the draw, the cache flags with prev's state as the lowest
@@ -811,13 +811,13 @@ def draw_cache(
         that the flags name; or one buffer with all of them, one after the other.
 
     Raises:
-        MemoryError: There is no memory for it.
+        MemoryError: There is not enough memory.
     """
 
 def cache_layout(
     memory: ReplayMemory, *, ids: bool = False, nstep: bool = False
 ) -> tuple[int, int, int]:
-    """Return what caches look like under the present settings, with ids and n-step returns or not.
+    """Return the layout of caches under the present settings.
 
     Returns:
         The cache flags as `draw_cache` returns them, `frame_stack`, and the bytes of a row in the
@@ -825,10 +825,10 @@ def cache_layout(
     """
 
 def start_ids(memory: ReplayMemory, random: int) -> None:
-    """Have a memory's ids begin where those of others hardly do: an id of theirs is gone here.
+    """Start ids at a random number, so that other memories' ids are hardly ever ids here.
 
     Args:
-        memory: One that has opened no episode yet.
+        memory: A memory that has not opened an episode yet.
         random: A random number of 64 bits.
 
     Raises:
@@ -842,9 +842,8 @@ class CacheStore:
     """The newest `n_caches` caches that a server has received.
 
     Args:
-        memory: The server's: its templates and settings say what caches look like, and what
-            `reuse_cache` is. When `cache_flags` or `frame_stack` change, the caches held are
-            dropped.
+        memory: The server's: its templates and settings decide on the layout of caches, and on
+            `reuse_cache`. When `cache_flags` or `frame_stack` change, the caches held are dropped.
         n_caches: Caches kept, >= 1; a further one replaces the oldest.
         ids: Whether caches have ids, and batches ids and senders.
         nstep: Whether both have n-step returns and their discounts.
@@ -869,40 +868,40 @@ class CacheStore:
         sender: int = 0,
         layout: tuple[int, int] | None = None,
     ) -> bool:
-        """Keep a cache where it is: the store holds the frames, and copies nothing.
+        """Keep a cache without copying it: the store holds its frames.
 
         Args:
             rows: Samples in it.
             weight_sum: Sum of weights of the memory that it was drawn from.
             frames: Columns as `draw_cache` returns them, a buffer of bytes for each or one for all,
-                to which nobody writes any more.
-            sender: 32-bit number of who sent it, for `stats`.
+                which are not written to any more.
+            sender: 32-bit number of its client, for `stats`.
             layout: Cache flags and `frame_stack` that it was drawn with; None for those in force.
 
         Returns:
             Whether the layout is the one in force. If not, nothing is kept.
 
         Raises:
-            ValueError: Sizes disagree, or a weight is none. Nothing is kept.
-            TypeError: A frame is no buffer.
+            ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
+            TypeError: A frame is not a buffer.
         """
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
         """See `ReplayMemoryServer.get_batch`."""
     def give(
         self, rows: int
     ) -> tuple[float, int, int, int, list[npt.NDArray[np.uint8]], str | None]:
-        """Take samples as the frames that carry them: all of them, or none.
+        """Take samples as the frames that carry them: all of them, or nothing.
 
         Returns:
-            After that: the sum of the caches' sums of weights, 0.0 when there are fewer than
-            `n_caches`, and the samples unused; the cache flags and `frame_stack` as `draw_cache`
-            returns them; the bytes of the columns, none when `rows` is 0 or there are too few:
-            weights (float32), with ids those (uint64) and senders (uint32), with n-step returns
-            those and their discounts (float32, of reward's shape), then each field that the flags
-            name; and why there are too few, or None.
+            The state after that: the sum of the caches' sums of weights, 0.0 when there are fewer
+            than `n_caches`, and the samples unused; the cache flags and `frame_stack` as
+            `draw_cache` returns them; the bytes of the columns, an empty list when `rows` is 0 or
+            there are too few: weights (float32), with ids those (uint64) and senders (uint32), with
+            n-step returns those and their discounts (float32, of reward's shape), then each field
+            that the flags name; and why there are too few, or None.
         """
     def shortage(self, batch_size: int) -> str | None:
-        """Why `get_batch` would raise RuntimeError now; None if it would not."""
+        """Return why `get_batch` would raise RuntimeError now; None if it would not."""
     def stats(
         self,
     ) -> tuple[
@@ -917,12 +916,12 @@ class CacheStore:
         tuple[int, int, int],
         dict[int, tuple[int, int, int]],
     ]:
-        """Figures of one moment; see `cogrs.replay.stats.ServerStats`.
+        """Return counters, all of one moment; see `cogrs.replay.stats.ServerStats`.
 
         Returns:
             Caches held; samples unused; sum of the sums of weights; samples given, discarded; ages
             of the oldest and the newest cache in seconds; caches, samples and bytes received in
-            all, from clients that are not told apart any more, and from each client.
+            all, from clients that are not counted separately any more, and from each client.
         """
     @property
     def weight_sum(self) -> float:
@@ -937,10 +936,10 @@ class CacheStore:
 
 @final
 class SampleMixer:
-    """What several servers gave, and which server each row to come is from.
+    """Samples of several servers, and the plan from which server each next row comes.
 
     Args:
-        memory: One like theirs, whose settings do not change any more.
+        memory: A memory with their templates and settings, which do not change any more.
         servers: How many.
         ids: Whether samples have ids and senders.
         nstep: Whether samples have n-step returns and their discounts.
@@ -957,34 +956,34 @@ class SampleMixer:
         seed: int | None = None,
     ) -> Self: ...
     def push(self, server: int, rows: int, frames: list[Any]) -> None:
-        """Keep what a server gave where it is; frames as of `CacheStore.give`.
+        """Keep samples of a server without copying them; frames as of `CacheStore.give`.
 
         Raises:
-            ValueError: Sizes disagree, or a weight is none. Nothing is kept.
-            TypeError: A frame is no buffer.
-            IndexError: There is no such server.
+            ValueError: Sizes disagree, or a weight is not a finite number >= 0. Nothing is kept.
+            TypeError: A frame is not a buffer.
+            IndexError: No such server.
         """
     @property
     def unused(self) -> list[int]:
-        """Samples of each server that are not used yet."""
+        """Samples of each server that have not been used yet."""
     def check(self, batch_size: int, *, out: _Buffers | None = None) -> None:
-        """Raise what `get_batch` would for its arguments."""
+        """Raise the error that `get_batch` would raise for its arguments."""
     def plan(self, batch_size: int, weights: list[float]) -> None:
         """Draw servers in proportion to `weights` until so many rows are planned.
 
         Raises:
-            ValueError: Not as many weights as servers, or one is none.
-            RuntimeError: All are 0.
+            ValueError: Not as many weights as servers, or a weight is not a finite number >= 0.
+            RuntimeError: All weights are 0.
         """
     def forget(self, server: int) -> None:
-        """Strike out the rows that are planned to come from a server."""
+        """Remove the rows of a server from the plan."""
     def lacking(self, batch_size: int) -> list[int]:
-        """Of the next rows that are planned, how many each server has still to give."""
+        """Return how many of the next planned rows each server still has to give."""
     def get_batch(self, batch_size: int, *, out: _Buffers | None = None) -> AnyBatch:
-        """Make a batch of the next rows that are planned: all of them, or nothing.
+        """Make a batch of the next planned rows: all of them, or nothing.
 
         Raises:
-            RuntimeError: Some are not planned, or not here yet.
+            RuntimeError: Some rows are not planned, or not received yet.
             ValueError: As `ReplayMemory.get_batch`.
             TypeError: As `ReplayMemory.get_batch`.
         """
@@ -1000,14 +999,15 @@ def importance_weights(
     normalize: Literal["batch", "all"] = "batch",
     min_weight: float | None = None,
 ) -> _Float32:
-    """Importance-sampling weights of a prioritized batch.
+    """Return the importance-sampling weights of a prioritized batch.
 
     w = (N * P) ** -exponent with P = weight / total, divided by the largest w. Schaul et al. 2016,
     section 3.4; their beta is `exponent`.
 
     Args:
-        weight: Sampling weights of the batch, as `get_batch` returns them, all > 0. While others
-            write, pass `Sample.probability` with `total=1`: both are of the moment of the draw.
+        weight: Sampling weights of the batch, as `get_batch` returns them, all > 0. While other
+            threads write, pass `Sample.probability` with `total=1`: both are of the moment of the
+            draw.
         exponent: Beta, >= 0. 1 corrects fully, 0 not at all.
         total: Sum of all weights: `memory.weight_sum`.
         count: N, the number of entries with a weight above 0: `memory.num_sampleable`.
@@ -1031,7 +1031,7 @@ _Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 class CollectorDelivery:
     """A batch that a call of `CollectorContext.wait` returned.
 
-    When it goes away without `CollectorContext.answer`, its batch is delivered again.
+    If it is deleted without `CollectorContext.answer`, its batch is delivered again.
     """
 
     @property
@@ -1039,7 +1039,7 @@ class CollectorDelivery:
         """The collector."""
     @property
     def buffer(self) -> int:
-        """Which of the batches that the collector fills in turn."""
+        """Index of the batch among those that the collector fills in turn."""
     @property
     def rows(self) -> int:
         """Rows filled, from the first on."""
@@ -1064,7 +1064,7 @@ class CollectorContext:
         seed: Determines the start of an episode, with its game and number; 0 <= seed < 2**64.
         deterministic: Sort batches of `num_games` rows by game, and deliver batches in the order in
             which their rows were assigned.
-        on_error: What becomes of a game that fails: "raise", "restart" or "drop".
+        on_error: The failure policy: "raise", "restart" or "drop".
         max_restarts: How often each game may restart.
         restart_backoff: Seconds that a game rests before its first restart, >= 0; doubled each
             time, up to a minute.
@@ -1099,34 +1099,34 @@ class CollectorContext:
         """Wait for a batch of one collector or of any, and step games meanwhile.
 
         Args:
-            gid: The collector; None is any.
-            timeout: Seconds, >= 0; None is without a limit.
+            gid: The collector; None for any.
+            timeout: Seconds, >= 0; None for no limit.
 
         Returns:
             The delivery, its replies all zero; None after the timeout.
 
         Raises:
             RuntimeError: Not started, stopped, or a game failed; the text says which.
-            ValueError: The timeout is negative or no number.
-            IndexError: There is no such collector.
+            ValueError: The timeout is not a number >= 0.
+            IndexError: No such collector.
         """
     def answer(self, delivery: CollectorDelivery) -> None:
-        """Give a batch back: its games take their replies and go on. Nothing after a stop.
+        """Give a batch back, whose games take their replies and go on; do nothing after `stop`.
 
         Raises:
-            RuntimeError: This delivery is over.
+            RuntimeError: The delivery was given back before.
         """
     def check_out(self, delivery: CollectorDelivery) -> None:
         """Check that a batch was not given back yet.
 
         Raises:
-            RuntimeError: This delivery is over.
+            RuntimeError: The delivery was given back before.
         """
     def put_back(self, delivery: CollectorDelivery) -> None:
         """Return a batch to be delivered again, before all others.
 
         Raises:
-            RuntimeError: This delivery is over.
+            RuntimeError: The delivery was given back before.
         """
     def stop(self) -> None:
         """Wake waiting threads with a RuntimeError, join all threads, drop undelivered batches.
@@ -1134,33 +1134,34 @@ class CollectorContext:
         Does nothing in a forked child.
         """
     def num_buffers(self) -> list[int]:
-        """How many batches each collector fills in turn."""
+        """Return how many batches each collector fills in turn."""
     def batch(self, gid: int, buffer: int) -> tuple[list[_Arrays], list[_Arrays] | None]:
-        """The arrays of a batch, all its rows: one dict for each state, oldest first.
+        """Return the arrays of a batch, all its rows: one dict for each state, oldest first.
 
         They alias the memory that games write to, and keep it alive.
 
         Returns:
-            Inputs and replies, each array (batch_size, *row); None for replies if there are none.
+            Inputs and replies, each array (batch_size, *row); None for replies if the collector has
+            no replies.
 
         Raises:
-            IndexError: There is no such batch.
+            IndexError: No such batch.
         """
     def memory(self, gid: int) -> tuple[int, int]:
         """Return the address and the size in bytes of a collector's batches.
 
         Raises:
-            IndexError: There is no such collector.
+            IndexError: No such collector.
         """
     def summary(self) -> tuple[list[int], list[list[int]]]:
-        """Return what happened so far.
+        """Return counters of all that happened so far.
 
         Returns:
             States, ended episodes, failures of games, restarts, dropped games. For each collector
             batches, rows, short batches, and states that it missed because games failed.
         """
     def failed_game(self) -> int | None:
-        """Return the game that ended the run; None while it runs, or for another reason."""
+        """Return the game whose failure ended the run, or None."""
     def query(self, game: int, tid: int, shown: Sequence[bytes]) -> dict[str, bytes]:
         """Ask about a state while an env worker steps the game, and wait for the replies.
 
@@ -1173,7 +1174,7 @@ class CollectorContext:
             The bytes of each reply key.
 
         Raises:
-            ValueError: There is no such query, or `shown` has other sizes.
+            ValueError: No such query, or `shown` has other sizes.
             RuntimeError: This query is under way, or the run is over.
         """
     def stay(self, game: int) -> None:
@@ -1182,17 +1183,17 @@ class CollectorContext:
         Only for a caller that holds the game's batch and has not answered it.
 
         Raises:
-            ValueError: There is no such game.
+            ValueError: No such game.
         """
     def begin(self, game: int, seed: int | None = None) -> None:
-        """Begin an episode of a game instead of that step, or when it starts.
+        """Start an episode of a game instead of that step, or before its first step.
 
         Args:
             game: Its number.
             seed: Determines its episodes from now on; None keeps the seed; 0 <= seed < 2**64.
 
         Raises:
-            ValueError: There is no such game.
+            ValueError: No such game.
         """
     def fail(self, text: str) -> None:
         """End the run: waiting threads get a RuntimeError with this text."""
@@ -1206,7 +1207,7 @@ class CollectorContext:
             key of the game. Then where each begins in its file.
 
         Raises:
-            IndexError: There is no such env worker.
+            IndexError: No such env worker.
         """
     def play(
         self, env_worker: int, begun: int, failed: Sequence[tuple[int, str]], timeout: float
@@ -1224,7 +1225,7 @@ class CollectorContext:
             How many rows of the step buffer have a move; 0 after the timeout, None after the end.
 
         Raises:
-            ValueError: There is no such env worker or row, or `begun` is more than it was handed.
+            ValueError: No such env worker or row, or `begun` is more than it was handed.
         """
     def attend(
         self,
@@ -1235,12 +1236,12 @@ class CollectorContext:
     ) -> CollectorDelivery | int | None:
         """Wait as `wait` does, or be given moves of the only env worker, which has no thread.
 
-        First it does what `report` does.
+        Moves that were not reported yet are reported first, as by `report`.
 
         Args:
             gid: As for `wait`.
             timeout: Likewise.
-            progress: As for `report`; zero afterwards.
+            progress: As for `report`; set to zero.
             failed: Likewise.
 
         Returns:
@@ -1260,7 +1261,7 @@ class CollectorContext:
             failed: As for `play`.
 
         Raises:
-            ValueError: More moves than it was handed, or there is no such row.
+            ValueError: More moves than it was handed, or no such row.
         """
     def is_moving(self) -> bool:
         """Return whether this thread has moves from `attend` that it has not reported."""
@@ -1271,19 +1272,19 @@ class CollectorContext:
 class RequestDelivery:
     """A batch that a call of `RequestBatcher.wait` returned.
 
-    When it goes away without `RequestBatcher.release`, its batch is delivered again.
+    If it is deleted without `RequestBatcher.release`, its batch is delivered again.
     """
 
     @property
     def buffer(self) -> int:
-        """Which of the batches that are filled in turn."""
+        """Index of the batch among those that are filled in turn."""
     @property
     def rows(self) -> int:
         """Rows filled, from the first on."""
 
 @final
 class RequestBatcher:
-    """Batches the rows of many callers.
+    """Collects the rows of many callers in batches.
 
     Any thread may call any method.
 
@@ -1291,7 +1292,7 @@ class RequestBatcher:
         inputs: Name, dtype and shape of one row of each input.
         replies: Likewise of each reply.
         batch_size: Rows of a full batch, >= 1.
-        timeout_usec: A batch goes out short when its first row has waited so long; 0 is never.
+        timeout_usec: Microseconds after its first row when a batch goes out short; 0: never.
         num_buffers: Batches filled in turn, >= 1.
 
     Raises:
@@ -1322,20 +1323,20 @@ class RequestBatcher:
                 Nothing is put.
             TypeError: A dtype cannot be converted. Nothing is put.
             RuntimeError: The request batcher is closed.
-            MemoryError: No batch has room, and there is no memory to keep the row in.
+            MemoryError: No batch has room, and memory to keep the row is not available.
         """
     def wait(self, timeout: float | None = None) -> RequestDelivery | None:
         """Wait for a batch.
 
         Args:
-            timeout: Seconds, >= 0; None is without a limit.
+            timeout: Seconds, >= 0; None for no limit.
 
         Returns:
             The delivery, its replies all zero; None after the timeout.
 
         Raises:
             RuntimeError: The request batcher is closed.
-            ValueError: The timeout is negative or no number.
+            ValueError: The timeout is not a number >= 0.
         """
     def flush(self) -> None:
         """Send waiting rows out in a short batch, unless another row comes before `wait`."""
@@ -1343,7 +1344,7 @@ class RequestBatcher:
         """Return a batch to be delivered again, before all others.
 
         Raises:
-            RuntimeError: This delivery is over.
+            RuntimeError: The delivery was given back before.
         """
     def release(self, delivery: RequestDelivery, send: Callable[[list[Any]], object]) -> None:
         """Give a batch back to be filled anew; read its replies before.
@@ -1351,11 +1352,11 @@ class RequestBatcher:
         Args:
             delivery: The batch.
             send: Called with the owners of its rows, in order; with an empty list if the batcher
-                was closed meanwhile. When it raises it is called once more, so that nobody is
+                was closed meanwhile. When it raises it is called once more, so that no caller is
                 forgotten when Ctrl-C comes in between, and then the exception is raised.
 
         Raises:
-            RuntimeError: This delivery is over.
+            RuntimeError: The delivery was given back before.
         """
     def close(self, send: Callable[[list[Any]], object]) -> None:
         """Wake waiting threads with a RuntimeError.
@@ -1365,12 +1366,12 @@ class RequestBatcher:
                 child.
         """
     def batch(self, buffer: int) -> tuple[_Arrays, _Arrays]:
-        """The arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).
+        """Return the arrays of a batch, all its rows: inputs and replies, each (batch_size, *row).
 
         They alias the memory that rows are written to, and keep it alive.
 
         Raises:
-            IndexError: There is no such batch.
+            IndexError: No such batch.
         """
 
 # -- description.rs -------------------------------------------------------------------------------
@@ -1394,24 +1395,25 @@ def game_spec(name: str) -> dict[str, Any]:
         names.
 
     Raises:
-        ValueError: There is no such game.
+        ValueError: No such game.
     """
 
 def physics_step(
     game: str, state: Sequence[float], action: float
 ) -> tuple[list[float], float, bool]:
-    """One step of a game that is equations of motion.
+    """Compute one step of a game that is equations of motion.
 
     Args:
         game: "acrobot", "cartpole", "mountain_car", "mountain_car_continuous" or "pendulum".
-        state: What the equations move, in the order and the units of Gymnasium's `env.state`.
+        state: The variables of the equations, in the order and the units of Gymnasium's
+            `env.state`.
         action: An integer for numbered actions, a number that becomes float32 for continuous ones.
 
     Returns:
-        The next state, in float64 but for mountain_car_continuous, whose numbers are float32; what
-        the action pays; whether the episode terminates in that state.
+        The next state, in float64 but for mountain_car_continuous, whose numbers are float32; the
+        action's reward; whether the episode terminates in that state.
 
     Raises:
-        ValueError: There is no such game or action, or the state has another length.
-        TypeError: The action is no integer where actions are numbered, or no number.
+        ValueError: No such game or action, or the state has another length.
+        TypeError: The action is not an integer where actions are numbered, or not a number.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["as_arrays"]
 
 # These always have 64 bits; the memory and `importance_weights` take them as they are.
-_KEPT = ("id", "ids", "probability")
+_KEPT = ("id", "probability")
 
 
 def as_arrays(batch: Any) -> Any:
@@ -33,8 +33,8 @@ def as_arrays(batch: Any) -> Any:
     again with `out`. The memory lives as long as the JAX arrays do.
 
     Without `jax_enable_x64` JAX has no dtypes of 64 bits, and would silently cut numbers to 32
-    bits. So `id`, `ids` and `probability`, which always have 64 bits, then stay NumPy arrays, and
-    other fields of 64 bits are refused.
+    bits. So `id` and `probability`, which always have 64 bits, then stay NumPy arrays, and other
+    fields of 64 bits are refused.
 
     An array of records becomes a dict of arrays by field, nested as the records are, which is a
     pytree. These are copies, and so are arrays of ml_dtypes' dtypes (bfloat16, float8, int4).

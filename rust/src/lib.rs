@@ -11,4 +11,4 @@ pub mod replay;
 pub mod spec;
 
 #[cfg(feature = "python")]
-pub mod python;
+mod python;

@@ -50,7 +50,7 @@ def test_proxies_and_workers_of_one_server_need_no_port(
             arrived(server, 4)
             with ReplaySampler([server.rep_endpoint], timeout=SLACK, **options) as sampler:
                 batch = sampler.get_batch(16)
-                assert sampler.update_priority(batch.ids, batch.sender, batch.weight + 1) == 0
+                assert sampler.update_priority(batch.id, batch.sender, batch.weight + 1) == 0
             assert client.apply_priorities(timeout=SLACK).entries > 0
             assert (server.total_episodes, server.total_steps) == (1, 20)
         assert all(call.blocks(0) for call in calls)

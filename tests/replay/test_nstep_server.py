@@ -63,13 +63,13 @@ def filled(first: int = 0, **changes: Any) -> ReplayMemoryServer[Any]:
 def test_server_gives_what_the_client_summed(ids, flags):
     with filled(ids=ids, cache_flags=flags, frame_stack=2) as server:
         batch = server.get_batch(60)
-    columns = ("ids", "sender") if ids else ()
+    columns = ("id", "sender") if ids else ()
     assert batch._fields == ("prev", "next", "weight", *columns, "nstep_return", "nstep_discount")
     assert type(batch) is (NStepIdBatch if ids else NStepBatch)
     assert_sums(batch)
     if ids:
         assert len(set(batch.sender.tolist())) == 1
-        assert set((batch.ids - batch.ids.min()).tolist()) == set(range(5))
+        assert set((batch.id - batch.id.min()).tolist()) == set(range(5))
 
 
 def test_large_cache_in_frames_of_its_own_gives_the_same():

@@ -60,13 +60,13 @@ def test_batches_tell_whose_entry_each_row_is() -> None:
         arrived(server, 2)
         batch = server.get_batch(64)
     assert type(batch) is IdBatch
-    assert batch._fields == ("prev", "next", "weight", "ids", "sender")
-    assert (batch.ids.dtype, batch.sender.dtype) == (np.uint64, np.uint32)
+    assert batch._fields == ("prev", "next", "weight", "id", "sender")
+    assert (batch.id.dtype, batch.sender.dtype) == (np.uint64, np.uint32)
     assert set(batch.sender.tolist()) == {one.uuid, other.uuid}
-    for state, entry, sender in zip(batch.prev.s[:, 0], batch.ids, batch.sender, strict=True):
+    for state, entry, sender in zip(batch.prev.s[:, 0], batch.id, batch.sender, strict=True):
         start = 0 if sender == one.uuid else 100
         assert int(entry) == first[int(sender)] + int(state) - start
-    assert int(batch.ids.max()) < 2**63
+    assert int(batch.id.max()) < 2**63
 
 
 def test_without_ids_a_batch_has_three_parts() -> None:
@@ -97,13 +97,13 @@ def test_errors_become_weights(state: Any, reuse_cache: bool) -> None:
         out = tuple(batch)
         assert server.get_batch(16, out=out) is out
         errors = batch.prev.r + 1
-        server.update_priority(batch.ids, batch.sender, errors)
+        server.update_priority(batch.id, batch.sender, errors)
         got = applied(client)
         weight = dict(
             zip(client.rem.episode(0).id.tolist(), client.rem.episode(0).weight, strict=True)
         )
     assert got == AppliedPriorities(16, 0, 0, 0)
-    for entry, error in zip(batch.ids.tolist(), errors.tolist(), strict=True):
+    for entry, error in zip(batch.id.tolist(), errors.tolist(), strict=True):
         assert weight[entry] == pytest.approx(error**0.5, rel=1e-6)
 
 
@@ -353,5 +353,5 @@ def test_batches_with_ids_become_jax_arrays() -> None:
         batch = server.get_batch(4, wait=SLACK)
         arrays = as_arrays(batch)
     assert type(arrays) is IdBatch
-    assert arrays.ids is batch.ids
+    assert arrays.id is batch.id
     assert arrays.sender.tolist() == batch.sender.tolist()

@@ -241,8 +241,8 @@ def test_no_batch_and_no_priority_is_lost_by_a_sampler(servers: int, rounds: int
         for _ in range(rounds):
             batches = [sampler.get_batch(16) for _ in range(16)]
             for batch in batches:
-                priority = np.ones(len(batch.ids))
-                assert sampler.update_priority(batch.ids, batch.sender, priority) == 0
+                priority = np.ones(len(batch.id))
+                assert sampler.update_priority(batch.id, batch.sender, priority) == 0
         assert sum(server.total_refused for server in several) == 0
 
 

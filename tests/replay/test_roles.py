@@ -70,7 +70,7 @@ def test_pushers_push_and_samplers_draw(behind: str) -> None:
             for pair in (SAMPLER, SERVER):
                 with ReplaySampler([where[1]], **keys(pair)) as sampler:
                     batch = sampler.get_batch(4, wait=SLACK)
-                    assert sampler.update_priority(batch.ids, batch.sender, batch.weight) == 0
+                    assert sampler.update_priority(batch.id, batch.sender, batch.weight) == 0
                     assert client.apply_priorities(timeout=SLACK).entries > 0
                     sampler.pub_bytes("model", pair.public)
                     assert client.sub_bytes("model", timeout=SLACK, last=True)

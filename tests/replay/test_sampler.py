@@ -269,7 +269,7 @@ def test_errors_go_back_by_way_of_the_servers() -> None:
         batch = sampler.get_batch(32, wait=SLACK)
         assert isinstance(batch, IdBatch)
         assert set(batch.sender.tolist()) == {client.uuid, another.uuid}
-        assert sampler.update_priority(batch.ids, batch.sender, np.full(32, 4.0)) == 0
+        assert sampler.update_priority(batch.id, batch.sender, np.full(32, 4.0)) == 0
         for each in (client, another):
             got = each.apply_priorities(timeout=SLACK)
             assert got.entries == (batch.sender == each.uuid).sum()

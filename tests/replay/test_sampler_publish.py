@@ -77,7 +77,7 @@ def test_publishing_and_batches_do_not_disturb_one_another() -> None:
         arrived(server, 1)
         for number in range(100):
             batch = sampler.get_batch(8)
-            assert sampler.update_priority(batch.ids, batch.sender, batch.weight) == 0
+            assert sampler.update_priority(batch.id, batch.sender, batch.weight) == 0
             assert sampler.pub_bytes("model", str(number)) == 0
         assert client.sub_bytes("model", last=True, timeout=SLACK) == b"99"
         assert server.total_refused == 0

@@ -1,7 +1,11 @@
-"""What a replay memory gives back: named tuples of arrays."""
+"""Batches, samples and episodes: named tuples of arrays.
+
+`rust/src/python/batch_kind.rs` makes them by position, from its table of these classes.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -86,32 +90,32 @@ class Batch(NamedTuple):
 
 
 class IdBatch(NamedTuple):
-    """A batch of a server with `ids=True`: it says which entry of whose memory each row is.
+    """A `Batch` of a server with `ids=True`, which tells the entry and the client of each row.
 
-    Two clients may have given the same id to entries of theirs, so it goes with the sender.
+    Entries of two clients may have the same id, so id and sender go together.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
-        ids: The id of prev's entry in its client's memory, uint64 (B,), below 2**63.
+        id: The id of prev's entry in its client's memory, uint64 (B,), below 2**63.
         sender: The uuid of that client, uint32 (B,).
     """
 
     prev: Entry
     next: Entry
     weight: npt.NDArray[np.float32]
-    ids: npt.NDArray[np.uint64]
+    id: npt.NDArray[np.uint64]
     sender: npt.NDArray[np.uint32]
+
+    @property
+    def ids(self) -> npt.NDArray[np.uint64]:
+        """The former name of `id`, deprecated."""
+        warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
+        return self.id
 
 
 class NStepBatch(NamedTuple):
-    """A batch of a server with `nstep=True`, for learners that bootstrap after `multi_step` steps.
+    """A `Batch` of a server with `nstep=True`, for learners that bootstrap after n steps.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
         nstep_return: As of `NStepSample`, float32 (B, *reward), by the client's settings when it
             drew the cache.
         nstep_discount: As of `NStepSample`, float32 (B, *reward).
@@ -125,25 +129,21 @@ class NStepBatch(NamedTuple):
 
 
 class NStepIdBatch(NamedTuple):
-    """A batch of a server with `ids=True` and `nstep=True`.
-
-    Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
-        ids: As of `IdBatch`, uint64 (B,).
-        sender: As of `IdBatch`, uint32 (B,).
-        nstep_return: As of `NStepBatch`, float32 (B, *reward).
-        nstep_discount: As of `NStepBatch`, float32 (B, *reward).
-    """
+    """A batch of a server with `ids=True` and `nstep=True`: an `IdBatch` and an `NStepBatch`."""
 
     prev: Entry
     next: Entry
     weight: npt.NDArray[np.float32]
-    ids: npt.NDArray[np.uint64]
+    id: npt.NDArray[np.uint64]
     sender: npt.NDArray[np.uint32]
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
+
+    @property
+    def ids(self) -> npt.NDArray[np.uint64]:
+        """The former name of `id`, deprecated."""
+        warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
+        return self.id
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
@@ -161,12 +161,9 @@ else:
 
 
 class Sample(NamedTuple):
-    """A batch with what is needed to weigh its rows and to send their errors back.
+    """A `Batch` with the columns for importance weights and for `update_priority`.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
         id: The id of prev's entry, uint64 (B,).
         probability: weight / weight_sum at the draw, float64 (B,).
         next_terminated: Whether next is the final state of a terminated episode, bool (B,).
@@ -188,12 +185,7 @@ class NStepSample(NamedTuple):
     7.1).
 
     Fields:
-        prev: Where the action was taken.
         next: Where it led, n steps later: `multi_step`, or as many as there are to the final state.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
         nstep_return: The sum over k < n of discount_factor ** k times the reward k steps after
             prev's, float32 (B, *reward), by the present discount_factor.
         nstep_discount: discount_factor ** n, and 0 where the episode terminated within the n steps,
@@ -214,12 +206,6 @@ class WeightedSample(NamedTuple):
     """A `Sample` with importance weights: what `sample(beta=...)` returns.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
         importance_weight: (count * probability) ** -beta, divided by the largest, float32 (B,): the
             loss of each row is multiplied by it (Schaul et al. 2016, section 3.4).
     """
@@ -234,18 +220,9 @@ class WeightedSample(NamedTuple):
 
 
 class NStepWeightedSample(NamedTuple):
-    """An `NStepSample` with importance weights: `sample(nstep_return=True, beta=...)`.
+    """An `NStepSample` with the importance weights of a `WeightedSample`.
 
-    Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
-        nstep_return: As of `NStepSample`, float32 (B, *reward).
-        nstep_discount: As of `NStepSample`, float32 (B, *reward).
-        importance_weight: As of `WeightedSample`, float32 (B,).
+    `sample(nstep_return=True, beta=...)` returns it.
     """
 
     prev: Entry

@@ -252,7 +252,7 @@ class ReplayMemoryServer(Generic[BatchT]):
 
         Returns:
             `(prev, next, weight)`, as of `ReplayMemory.get_batch`; they belong to the caller. With
-            `ids=True` an `IdBatch`: `(prev, next, weight, ids, sender)`. With `nstep=True` an
+            `ids=True` an `IdBatch`: `(prev, next, weight, id, sender)`. With `nstep=True` an
             `NStepBatch` or `NStepIdBatch`: `nstep_return` and `nstep_discount` come last.
 
         Raises:
@@ -276,7 +276,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         client is connected; for one that is not, some 20,000 are kept.
 
         Args:
-            ids: `IdBatch.ids`, integers (B,).
+            ids: `IdBatch.id`, integers (B,).
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, finite and >= 0, (B,).
 

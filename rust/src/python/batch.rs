@@ -1,23 +1,19 @@
 //! Batches: one block of memory, cut into the arrays of a named tuple.
 #![allow(unsafe_code)]
 
-use numpy::{
-    PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods, dtype,
-};
-use pyo3::intern;
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyInt, PyTuple};
+use pyo3::types::PyBool;
 
-use crate::available_memory::check_allocatable;
 use crate::error::{Error, Result};
-use crate::python::args::{Normalize, integer, mistyped};
-use crate::python::array::{is_viewable, over};
+use crate::python::args::Normalize;
+use crate::python::array::over;
+use crate::python::batch_kind::{BatchClass, BatchColumn, BatchKind, ImportanceOptions};
+use crate::python::batch_plan::{BatchLayout, BatchPlan};
 use crate::python::block::BatchMemory;
-use crate::python::exit::python_code;
-use crate::python::layout::{Carried, Column, Correction, Kind, Layout, Plan};
+use crate::python::exit::call_python;
 use crate::python::memory_handle::{LONG, MemoryHandle};
-use crate::python::ready::Ready;
+use crate::python::out_arrays::OutArrays;
 use crate::replay::importance::{Largest, importance_weights};
 use crate::replay::memory::Memory;
 use crate::replay::transition::Draws;
@@ -27,10 +23,10 @@ use crate::spec::{FIELDS, Field};
 pub(super) fn arrays<'py>(
     py: Python<'py>,
     mut memory: BatchMemory,
-    layout: &Layout,
+    layout: &BatchLayout,
     dtypes: &[Bound<'py, PyArrayDescr>],
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let bytes = memory.bytes()?;
+    let bytes = memory.bytes();
     let (start, size) = (bytes.as_mut_ptr(), bytes.len());
     assert!(layout.size() <= size, "a block smaller than its layout");
     let owner = Bound::new(py, memory)?.into_any();
@@ -44,13 +40,10 @@ pub(super) fn arrays<'py>(
     Ok(arrays)
 }
 
-/// Draws rows and fills the arrays of a plan; none when they would have another layout by now.
-///
-/// # Errors
-/// [`Error::State`] when nothing can be drawn.
-pub(super) fn fill(
+/// Draws rows into the arrays of a plan; None when the settings have another layout by now.
+pub(super) fn draw_into(
     memory: &mut Memory,
-    plan: &Plan,
+    plan: &BatchPlan,
     parts: &mut [&mut [u8]],
 ) -> Result<Option<Draws>> {
     memory.check_drawable()?;
@@ -61,123 +54,129 @@ pub(super) fn fill(
     let (fields, columns) = parts.split_at_mut(2 * FIELDS);
     memory.gather_all(&draws, fields);
     let mut columns = columns.iter_mut();
-    for column in plan.kind.columns() {
+    for &column in plan.kind.columns() {
         // It was filled with the column before.
-        if column == Column::NStepDiscount {
+        if column == BatchColumn::NStepDiscount {
             continue;
         }
         let Some(part) = columns.next() else { break };
         match column {
-            Column::Weight => put(part, draws.weights.iter().copied()),
-            Column::Id | Column::Ids => put(part, memory.ids(&draws.prev)),
-            Column::Probability => {
-                put(part, draws.weights.iter().map(|&weight| f64::from(weight) / draws.total));
+            BatchColumn::Weight => copy_values(part, draws.weights.iter().copied()),
+            BatchColumn::Id => copy_values(part, memory.ids(&draws.prev)),
+            BatchColumn::Probability => {
+                copy_values(
+                    part,
+                    draws.weights.iter().map(|&weight| f64::from(weight) / draws.total),
+                );
             }
-            Column::NextTerminated => put(part, memory.terminated(&draws.next)),
-            Column::NStepReturn => {
+            BatchColumn::NextTerminated => copy_values(part, memory.terminated(&draws.next)),
+            BatchColumn::NStepReturn => {
                 // Both come of one walk over the rewards.
                 let Some(discounts) = columns.next() else { break };
                 memory.nstep(&draws, part, discounts);
             }
-            Column::ImportanceWeight => {
-                if let Kind::Sample { weighted: Some(correction), .. } = plan.kind {
-                    put(part, importance(memory, &draws, correction)?.into_iter());
+            BatchColumn::ImportanceWeight => {
+                if let BatchKind::Sample { importance: Some(options), .. } = plan.kind {
+                    copy_values(part, importance(memory, &draws, options)?.into_iter());
                 }
             }
-            Column::NStepDiscount | Column::Sender => {}
+            BatchColumn::NStepDiscount | BatchColumn::Sender => {}
         }
     }
     Ok(Some(draws))
 }
 
-fn importance(memory: &Memory, draws: &Draws, correction: Correction) -> Result<Vec<f32>> {
-    let largest = match correction.normalize {
+fn importance(memory: &Memory, draws: &Draws, options: ImportanceOptions) -> Result<Vec<f32>> {
+    let largest = match options.normalize {
         Normalize::Batch => Largest::OfBatch,
         Normalize::All => Largest::OfAll(f64::from(memory.min_weight())),
     };
     let weights: Vec<f64> = draws.weights.iter().copied().map(f64::from).collect();
     let count = memory.num_sampleable() as u64;
-    importance_weights(&weights, correction.beta, draws.total, count, largest)
+    importance_weights(&weights, options.beta, draws.total, count, largest)
 }
 
-pub(super) fn put<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
+pub(super) fn copy_values<T: bytemuck::NoUninit>(part: &mut [u8], values: impl Iterator<Item = T>) {
     for (target, value) in part.chunks_exact_mut(size_of::<T>()).zip(values) {
         target.copy_from_slice(bytemuck::bytes_of(&value));
     }
 }
 
-/// Draws a batch, into fresh arrays or into those of `out`. See `ReplayMemory.get_batch` and `sample`.
-///
-/// # Errors
-/// As there.
+/// Makes the batch of a plan in the arrays of `out` or in new ones, whose bytes `fill` gets.
+pub(super) fn make<'py>(
+    py: Python<'py>,
+    handle: &MemoryHandle,
+    plan: &BatchPlan,
+    out: Option<&Bound<'py, PyAny>>,
+    fill: impl FnOnce(&mut [&mut [u8]]) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let dtypes = plan.dtypes(py, handle);
+    if let Some(out) = out {
+        fill(&mut OutArrays::new(out, plan, &dtypes)?.slices())?;
+        return Ok(out.clone());
+    }
+    let mut block = handle.pool.take(plan.layout.size())?;
+    fill(&mut plan.layout.cut(block.bytes()))?;
+    transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+}
+
+/// Draws a batch, see `ReplayMemory.get_batch` and `sample`.
 pub fn draw<'py>(
     py: Python<'py>,
-    shared: &MemoryHandle,
-    kind: Kind,
+    handle: &MemoryHandle,
+    kind: BatchKind,
     rows: usize,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // Before the settings are looked at, whose lock may stay locked in a forked child.
-    shared.check_process()?;
-    shared.check_drawable(py)?;
-    let dtypes = kind.dtypes(py, shared);
+    handle.check_process()?;
+    handle.check_drawable(py)?;
     loop {
-        let plan = Plan::new(shared.spec(), shared.settings(), kind, rows)?;
-        let bytes = plan.bytes();
-        if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
-            let mut places = ready.places();
-            let drawn =
-                shared.call(py, bytes, |memory| fill(memory, &plan, &mut places.slices()))?;
-            if drawn.is_some() {
-                return Ok(out.clone());
-            }
-            continue;
-        }
-        let mut block = shared.pool.take(plan.layout.size())?;
-        let mut parts = plan.layout.cut(block.bytes()?);
-        if shared.call(py, bytes, |memory| fill(memory, &plan, &mut parts))?.is_some() {
-            return transitions(py, kind, arrays(py, block, &plan.layout, &dtypes)?);
+        let plan = BatchPlan::new(handle.spec(), handle.settings(), kind, rows)?;
+        let mut drawn = None;
+        let batch = make(py, handle, &plan, out, |parts| {
+            drawn = handle.call(py, plan.bytes(), |memory| draw_into(memory, &plan, parts))?;
+            Ok(())
+        })?;
+        if drawn.is_some() {
+            return Ok(batch);
         }
     }
 }
 
 /// See `ReplayMemory.episode`.
-///
-/// # Errors
-/// As there.
 pub fn episode<'py>(
     py: Python<'py>,
-    shared: &MemoryHandle,
+    handle: &MemoryHandle,
     index: i64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let read = shared.call(py, LONG, |memory| {
+    let read = handle.call(py, LONG, |memory| {
         let count = memory.num_episode();
         let from_end = if index < 0 { index + count as i64 } else { index };
-        let missing = || Error::Index(format!("no closed episode {index}: {count} are held"));
+        let missing = || Error::Index(format!("no closed episode {index}: the memory has {count}"));
         let at = usize::try_from(from_end).map_err(|_| missing())?;
         let episode = memory.episode(at).ok_or_else(missing)?;
         let ending = episode.ending.as_ref().ok_or_else(missing)?;
-        let mut layout = Layout::default();
+        let mut layout = BatchLayout::default();
         for field in Field::ALL {
             let spec = &memory.spec()[field];
             layout.push(episode.len(), &spec.shape, spec.itemsize)?;
         }
         layout.push(episode.len(), &[], size_of::<f32>())?;
         layout.push(episode.len(), &[], size_of::<u64>())?;
-        let mut block = shared.pool.take(layout.size())?;
-        let mut parts = layout.cut(block.bytes()?);
+        let mut block = handle.pool.take(layout.size())?;
+        let mut parts = layout.cut(block.bytes());
         let (fields, columns) = parts.split_at_mut(FIELDS);
         for (field, part) in Field::ALL.into_iter().zip(fields) {
             memory.read(episode, field, part);
         }
-        put(columns[0], memory.read_weights(episode));
+        copy_values(columns[0], memory.read_weights(episode));
         let first = memory.id(episode.serial, 0);
-        put(columns[1], first..first + episode.len() as u64);
+        copy_values(columns[1], first..first + episode.len() as u64);
         Ok((block, layout, ending.bootstrap.is_some(), ending.final_state))
     })?;
     let (block, layout, truncated, final_state) = read;
-    let dtypes = Field::ALL.map(|field| shared.template(field).dtype().bind(py).clone());
+    let dtypes = Field::ALL.map(|field| handle.template(field).dtype().bind(py).clone());
     let dtypes = [&dtypes[..], &[dtype::<f32>(py), dtype::<u64>(py)]].concat();
     let mut arrays = arrays(py, block, &layout, &dtypes)?;
     let rest = arrays.split_off(FIELDS);
@@ -189,47 +188,14 @@ pub fn episode<'py>(
     EPISODE.of(py, items)
 }
 
-/// A class of `cogrs.replay.batch`, looked up once.
-struct Named {
-    name: &'static str,
-    class: PyOnceLock<Py<PyAny>>,
-}
-
-static ENTRY: Named = Named::new("Entry");
-static BATCH: Named = Named::new("Batch");
-static SAMPLE: Named = Named::new("Sample");
-static NSTEP_SAMPLE: Named = Named::new("NStepSample");
-static WEIGHTED_SAMPLE: Named = Named::new("WeightedSample");
-static NSTEP_WEIGHTED_SAMPLE: Named = Named::new("NStepWeightedSample");
-static ID_BATCH: Named = Named::new("IdBatch");
-static NSTEP_BATCH: Named = Named::new("NStepBatch");
-static NSTEP_ID_BATCH: Named = Named::new("NStepIdBatch");
-static EPISODE: Named = Named::new("Episode");
-
-impl Named {
-    const fn new(name: &'static str) -> Self {
-        Self { name, class: PyOnceLock::new() }
-    }
-
-    /// One of this class. `tuple.__new__` makes it, as in the class's own `_make`; its `__new__` is Python code.
-    fn of<'py>(
-        &self,
-        py: Python<'py>,
-        items: Vec<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let new = || Ok::<_, PyErr>(py.get_type::<PyTuple>().getattr("__new__")?.unbind());
-        let class = self.class.import(py, "cogrs.replay.batch", self.name)?;
-        NEW.get_or_try_init(py, new)?.bind(py).call1((class, PyTuple::new(py, items)?))
-    }
-}
+static ENTRY: BatchClass = BatchClass::new("Entry");
+static EPISODE: BatchClass = BatchClass::new("Episode");
 
 /// The seven fields. Records that stand for a Dict or a Tuple become that.
 fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     for field in &mut fields {
         if field.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'V') {
-            let parts = py.import(intern!(py, "cogrs.nested"))?;
-            *field = python_code(py, || parts.call_method1(intern!(py, "apart"), (&*field,)))?;
+            *field = call_python!(py, "cogrs.nested", "apart", (&*field,))?;
         }
     }
     ENTRY.of(py, fields)
@@ -238,66 +204,13 @@ fn entry<'py>(py: Python<'py>, mut fields: Vec<Bound<'py, PyAny>>) -> PyResult<B
 /// `(prev, next, *columns)` from the arrays of a draw.
 pub(super) fn transitions<'py>(
     py: Python<'py>,
-    kind: Kind,
+    kind: BatchKind,
     mut arrays: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let columns = arrays.split_off(2 * FIELDS);
     let next = entry(py, arrays.split_off(FIELDS))?;
     let mut items = vec![entry(py, arrays)?, next];
     items.extend(columns);
-    let class = match kind {
-        Kind::Cache(_) => return Err(Error::State("a cache is not a batch".into()).into()),
-        Kind::Batch(Carried { ids: false, nstep: false }) => &BATCH,
-        Kind::Batch(Carried { ids: true, nstep: false }) => &ID_BATCH,
-        Kind::Batch(Carried { ids: false, nstep: true }) => &NSTEP_BATCH,
-        Kind::Batch(Carried { ids: true, nstep: true }) => &NSTEP_ID_BATCH,
-        Kind::Sample { nstep: false, weighted: None } => &SAMPLE,
-        Kind::Sample { nstep: true, weighted: None } => &NSTEP_SAMPLE,
-        Kind::Sample { nstep: false, weighted: Some(_) } => &WEIGHTED_SAMPLE,
-        Kind::Sample { nstep: true, weighted: Some(_) } => &NSTEP_WEIGHTED_SAMPLE,
-    };
-    class.of(py, items)
-}
-
-/// One id or many.
-///
-/// # Errors
-/// `TypeError` or `ValueError` that name `id`.
-pub fn ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    // Not a subclass's, which may mean something else by its memory: a masked array does.
-    if let Ok(array) = value.cast_exact::<numpy::PyArray1<u64>>()
-        && is_viewable(array.as_untyped())
-    {
-        let array =
-            array.try_readonly().map_err(|_| mistyped("id", "an array to be read", value))?;
-        check_allocatable(array.as_array().len().saturating_mul(size_of::<u64>()))?;
-        return Ok(array.as_array().iter().copied().collect());
-    }
-    // An array has the method whatever it holds.
-    if value.hasattr("__index__")? && (value.is_instance_of::<PyInt>() || value.len().is_err()) {
-        return Ok(vec![integer("id", value, 0)?]);
-    }
-    if let Ok(dims) = value.getattr("ndim").and_then(|ndim| ndim.extract::<usize>())
-        && dims > 1
-    {
-        let got = value.getattr("shape").map_or("?".into(), |shape| format!("shape {shape}"));
-        return Err(Error::value("id", "an id, or one dimension of ids", got).into());
-    }
-    // An iterator without a length may never end.
-    match (value.len(), value.try_iter()) {
-        (Ok(count), Ok(items)) => {
-            let mut ids = Vec::new();
-            for (at, item) in items.take(count).enumerate() {
-                let item = item?;
-                ids.try_reserve(1).map_err(|error| Error::Memory(format!("id: {error}")))?;
-                if item.len().is_ok() {
-                    let got = format!("{} at index {at}", item.get_type().name()?);
-                    return Err(Error::kind("id", "an id, or one dimension of ids", got).into());
-                }
-                ids.push(integer("id", &item, 0)?);
-            }
-            Ok(ids)
-        }
-        _ => Err(mistyped("id", "an id or a list of ids", value)),
-    }
+    let not_a_batch = || Error::State("a cache is not a batch".into());
+    kind.class().ok_or_else(not_a_batch)?.of(py, items)
 }

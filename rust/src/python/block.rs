@@ -1,4 +1,5 @@
-//! Memory of batches, used again when its last holder is gone.
+//! Memory of batches, used again when its last array was deleted, so a batch outlives its memory, and the block
+//! of an array that is still alive is never written to.
 //!
 //! Fresh memory is faulted in page by page as it is first written, which costs several times as much as copying a batch
 //! of images.
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::replay::mapped_array::MappedArray;
 
 /// Unused blocks kept at most.
@@ -56,15 +57,12 @@ impl Block {
 
 /// The unused blocks.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub struct BlockPool {
     blocks: Mutex<Vec<Block>>,
 }
 
-impl Pool {
-    /// A block of at least `size` bytes, its contents arbitrary.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the system refuses.
+impl BlockPool {
+    /// A block of at least `size` bytes, its contents arbitrary; [`Error::Memory`] when the system refuses.
     pub fn take(self: &Arc<Self>, size: usize) -> Result<BatchMemory> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         // Of about the right size: a large block must not go to a small batch that is kept long.
@@ -73,7 +71,7 @@ impl Pool {
         let kept = fitting.map(|at| blocks.swap_remove(at));
         drop(blocks);
         let block = kept.map_or_else(|| Block::new(size.max(1)), Ok)?;
-        Ok(BatchMemory { block: Some(block), pool: Arc::clone(self) })
+        Ok(BatchMemory { block, pool: Arc::clone(self) })
     }
 
     fn give_back(&self, block: Block) {
@@ -90,25 +88,19 @@ impl Pool {
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct BatchMemory {
-    block: Option<Block>,
-    pool: Arc<Pool>,
+    block: Block,
+    pool: Arc<BlockPool>,
 }
 
 impl BatchMemory {
     /// The bytes. They stay in place when `self` moves.
-    ///
-    /// # Errors
-    /// None in practice: a block is only ever missing while `self` is dropped.
-    pub fn bytes(&mut self) -> Result<&mut [u8]> {
-        let gone = || Error::Memory("the memory of this batch is gone".into());
-        self.block.as_mut().map(Block::bytes).ok_or_else(gone)
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.block.bytes()
     }
 }
 
 impl Drop for BatchMemory {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            self.pool.give_back(block);
-        }
+        self.pool.give_back(std::mem::replace(&mut self.block, Block::Heap(Vec::new())));
     }
 }

@@ -4,28 +4,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::Error;
-use crate::python::batch::{arrays, fill};
-use crate::python::layout::{Carried, Kind, Plan};
+use crate::python::batch::{arrays, draw_into};
+use crate::python::batch_kind::{BatchKind, ExtraColumns};
+use crate::python::batch_plan::BatchPlan;
+use crate::python::block::BatchMemory;
 use crate::python::memory::ReplayMemory;
 use crate::replay::cache::{CacheShape, Labels};
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::FIELDS;
 
-/// How a draw ended.
-enum Drawn {
-    /// There was nothing to draw from.
-    Nothing,
-    /// The settings changed meanwhile.
-    Outdated,
-    /// With this sum of all weights.
-    Total(f64),
-}
-
-/// Draws a cache, see the stub.
-///
-/// # Errors
-/// `MemoryError` when there is no memory for it; `RuntimeError` in a forked child.
+#[doc = stub_doc!(draw_cache)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false, pack=0))]
 pub fn draw_cache<'py>(
@@ -35,73 +24,75 @@ pub fn draw_cache<'py>(
     nstep: bool,
     pack: usize,
 ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let shared = memory.get().shared();
-    if shared.num_sampleable() == 0 {
-        shared.check_process()?;
+    let handle = &memory.get().handle;
+    if handle.counters.num_sampleable() == 0 {
+        handle.check_process()?;
         return Ok(None);
     }
-    let kind = Kind::Cache(Carried { ids, nstep });
+    let kind = BatchKind::Cache(ExtraColumns { ids, nstep });
     let (total, mut block, plan) = loop {
-        let settings = shared.settings();
+        let settings = handle.settings();
         let rows = settings.cache_size;
-        let plan = Plan::new(shared.spec(), settings, kind, rows)?;
-        let mut block = shared.pool.take(plan.layout.size())?;
-        let mut parts = plan.layout.cut(block.bytes()?);
-        let drawn = shared.call(py, plan.bytes(), |memory| {
+        let plan = BatchPlan::new(handle.spec(), settings, kind, rows)?;
+        let mut block = handle.pool.take(plan.layout.size())?;
+        let mut parts = plan.layout.cut(block.bytes());
+        let drawn = handle.call(py, plan.bytes(), |memory| {
             if memory.num_sampleable() == 0 {
-                return Ok(Drawn::Nothing);
+                return Ok(None);
             }
-            let draws = fill(memory, &plan, &mut parts)?;
-            Ok(draws.map_or(Drawn::Outdated, |draws| Drawn::Total(draws.total)))
+            draw_into(memory, &plan, &mut parts).map(Some)
         })?;
         match drawn {
-            Drawn::Nothing => return Ok(None),
-            Drawn::Outdated => {}
-            Drawn::Total(total) => break (total, block, plan),
+            None => return Ok(None),
+            // The settings changed meanwhile.
+            Some(None) => {}
+            Some(Some(found)) => break (found.total, block, plan),
         }
     };
     let settings = &plan.settings;
     let frames = if plan.layout.size() <= pack {
-        let columns = carried(settings, plan.layout.cut(block.bytes()?)).concat();
+        let columns = in_sent_order(settings, plan.layout.cut(block.bytes())).concat();
         PyList::new(py, [PyBytes::new(py, &columns)])?
     } else {
-        let layout = plan.layout.flattened();
-        let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
-        PyList::new(py, carried(settings, arrays(py, block, &layout, &bytes)?))?
+        frames(py, block, &plan)?
     };
-    let items = (settings.cache_size, total, bits(settings), settings.frame_stack, frames);
-    Ok(Some(items.into_pyobject(py)?))
+    let (flags, frame_stack) = sent_layout(settings);
+    Ok(Some((settings.cache_size, total, flags, frame_stack, frames).into_pyobject(py)?))
 }
 
-/// Has a memory count its episodes from another number than 0, see the stub.
-///
-/// # Errors
-/// `RuntimeError` when it has opened one already.
+#[doc = stub_doc!(start_ids)]
 #[pyfunction]
 pub fn start_ids(py: Python<'_>, memory: &Bound<'_, ReplayMemory>, random: u64) -> PyResult<()> {
-    memory.get().shared().call(py, 0, |memory| memory.start_ids(random))
+    memory.get().handle.call(py, 0, |memory| memory.start_ids(random))
 }
 
-impl Carried {
-    /// What caches of clients hold.
+impl ExtraColumns {
+    /// The labels of caches of clients.
     pub(super) fn labels(self) -> Labels {
         Labels { ids: self.ids, senders: false, nstep: self.nstep }
     }
 }
 
-/// The arrays of a batch in the order in which they are sent: columns first, and of the fields those that the
-/// flags name.
-pub(super) fn carried<T>(settings: &Settings, mut fields: Vec<T>) -> Vec<T> {
-    let columns = fields.split_off(2 * FIELDS);
-    let carried = fields.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    columns.into_iter().chain(carried.map(|(frame, _)| frame)).collect()
+/// The arrays of a batch, or their bytes, in the order in which they are sent: columns first, and of the fields
+/// those that the flags name.
+pub(super) fn in_sent_order<T>(settings: &Settings, mut arrays: Vec<T>) -> Vec<T> {
+    let columns = arrays.split_off(2 * FIELDS);
+    let sent = arrays.into_iter().zip(settings.cache_flags).filter(|(_, flag)| *flag);
+    columns.into_iter().chain(sent.map(|(array, _)| array)).collect()
 }
 
-/// What decides how a cache looks under the settings of a memory: flags and frames; and the bytes of a
-/// row in its largest column. See the stub.
-///
-/// # Errors
-/// `RuntimeError` in a forked child.
+/// The bytes of a batch as they are sent, each column where it lies in the block.
+pub(super) fn frames<'py>(
+    py: Python<'py>,
+    block: BatchMemory,
+    plan: &BatchPlan,
+) -> PyResult<Bound<'py, PyList>> {
+    let layout = plan.layout.flattened();
+    let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
+    PyList::new(py, in_sent_order(&plan.settings, arrays(py, block, &layout, &bytes)?))
+}
+
+#[doc = stub_doc!(cache_layout)]
 #[pyfunction]
 #[pyo3(signature = (memory, *, ids=false, nstep=false))]
 pub fn cache_layout(
@@ -110,14 +101,16 @@ pub fn cache_layout(
     ids: bool,
     nstep: bool,
 ) -> PyResult<(u32, usize, usize)> {
-    memory.get().shared().call(py, 0, |memory: &mut Memory| {
+    memory.get().handle.call(py, 0, |memory: &mut Memory| {
         let settings = memory.settings();
-        let shape = CacheShape::new(memory.spec(), settings, Carried { ids, nstep }.labels());
-        Ok::<_, Error>((bits(settings), settings.frame_stack, shape.largest()))
+        let shape = CacheShape::new(memory.spec(), settings, ExtraColumns { ids, nstep }.labels());
+        let (flags, frame_stack) = sent_layout(settings);
+        Ok::<_, Error>((flags, frame_stack, shape.largest()))
     })
 }
 
-/// The cache flags, the first one lowest.
-pub fn bits(settings: &Settings) -> u32 {
-    settings.cache_flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag))
+/// The settings that decide on the layout of caches: the cache flags, the first one lowest, and `frame_stack`.
+pub fn sent_layout(settings: &Settings) -> (u32, usize) {
+    let flags = settings.cache_flags.iter().rev();
+    (flags.fold(0, |bits, &flag| bits << 1 | u32::from(flag)), settings.frame_stack)
 }

@@ -1,51 +1,48 @@
-//! The caches that a server has received.
+//! `cogrs._core.CacheStore`: the caches that a server has received.
+//!
+//! Threads: one lock, of the store. A thread that waits for it has detached from the interpreter; frames, which
+//! need the interpreter to be dropped, are dropped after the lock was given back. Copies are made without it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::python::args::{integer, size};
-use crate::python::batch::{arrays, put, transitions};
-use crate::python::cache::{bits, carried};
-use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Carried, Column, Kind, Plan};
-use crate::python::memory::{ReplayMemory, random};
+use crate::python::args::{seeded, size};
+use crate::python::batch::{copy_values, make};
+use crate::python::batch_kind::{BatchColumn, BatchKind, ExtraColumns};
+use crate::python::batch_plan::BatchPlan;
+use crate::python::cache::{frames, in_sent_order, sent_layout};
+use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::{DETACH_FROM, MemoryHandle};
-use crate::python::ready::Ready;
+use crate::python::message_frame::{MessageFrame, message_frames};
 use crate::replay::cache::{Cache, CacheShape};
 use crate::replay::cache_store::{CacheStore as Store, TakenSamples};
 use crate::replay::sender_counters::CacheCounts;
 use crate::replay::settings::Settings;
-use crate::spec::{EntrySpec, FIELDS};
 
-/// See the stub.
+#[doc = stub_doc!(CacheStore)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CacheStore {
-    shared: Arc<MemoryHandle>,
-    store: Mutex<Store<Frame>>,
-    /// For the shapes of caches to come.
-    spec: EntrySpec,
-    /// What caches hold beside weights and fields.
-    carried: Carried,
+    handle: Arc<MemoryHandle>,
+    store: Mutex<Store<MessageFrame>>,
+    /// Columns of the caches beside weights and fields.
+    extra: ExtraColumns,
 }
 
 impl CacheStore {
-    /// Runs `call` on the store; when it has to wait for that, other Python threads run meanwhile. What
-    /// it returns is dropped after the lock is given back: to drop a frame takes the interpreter, for
-    /// which nobody may wait with the lock held.
+    /// Runs `call` on the store; other Python threads run while it waits. Frames that are not kept any more are
+    /// returned, to be dropped without the lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         shape: CacheShape,
-        call: impl FnOnce(&mut Store<Frame>) -> T + Send,
+        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
     ) -> PyResult<T> {
-        self.shared.check_process()?;
-        let run = |mut store: MutexGuard<'_, Store<Frame>>| {
+        self.handle.check_process()?;
+        let run = |mut store: MutexGuard<'_, Store<MessageFrame>>| {
             let foreign = store.reshape(shape);
             (call(&mut store), foreign)
         };
@@ -58,21 +55,32 @@ impl CacheStore {
     }
 
     /// A panic leaves the store whole: it can only happen before a change.
-    fn lock(&self) -> MutexGuard<'_, Store<Frame>> {
+    fn lock(&self) -> MutexGuard<'_, Store<MessageFrame>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shape(&self) -> CacheShape {
-        shape(&self.spec, &self.shared.settings(), self.carried)
+    /// The shape of caches under these settings.
+    fn shape(&self, settings: &Settings) -> CacheShape {
+        CacheShape::new(self.handle.spec(), settings, self.extra.labels())
+    }
+
+    /// Runs `call` on the store under the settings in force.
+    fn read<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Store<MessageFrame>) -> T + Send,
+    ) -> PyResult<T> {
+        self.handle.check_process()?;
+        self.with(py, self.shape(&self.handle.settings()), call)
     }
 
     /// Takes samples and copies them to `parts`.
     fn take(
         &self,
         py: Python<'_>,
-        plan: &Plan,
+        plan: &BatchPlan,
         shape: CacheShape,
-        mut parts: Vec<&mut [u8]>,
+        parts: &mut [&mut [u8]],
     ) -> PyResult<(f64, usize)> {
         let (rows, reuse) = (plan.rows, plan.settings.reuse_cache);
         let (taken, left) = self.with(py, shape, |store| {
@@ -81,42 +89,25 @@ impl CacheStore {
         })?;
         let taken = taken?;
         if plan.layout.size() <= DETACH_FROM {
-            gather(&taken, plan, &mut parts);
+            gather(&taken, plan, parts);
         } else {
-            py.detach(|| gather(&taken, plan, &mut parts));
+            py.detach(|| gather(&taken, plan, parts));
         }
         Ok(left)
     }
 }
 
-fn shape(spec: &EntrySpec, settings: &Settings, carried: Carried) -> CacheShape {
-    CacheShape::new(spec, settings, carried.labels())
-}
-
-/// Copies the columns of a batch, and who sent each of them where that is asked for.
-fn gather(taken: &TakenSamples<Frame>, plan: &Plan, parts: &mut [&mut [u8]]) {
-    let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-    // Who sent a cache is known here alone; the other columns are those of caches.
-    let columns = columns.iter_mut().map(|part| &mut **part).zip(plan.kind.columns());
-    let (senders, columns): (Vec<_>, Vec<_>) =
-        columns.partition(|(_, column)| *column == Column::Sender);
-    gather_columns(taken, &plan.settings, fields, columns.into_iter().map(|(part, _)| part));
-    for (part, _) in senders {
-        put(part, taken.senders());
+/// Copies samples to the arrays of a batch, and the sender of each where senders are asked for.
+fn gather(taken: &TakenSamples<MessageFrame>, plan: &BatchPlan, parts: &mut [&mut [u8]]) {
+    let parts = parts.iter_mut().map(|part| &mut **part).collect();
+    let mut parts = in_sent_order(&plan.settings, parts);
+    // Only the store knows the sender of a cache; the other columns are those of caches.
+    let senders = plan.kind.columns().iter().position(|column| *column == BatchColumn::Sender);
+    let senders = senders.map(|at| parts.remove(at));
+    taken.gather(&mut parts);
+    if let Some(senders) = senders {
+        copy_values(senders, taken.senders());
     }
-}
-
-/// Copies the columns of samples, `columns` first, to where their arrays lie: nothing for fields that are not
-/// carried.
-pub(super) fn gather_columns<'a>(
-    taken: &TakenSamples<Frame>,
-    settings: &Settings,
-    fields: &'a mut [&mut [u8]],
-    columns: impl Iterator<Item = &'a mut [u8]>,
-) {
-    let carried = fields.iter_mut().zip(settings.cache_flags).filter(|(_, flag)| *flag);
-    let mut all: Vec<&mut [u8]> = columns.chain(carried.map(|(part, _)| &mut **part)).collect();
-    taken.gather(&mut all);
 }
 
 #[pymethods]
@@ -131,15 +122,14 @@ impl CacheStore {
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let capacity = size("n_caches", n_caches, 1)?;
-        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let shared = Arc::clone(memory.get().shared());
-        let spec = shared.spec().clone();
-        let carried = Carried { ids, nstep };
-        let shape = shape(&spec, &shared.settings(), carried);
-        let store = Store::new(capacity, shape, Xoshiro256PlusPlus::seed_from_u64(seed));
-        Ok(Self { shared, store: Mutex::new(store), spec, carried })
+        let rng = seeded(seed)?;
+        let handle = Arc::clone(&memory.get().handle);
+        let extra = ExtraColumns { ids, nstep };
+        let shape = CacheShape::new(handle.spec(), &handle.settings(), extra.labels());
+        Ok(Self { handle, store: Mutex::new(Store::new(capacity, shape, rng)), extra })
     }
 
+    #[doc = stub_doc!(CacheStore.push)]
     #[pyo3(signature = (rows, weight_sum, frames, *, sender=0, layout=None))]
     fn push(
         &self,
@@ -150,21 +140,21 @@ impl CacheStore {
         sender: u32,
         layout: Option<(u32, usize)>,
     ) -> PyResult<bool> {
-        self.shared.check_process()?;
-        let settings = self.shared.settings();
-        if layout.is_some_and(|layout| layout != (bits(&settings), settings.frame_stack)) {
+        self.handle.check_process()?;
+        let settings = self.handle.settings();
+        if layout.is_some_and(|layout| layout != sent_layout(&settings)) {
             return Ok(false);
         }
-        let shape = shape(&self.spec, &settings, self.carried);
-        let cache = Cache::new(&shape, rows, weight_sum, columns(frames)?)?;
+        let shape = self.shape(&settings);
+        let cache = Cache::new(&shape, rows, weight_sum, message_frames(frames)?)?;
         let oldest = self.with(py, shape, |store| store.push(cache, sender, Instant::now()))?;
         drop(oldest);
         Ok(true)
     }
 
+    #[doc = stub_doc!(CacheStore.stats)]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.shared.check_process()?;
-        let now = self.with(py, self.shape(), |store| store.snapshot(Instant::now()))?;
+        let now = self.read(py, |store| store.snapshot(Instant::now()))?;
         let tally = |tally: CacheCounts| (tally.caches, tally.samples, tally.bytes);
         let clients = PyDict::new(py);
         for (client, sent) in now.clients {
@@ -185,6 +175,7 @@ impl CacheStore {
         items.into_pyobject(py)
     }
 
+    #[doc = stub_doc!(CacheStore.get_batch)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
@@ -193,64 +184,59 @@ impl CacheStore {
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let rows = size("batch_size", batch_size, 1)?;
-        let settings = self.shared.settings();
+        let settings = self.handle.settings();
         let reuse = settings.reuse_cache;
-        let shape = shape(&self.spec, &settings, self.carried);
+        let shape = self.shape(&settings);
         self.with(py, shape.clone(), |store| store.check(rows, reuse))??;
         // Memory first, so that no sample is lost for want of it.
-        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
-        let dtypes = plan.kind.dtypes(py, &self.shared);
-        if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
-            self.take(py, &plan, shape, ready.places().slices())?;
-            return Ok(out.clone());
-        }
-        let mut block = self.shared.pool.take(plan.layout.size())?;
-        self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
-        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+        let plan =
+            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
+        make(py, &self.handle, &plan, out, |parts| self.take(py, &plan, shape, parts).map(drop))
     }
 
+    #[doc = stub_doc!(CacheStore.give)]
     fn give<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyTuple>> {
-        self.shared.check_process()?;
-        let settings = self.shared.settings();
-        let (reuse, look) = (settings.reuse_cache, (bits(&settings), settings.frame_stack));
-        let shape = shape(&self.spec, &settings, self.carried);
-        let (checked, left) = self.with(py, shape.clone(), |store| {
+        self.handle.check_process()?;
+        let settings = self.handle.settings();
+        let (reuse, (flags, frame_stack)) = (settings.reuse_cache, sent_layout(&settings));
+        let shape = self.shape(&settings);
+        let (checked, (offered, unused)) = self.with(py, shape.clone(), |store| {
             (store.check(rows, reuse), (store.offered(), store.unused()))
         })?;
         let shortage = checked.err().map(|error| error.to_string());
         if rows == 0 || shortage.is_some() {
             let nothing = PyList::empty(py);
-            return (left.0, left.1, look.0, look.1, nothing, shortage).into_pyobject(py);
+            return (offered, unused, flags, frame_stack, nothing, shortage).into_pyobject(py);
         }
-        let plan = Plan::new(&self.spec, settings, Kind::Batch(self.carried), rows)?;
-        let mut block = self.shared.pool.take(plan.layout.size())?;
-        let left = self.take(py, &plan, shape, plan.layout.cut(block.bytes()?))?;
-        let layout = plan.layout.flattened();
-        let bytes = vec![numpy::dtype::<u8>(py); layout.parts().len()];
-        let frames = carried(&plan.settings, arrays(py, block, &layout, &bytes)?);
-        let frames = PyList::new(py, frames)?;
-        (left.0, left.1, look.0, look.1, frames, shortage).into_pyobject(py)
+        let plan =
+            BatchPlan::new(self.handle.spec(), settings, BatchKind::Batch(self.extra), rows)?;
+        let mut block = self.handle.pool.take(plan.layout.size())?;
+        let (offered, unused) = self.take(py, &plan, shape, &mut plan.layout.cut(block.bytes()))?;
+        let frames = frames(py, block, &plan)?;
+        (offered, unused, flags, frame_stack, frames, shortage).into_pyobject(py)
     }
 
+    #[doc = stub_doc!(CacheStore.shortage)]
     fn shortage(&self, py: Python<'_>, batch_size: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
         let rows = size("batch_size", batch_size, 1)?;
-        let reuse = self.shared.settings().reuse_cache;
-        let checked = self.with(py, self.shape(), |store| store.check(rows, reuse))?;
+        let reuse = self.handle.settings().reuse_cache;
+        let checked = self.read(py, |store| store.check(rows, reuse))?;
         Ok(checked.err().map(|error| error.to_string()))
     }
 
+    #[doc = stub_doc!(CacheStore.weight_sum)]
     #[getter]
     fn weight_sum(&self, py: Python<'_>) -> PyResult<f64> {
-        self.with(py, self.shape(), |store| store.weight_sum())
+        self.read(py, |store| store.weight_sum())
     }
 
+    #[doc = stub_doc!(CacheStore.num_unused)]
     #[getter]
     fn num_unused(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, self.shape(), |store| store.unused())
+        self.read(py, |store| store.unused())
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, self.shape(), |store| store.len())
+        self.read(py, |store| store.len())
     }
 }

@@ -1,4 +1,5 @@
-//! `cogrs._core.CollectorContext`.
+//! `cogrs._core.CollectorContext`. Locks and threads are those of `collector::context`; every call that may wait
+//! for games detaches from the interpreter first.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -7,27 +8,24 @@ use crate::available_memory::available_memory;
 use crate::collector::context::{Context, FailureCounts, Options, Override, TakenBatch};
 use crate::error::Error;
 use crate::games::GameFactory;
-use crate::python::description::{GivenCollector, GivenGame, StepTensors, Tensors, policy};
+use crate::python::description::{CollectorArg, CollectorTensors, GameArg, StepTensors, policy};
 use crate::python::fork_guard::ForkGuard;
-use crate::python::tensor::{TensorMemory, arrays};
-use crate::python::wait::{interruptible, until};
+use crate::python::tensor_spec::{TensorMemory, arrays};
+use crate::python::wait::{deadline, interruptible};
 
-/// Games and their collectors. See the stub for its contract.
+#[doc = stub_doc!(CollectorContext)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorContext {
     /// None only while this is dropped.
     context: Option<Context>,
-    tensors: Vec<Tensors>,
+    tensors: Vec<CollectorTensors>,
     /// Arrays that env workers see; None for built-in games.
     pub(super) step_tensors: Option<StepTensors>,
     fork_guard: ForkGuard,
 }
 
-/// A batch in Python's hands. See the stub for its contract.
-///
-/// When it goes away without an answer, perhaps because Ctrl-C came in between, its batch is delivered again.
-/// Otherwise its games would wait for ever.
+#[doc = stub_doc!(CollectorDelivery)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct CollectorDelivery {
@@ -37,16 +35,19 @@ pub struct CollectorDelivery {
 
 #[pymethods]
 impl CollectorDelivery {
+    #[doc = stub_doc!(CollectorDelivery.gid)]
     #[getter]
     fn gid(&self) -> usize {
         self.taken.collector
     }
 
+    #[doc = stub_doc!(CollectorDelivery.buffer)]
     #[getter]
     fn buffer(&self) -> usize {
         self.taken.buffer
     }
 
+    #[doc = stub_doc!(CollectorDelivery.rows)]
     #[getter]
     fn rows(&self) -> usize {
         self.taken.rows
@@ -75,12 +76,11 @@ type Summary = ([u64; 5], Vec<[u64; 4]>);
 impl CollectorContext {
     pub(super) fn context(&self) -> PyResult<&Context> {
         self.fork_guard.check("GameContext")?;
-        let gone = || Error::State("this context is gone".into());
+        let gone = || Error::State("this context was deleted".into());
         Ok(self.context.as_ref().ok_or_else(gone)?)
     }
 
-    /// # Errors
-    /// `IndexError` when there is no such collector.
+    /// `IndexError` when the collector does not exist.
     pub(super) fn check_gid(&self, gid: Option<usize>) -> PyResult<()> {
         match gid.filter(|&gid| gid >= self.tensors.len()) {
             None => Ok(()),
@@ -93,7 +93,7 @@ impl CollectorContext {
         if delivery.owner.is(this) {
             return self.context();
         }
-        Err(Error::State("this delivery is of another context".into()).into())
+        Err(Error::State("this delivery belongs to another context".into()).into())
     }
 }
 
@@ -107,7 +107,7 @@ impl CollectorContext {
     fn new(
         py: Python<'_>,
         game: &Bound<'_, PyAny>,
-        collectors: Vec<GivenCollector<'_>>,
+        collectors: Vec<CollectorArg<'_>>,
         max_episode_steps: u64,
         num_games: usize,
         num_threads: usize,
@@ -120,7 +120,7 @@ impl CollectorContext {
         queries: usize,
     ) -> PyResult<Self> {
         let resolved: PyResult<Vec<_>> =
-            collectors.into_iter().map(GivenCollector::resolve).collect();
+            collectors.into_iter().map(CollectorArg::resolve).collect();
         let (collectors, tensors) = resolved?.into_iter().unzip();
         let options = Options {
             games: num_games,
@@ -141,17 +141,19 @@ impl CollectorContext {
             };
             (py.detach(make)?, None)
         } else {
-            let (spec, files, step_tensors) = game.extract::<GivenGame<'_>>()?.resolve()?;
+            let (spec, files, step_tensors) = game.extract::<GameArg<'_>>()?.resolve()?;
             let make = || Context::with_env_workers(&spec, collectors, options, &files);
             (py.detach(make)?, Some(step_tensors))
         };
         Ok(Self { context: Some(made), tensors, step_tensors, fork_guard: ForkGuard::here() })
     }
 
+    #[doc = stub_doc!(CollectorContext.start)]
     fn start(&self) -> PyResult<()> {
         Ok(self.context()?.start()?)
     }
 
+    #[doc = stub_doc!(CollectorContext.wait)]
     #[pyo3(signature = (gid=None, timeout=None))]
     fn wait(
         slf: &Bound<'_, Self>,
@@ -160,23 +162,28 @@ impl CollectorContext {
     ) -> PyResult<Option<CollectorDelivery>> {
         let context = slf.get().context()?;
         slf.get().check_gid(gid)?;
-        let taken = interruptible(slf.py(), until(timeout)?, |end| context.wait(gid, Some(end)))?;
+        let taken =
+            interruptible(slf.py(), deadline(timeout)?, |end| context.wait(gid, Some(end)))?;
         Ok(taken.map(|taken| CollectorDelivery::new(slf, taken)))
     }
 
+    #[doc = stub_doc!(CollectorContext.answer)]
     fn answer(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         let context = slf.get().owned(slf, delivery)?;
         Ok(slf.py().detach(|| context.answer(delivery.taken))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.put_back)]
     fn put_back(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         Ok(slf.get().owned(slf, delivery)?.put_back(delivery.taken)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.check_out)]
     fn check_out(slf: &Bound<'_, Self>, delivery: &CollectorDelivery) -> PyResult<()> {
         Ok(slf.get().owned(slf, delivery)?.check_out(delivery.taken)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.stop)]
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         // A forked child has none of the threads, and may be on its way out with an exception of its own.
         if !self.fork_guard.is_here() {
@@ -187,19 +194,21 @@ impl CollectorContext {
         Ok(())
     }
 
+    #[doc = stub_doc!(CollectorContext.num_buffers)]
     fn num_buffers(&self) -> PyResult<Vec<usize>> {
         let context = self.context()?;
         Ok((0..self.tensors.len()).map(|gid| context.batches(gid).len()).collect())
     }
 
+    #[doc = stub_doc!(CollectorContext.memory)]
     fn memory(&self, gid: usize) -> PyResult<(usize, usize)> {
         let context = self.context()?;
-        let missing = || Error::Index(format!("no collector {gid}"));
-        context.collectors().nth(gid).ok_or_else(missing)?;
+        self.check_gid(Some(gid))?;
         let batches = context.batches(gid);
         Ok((batches[0].start_of_all() as usize, batches.iter().map(|each| each.size()).sum()))
     }
 
+    #[doc = stub_doc!(CollectorContext.batch)]
     fn batch<'py>(
         &self,
         py: Python<'py>,
@@ -220,6 +229,7 @@ impl CollectorContext {
         Ok((inputs, collector.replying().then_some(replies)))
     }
 
+    #[doc = stub_doc!(CollectorContext.summary)]
     fn summary(&self, py: Python<'_>) -> PyResult<Summary> {
         let context = self.context()?;
         let (counts, delivered) = py.detach(|| (context.counts(), context.delivered()));
@@ -230,15 +240,18 @@ impl CollectorContext {
         Ok(([states, episodes, failures, restarts, dropped], batches.collect()))
     }
 
+    #[doc = stub_doc!(CollectorContext.stay)]
     fn stay(&self, game: usize) -> PyResult<()> {
         Ok(self.context()?.override_step(game, Override::Stay)?)
     }
 
+    #[doc = stub_doc!(CollectorContext.begin)]
     #[pyo3(signature = (game, seed=None))]
     fn begin(&self, game: usize, seed: Option<u64>) -> PyResult<()> {
         Ok(self.context()?.override_step(game, Override::Begin(seed))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.failed_game)]
     fn failed_game(&self) -> PyResult<Option<u32>> {
         Ok(self.context()?.failed_game())
     }

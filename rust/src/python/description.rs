@@ -1,4 +1,4 @@
-//! What Python describes: collectors, games that env workers step, and what becomes of games that fail.
+//! Descriptions that Python gives: collectors, games that env workers step, and the failure policy.
 
 use std::time::Duration;
 
@@ -11,20 +11,18 @@ use crate::collector::record_columns::builtin_columns as columns;
 use crate::collector::step_buffer::SharedFile;
 use crate::error::{Error, short};
 use crate::games::GameSpec;
-use crate::python::tensor::Tensor;
+use crate::python::tensor_spec::TensorSpec;
 
 /// The arrays of a collector's batches, at each state.
 #[derive(Debug)]
-pub struct Tensors {
-    /// Of the input.
-    pub inputs: Vec<Tensor>,
-    /// Of the reply.
-    pub replies: Vec<Tensor>,
+pub struct CollectorTensors {
+    pub inputs: Vec<TensorSpec>,
+    pub replies: Vec<TensorSpec>,
 }
 
 /// `cogrs.collector.description.Input`.
 #[derive(FromPyObject)]
-struct GivenInput<'py> {
+struct InputArg<'py> {
     key: String,
     column: String,
     shifted: bool,
@@ -35,7 +33,7 @@ struct GivenInput<'py> {
 
 /// `cogrs.collector.description.Reply`.
 #[derive(FromPyObject)]
-struct GivenReply<'py> {
+struct ReplyArg<'py> {
     key: String,
     dtype: Bound<'py, PyAny>,
     shape: Vec<usize>,
@@ -43,35 +41,32 @@ struct GivenReply<'py> {
 
 /// `cogrs.collector.description.Collector`.
 #[derive(FromPyObject)]
-pub struct GivenCollector<'py> {
+pub struct CollectorArg<'py> {
     name: String,
     batch_size: usize,
     steps: usize,
     timeout_usec: u64,
     player: Option<usize>,
-    inputs: Vec<GivenInput<'py>>,
-    replies: Option<Vec<GivenReply<'py>>>,
+    inputs: Vec<InputArg<'py>>,
+    replies: Option<Vec<ReplyArg<'py>>>,
     block: bool,
 }
 
-impl GivenCollector<'_> {
+impl CollectorArg<'_> {
     /// The collector for the core, and its arrays for Python.
-    ///
-    /// # Errors
-    /// `TypeError` and `ValueError` as [`Tensor::new`].
-    pub fn resolve(self) -> PyResult<(Collector, Tensors)> {
-        let mut tensors = Tensors { inputs: Vec::new(), replies: Vec::new() };
+    pub fn resolve(self) -> PyResult<(Collector, CollectorTensors)> {
+        let mut tensors = CollectorTensors { inputs: Vec::new(), replies: Vec::new() };
         let mut inputs = Vec::new();
-        for GivenInput { key, column, shifted, stack, dtype, shape } in self.inputs {
-            let mut tensor = Tensor::new((key.clone(), dtype, shape))?;
+        for InputArg { key, column, shifted, stack, dtype, shape } in self.inputs {
+            let mut tensor = TensorSpec::new((key.clone(), dtype, shape))?;
             inputs.push(Input { key, column, shifted, stack, field: tensor.spec.clone() });
             tensor.spec.shape.splice(0..0, (stack > 0).then_some(stack));
             tensors.inputs.push(tensor);
         }
         let replying = self.replies.is_some();
         let mut replies = Vec::new();
-        for GivenReply { key, dtype, shape } in self.replies.into_iter().flatten() {
-            let tensor = Tensor::new((key.clone(), dtype, shape))?;
+        for ReplyArg { key, dtype, shape } in self.replies.into_iter().flatten() {
+            let tensor = TensorSpec::new((key.clone(), dtype, shape))?;
             replies.push(Reply { key, field: tensor.spec.clone() });
             tensors.replies.push(tensor);
         }
@@ -87,7 +82,7 @@ impl GivenCollector<'_> {
 
 /// `cogrs.collector.description.Game`, and the files of its env workers' step buffers.
 #[derive(FromPyObject)]
-pub struct GivenGame<'py> {
+pub struct GameArg<'py> {
     keys: Bound<'py, PyDict>,
     action: (Bound<'py, PyAny>, Vec<usize>),
     num_action: usize,
@@ -98,25 +93,20 @@ pub struct GivenGame<'py> {
 /// The arrays of a step buffer that depend on the game.
 #[derive(Debug)]
 pub struct StepTensors {
-    /// Of actions.
-    pub action: Tensor,
-    /// Of each key.
-    pub keys: Vec<Tensor>,
+    pub action: TensorSpec,
+    pub keys: Vec<TensorSpec>,
 }
 
-impl GivenGame<'_> {
+impl GameArg<'_> {
     /// The game and the files of its step buffers for the core, and its arrays for Python.
-    ///
-    /// # Errors
-    /// `TypeError` and `ValueError` as [`Tensor::new`].
     pub fn resolve(self) -> PyResult<(GameSpec, Vec<Option<SharedFile>>, StepTensors)> {
         let mut keys = Vec::new();
         for (key, value) in self.keys.iter() {
             let (dtype, shape) = value.extract()?;
-            keys.push(Tensor::new((key.extract()?, dtype, shape))?);
+            keys.push(TensorSpec::new((key.extract()?, dtype, shape))?);
         }
         let (dtype, shape) = self.action;
-        let action = Tensor::new(("a".into(), dtype, shape))?;
+        let action = TensorSpec::new(("a".into(), dtype, shape))?;
         let files = self.files.into_iter().map(|given| given.map(SharedFile)).collect();
         let spec = GameSpec {
             keys: keys.iter().map(|key| (key.name.clone(), key.spec.clone())).collect(),
@@ -129,10 +119,7 @@ impl GivenGame<'_> {
     }
 }
 
-/// The failure policy, by the name of the option.
-///
-/// # Errors
-/// `ValueError` when there is no such policy, or a number is out of range.
+/// The failure policy, by the name of the option; `ValueError` when the policy is unknown, or a number out of range.
 pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
     match name {
         "raise" => Ok(OnError::Raise),
@@ -150,10 +137,7 @@ pub fn policy(name: &str, most: u32, backoff: f64) -> PyResult<OnError> {
     }
 }
 
-/// The columns that every record has. See the stub for its contract.
-///
-/// # Errors
-/// When Python has no memory.
+#[doc = stub_doc!(builtin_columns)]
 #[pyfunction]
 pub fn builtin_columns(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! What env workers call: games that Python steps.
+//! The calls of env workers, which step games written in Python.
 
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -10,13 +10,13 @@ use crate::error::Error;
 use crate::games::{Action, Game, Outcome};
 use crate::python::context::{CollectorContext, CollectorDelivery};
 use crate::python::description::StepTensors;
-use crate::python::tensor::{Tensor, TensorMemory, array};
-use crate::python::wait::{interruptible, until};
+use crate::python::tensor_spec::{TensorMemory, TensorSpec, array};
+use crate::python::wait::{deadline, interruptible};
 
 /// A state that a query asks about: the bytes of each key.
-struct Shown(Vec<Vec<u8>>);
+struct QueriedState(Vec<Vec<u8>>);
 
-impl Game for Shown {
+impl Game for QueriedState {
     fn reset(&mut self, _seed: u64) {}
 
     fn step(&mut self, _action: Action<'_>) -> Result<Outcome, Error> {
@@ -30,7 +30,7 @@ impl Game for Shown {
 
 #[pymethods]
 impl CollectorContext {
-    /// The arrays of an env worker's step buffer, and where each begins in its memory.
+    #[doc = stub_doc!(CollectorContext.step_buffer)]
     fn step_buffer<'a, 'py>(
         &'a self,
         py: Python<'py>,
@@ -42,7 +42,7 @@ impl CollectorContext {
         let memory = TensorMemory::new(py, step_buffer.memory())?;
         let plain = |code: &str| Ok::<_, PyErr>(PyArrayDescr::new(py, code)?.unbind());
         let (int, float, byte) = (plain("i8")?, plain("f8")?, plain("u1")?);
-        let of = |tensor: &'a Tensor| (&tensor.dtype, &tensor.spec.shape[..]);
+        let of = |tensor: &'a TensorSpec| (&tensor.dtype, &tensor.spec.shape[..]);
         let fixed = [(&int, &[][..]), (&int, &[]), of(action), (&float, &[]), (&byte, &[])];
         let arrays = PyList::empty(py);
         for (part, (dtype, shape)) in fixed.into_iter().chain(keys.iter().map(of)).enumerate() {
@@ -52,6 +52,7 @@ impl CollectorContext {
         Ok((arrays, offsets))
     }
 
+    #[doc = stub_doc!(CollectorContext.play)]
     #[pyo3(signature = (env_worker, begun, failed, timeout))]
     fn play(
         &self,
@@ -62,12 +63,14 @@ impl CollectorContext {
         timeout: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
         let context = self.context()?;
-        let end = until(Some(timeout))?;
-        let end = end.ok_or_else(|| Error::value("timeout", "seconds of a clock", "more"))?;
+        let end = deadline(Some(timeout))?;
+        let end =
+            end.ok_or_else(|| Error::value("timeout", "seconds that a clock can hold", "more"))?;
         let report = Report { begun, broken_off: false, failed };
         Ok(py.detach(|| context.play(env_worker, report, end))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.attend)]
     #[pyo3(signature = (gid, timeout, progress, failed))]
     fn attend<'py>(
         slf: &Bound<'py, Self>,
@@ -78,7 +81,7 @@ impl CollectorContext {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, context) = (slf.py(), slf.get().context()?);
         slf.get().check_gid(gid)?;
-        let end = until(timeout)?;
+        let end = deadline(timeout)?;
         if context.is_moving() {
             slf.get().report(py, progress, failed)?;
         }
@@ -95,10 +98,12 @@ impl CollectorContext {
         }
     }
 
+    #[doc = stub_doc!(CollectorContext.is_moving)]
     fn is_moving(&self) -> PyResult<bool> {
         Ok(self.context()?.is_moving())
     }
 
+    #[doc = stub_doc!(CollectorContext.report)]
     fn report(
         &self,
         py: Python<'_>,
@@ -114,6 +119,7 @@ impl CollectorContext {
         Ok(py.detach(|| context.report(0, report))?)
     }
 
+    #[doc = stub_doc!(CollectorContext.query)]
     fn query<'py>(
         &self,
         py: Python<'py>,
@@ -128,7 +134,7 @@ impl CollectorContext {
             let got = format!("{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
             return Err(Error::value("shown", format!("bytes of {sizes:?}"), got).into());
         }
-        let answers = py.detach(|| context.query(game, tid, Box::new(Shown(shown))))?;
+        let answers = py.detach(|| context.query(game, tid, Box::new(QueriedState(shown))))?;
         let found = PyDict::new(py);
         for (key, bytes) in answers {
             found.set_item(key, PyBytes::new(py, &bytes))?;
@@ -136,13 +142,14 @@ impl CollectorContext {
         Ok(found)
     }
 
+    #[doc = stub_doc!(CollectorContext.fail)]
     fn fail(&self, text: String) -> PyResult<()> {
         self.context()?.fail(Error::State(text));
         Ok(())
     }
 }
 
-/// Sets the progress to no moves begun and none ended.
+/// Sets the numbers of moves that began and ended to 0.
 fn forget(progress: &Bound<'_, PyList>) -> PyResult<()> {
     progress.set_item(0, 0)?;
     progress.set_item(1, 0)

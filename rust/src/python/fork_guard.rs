@@ -16,20 +16,15 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 pub struct ForkGuard(u64);
 
 impl ForkGuard {
-    /// A guard for this process.
     pub fn here() -> Self {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process.
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 
-    /// Refuses a forked child.
-    ///
-    /// # Errors
-    /// `RuntimeError` in a child of that process.
+    /// `RuntimeError` in a forked child.
     pub fn check(self, class: &str) -> PyResult<()> {
         if self.is_here() {
             return Ok(());
@@ -46,10 +41,7 @@ fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the interpreter count forks, on systems that have fork.
-///
-/// # Errors
-/// Whatever `os.register_at_fork` raises.
+/// Makes the interpreter count forks, on systems that have fork.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let os = py.import("os")?;
     if !os.hasattr("register_at_fork")? {

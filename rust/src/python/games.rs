@@ -19,10 +19,7 @@ fn described<'py>(py: Python<'py>, field: &FieldSpec) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, [dtype, PyTuple::new(py, &field.shape)?.into_any()])
 }
 
-/// Keys, action and players of a built-in game. See the stub for its contract.
-///
-/// # Errors
-/// `ValueError` when there is no such game.
+#[doc = stub_doc!(game_spec)]
 #[pyfunction]
 pub fn game_spec<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let spec = GameFactory::new(name, 1)?.spec();
@@ -54,10 +51,7 @@ fn step_of<P: Physics<N>, const N: usize>(
     Ok((state.into(), reward, terminated))
 }
 
-/// One step of a game that is equations of motion. See the stub for its contract.
-///
-/// # Errors
-/// `ValueError` when there is no such game or action, `TypeError` for an action of another kind.
+#[doc = stub_doc!(physics_step)]
 #[pyfunction]
 pub fn physics_step(
     game: &str,
@@ -70,6 +64,8 @@ pub fn physics_step(
         "mountain_car" => step_of::<MountainCar, 2>(state, action),
         "mountain_car_continuous" => step_of::<MountainCarContinuous, 2>(state, action),
         "pendulum" => step_of::<Pendulum, 2>(state, action),
-        _ => Err(Error::value("game", "one with equations of motion", format!("{game:?}")).into()),
+        _ => {
+            Err(Error::value("game", "a game with equations of motion", format!("{game:?}")).into())
+        }
     }
 }

@@ -1,22 +1,16 @@
 //! `cogrs.importance_weights`.
 
-use numpy::PyArrayMethods;
-use pyo3::intern;
+use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::available_memory::check_allocatable;
 use crate::error::Error;
 use crate::python::args::{Normalize, integer, normalize, number};
-use crate::python::exit::python_code;
+use crate::python::exit::call_python;
 use crate::replay::importance::{self, Largest};
 
-/// Importance-sampling weights of a prioritized batch.
-///
-/// The contract, with dtypes, shapes, errors and formula, is in `cogrs/_core.pyi`.
-///
-/// # Errors
-/// `ValueError` or `TypeError` that name the argument.
+#[doc = stub_doc!(importance_weights)]
 #[pyfunction]
 #[pyo3(signature = (weight, *, exponent, total, count, normalize=Normalize::Batch, min_weight=None),
        text_signature = "(weight, *, exponent, total, count, normalize='batch', min_weight=None)")]
@@ -29,12 +23,10 @@ pub fn importance_weights<'py>(
     #[pyo3(from_py_with = normalize)] normalize: Normalize,
     min_weight: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let convert = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let reals = || convert.call_method1(intern!(py, "reals"), ("weight", weight));
-    let given = python_code(py, reals)?;
-    let given = given.cast_into::<numpy::PyArrayDyn<f64>>()?;
-    let shape = PyTuple::new(py, numpy::PyUntypedArrayMethods::shape(&given))?;
-    check_allocatable(numpy::PyUntypedArrayMethods::len(&given).saturating_mul(24))?;
+    let given = call_python!(py, "cogrs.replay.convert", "reals", ("weight", weight))?;
+    let given = given.cast_into::<PyArrayDyn<f64>>()?;
+    let shape = PyTuple::new(py, given.shape())?;
+    check_allocatable(given.len().saturating_mul(24))?;
     let values = given.to_vec()?;
     let count = integer("count", count, 1)?;
     let largest = match (normalize, min_weight) {
@@ -50,6 +42,6 @@ pub fn importance_weights<'py>(
     };
     let (exponent, total) = (number("exponent", exponent)?, number("total", total)?);
     let made = importance::importance_weights(&values, exponent, total, count, largest)?;
-    let made = numpy::PyArray1::from_vec(py, made);
-    made.call_method1(intern!(py, "reshape"), (shape,))
+    let made = PyArray1::from_vec(py, made);
+    made.call_method1("reshape", (shape,))
 }

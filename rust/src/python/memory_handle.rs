@@ -1,4 +1,9 @@
 //! A replay memory that Python objects share, with its lock.
+//!
+//! Threads: `memory` is the lock of all calls. A thread that waits for it, or copies more than [`DETACH_FROM`]
+//! bytes with it, has detached from the interpreter, and no thread attaches while it holds it. `settings` is taken
+//! within it, or alone and briefly. Counters are stored under the lock and read without it, so that properties
+//! answer at once while other threads sample.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -6,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::python::array::Template;
-use crate::python::block::Pool;
+use crate::python::block::BlockPool;
 use crate::python::fork_guard::ForkGuard;
+use crate::python::template::Template;
 use crate::replay::memory::Memory;
 use crate::replay::settings::Settings;
 use crate::spec::{EntrySpec, FIELDS, Field};
@@ -19,22 +24,17 @@ pub const DETACH_FROM: usize = 64 << 10;
 /// The size of calls that take long, or whose size shows only under the lock.
 pub const LONG: usize = usize::MAX;
 
-/// A replay memory, its lock, and figures that can be read without waiting for that lock.
+/// A replay memory, its lock, and counters that can be read without waiting for that lock.
 #[derive(Debug)]
 pub struct MemoryHandle {
     memory: Mutex<Memory>,
     spec: EntrySpec,
     templates: [Template; FIELDS],
     settings: Mutex<Arc<Settings>>,
-    num_episode: AtomicUsize,
-    num_entry: AtomicUsize,
-    num_sampleable: AtomicUsize,
-    weight_sum: AtomicU64,
-    total_episodes: AtomicU64,
-    total_steps: AtomicU64,
+    /// Read without the lock of the memory.
+    pub counters: Counters,
     fork_guard: ForkGuard,
-    /// Memory of batches.
-    pub pool: Arc<Pool>,
+    pub pool: Arc<BlockPool>,
 }
 
 impl MemoryHandle {
@@ -42,12 +42,7 @@ impl MemoryHandle {
     pub fn new(memory: Memory, templates: [Template; FIELDS]) -> Self {
         Self {
             settings: Mutex::new(Arc::clone(memory.settings())),
-            num_episode: AtomicUsize::new(memory.num_episode()),
-            num_entry: AtomicUsize::new(memory.num_entry()),
-            num_sampleable: AtomicUsize::new(memory.num_sampleable()),
-            weight_sum: AtomicU64::new(memory.weight_sum().to_bits()),
-            total_episodes: AtomicU64::new(memory.totals().episodes),
-            total_steps: AtomicU64::new(memory.totals().steps),
+            counters: Counters::of(&memory),
             spec: memory.spec().clone(),
             memory: Mutex::new(memory),
             templates,
@@ -56,25 +51,20 @@ impl MemoryHandle {
         }
     }
 
-    /// dtype and shape of a field.
     pub fn template(&self, field: Field) -> &Template {
         &self.templates[field.index()]
     }
 
-    /// dtypes and shapes of an entry.
     pub fn spec(&self) -> &EntrySpec {
         &self.spec
     }
 
-    /// The settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Runs `call` on the memory. Other Python threads run meanwhile when it copies many `bytes`, or has to wait.
-    ///
-    /// # Errors
-    /// Those of `call`; `RuntimeError` in a forked child.
+    /// `RuntimeError` in a forked child.
     pub fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -100,23 +90,11 @@ impl MemoryHandle {
         call: impl FnOnce(&mut Memory) -> Result<T>,
     ) -> Result<T> {
         let result = call(&mut memory);
-        self.publish(&memory);
+        self.counters.store(&memory);
         result
     }
 
-    fn publish(&self, memory: &Memory) {
-        self.num_episode.store(memory.num_episode(), Ordering::Relaxed);
-        self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
-        self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
-        self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
-        self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
-        self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
-    }
-
-    /// Changes settings; when `change` refuses, none of them.
-    ///
-    /// # Errors
-    /// Those of `change`; `RuntimeError` in a forked child.
+    /// Changes settings: all of them, or nothing when `change` fails.
     pub fn change(
         &self,
         py: Python<'_>,
@@ -141,49 +119,69 @@ impl MemoryHandle {
         }
     }
 
-    /// Refuses a forked child.
-    ///
-    /// # Errors
-    /// `RuntimeError`.
+    /// `RuntimeError` in a forked child.
     pub fn check_process(&self) -> PyResult<()> {
         self.fork_guard.check("ReplayMemory")
     }
 
-    /// Checks that an entry can be drawn; waits only to say why none can.
-    ///
-    /// # Errors
-    /// `RuntimeError` with the reason when nothing can, and in a forked child.
+    /// `RuntimeError` with the reason when no entry can be drawn, and in a forked child; waits only to say why.
     pub fn check_drawable(&self, py: Python<'_>) -> PyResult<()> {
-        if self.num_sampleable() > 0 {
+        if self.counters.num_sampleable() > 0 {
             return Ok(());
         }
         self.call(py, 0, |memory| memory.check_drawable())
     }
+}
 
-    /// Closed episodes, without waiting.
+/// Counters of a memory as the last call left them.
+#[derive(Debug, Default)]
+pub struct Counters {
+    num_episode: AtomicUsize,
+    num_entry: AtomicUsize,
+    num_sampleable: AtomicUsize,
+    weight_sum: AtomicU64,
+    total_episodes: AtomicU64,
+    total_steps: AtomicU64,
+}
+
+impl Counters {
+    fn of(memory: &Memory) -> Self {
+        let counters = Self::default();
+        counters.store(memory);
+        counters
+    }
+
+    fn store(&self, memory: &Memory) {
+        self.num_episode.store(memory.num_episode(), Ordering::Relaxed);
+        self.num_entry.store(memory.num_entry(), Ordering::Relaxed);
+        self.num_sampleable.store(memory.num_sampleable(), Ordering::Relaxed);
+        self.weight_sum.store(memory.weight_sum().to_bits(), Ordering::Relaxed);
+        self.total_episodes.store(memory.totals().episodes, Ordering::Relaxed);
+        self.total_steps.store(memory.totals().steps, Ordering::Relaxed);
+    }
+
     pub fn num_episode(&self) -> usize {
         self.num_episode.load(Ordering::Relaxed)
     }
 
-    /// Entries, without waiting.
     pub fn num_entry(&self) -> usize {
         self.num_entry.load(Ordering::Relaxed)
     }
 
-    /// Entries that can be drawn, without waiting.
     pub fn num_sampleable(&self) -> usize {
         self.num_sampleable.load(Ordering::Relaxed)
     }
 
-    /// Episodes and steps ever closed, without waiting.
-    pub fn totals(&self) -> (u64, u64) {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (read(&self.total_episodes), read(&self.total_steps))
-    }
-
-    /// Sum of weights, without waiting.
     pub fn weight_sum(&self) -> f64 {
         f64::from_bits(self.weight_sum.load(Ordering::Relaxed))
+    }
+
+    pub fn total_episodes(&self) -> u64 {
+        self.total_episodes.load(Ordering::Relaxed)
+    }
+
+    pub fn total_steps(&self) -> u64 {
+        self.total_steps.load(Ordering::Relaxed)
     }
 }
 

@@ -1,54 +1,45 @@
-//! Batches of what several servers gave.
+//! `cogrs._core.SampleMixer`: batches of samples that several servers gave.
+//!
+//! Threads: no call waits for the interpreter while it holds the lock of the mixer, and none holds it for long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 
-use crate::python::args::{integer, size};
-use crate::python::batch::{arrays, transitions};
-use crate::python::cache_store::gather_columns;
-use crate::python::frame::{Frame, columns};
-use crate::python::layout::{Carried, Kind, Plan};
-use crate::python::memory::{ReplayMemory, random};
+use crate::python::args::{seeded, size};
+use crate::python::batch::make;
+use crate::python::batch_kind::{BatchKind, ExtraColumns};
+use crate::python::batch_plan::BatchPlan;
+use crate::python::cache::in_sent_order;
+use crate::python::memory::ReplayMemory;
 use crate::python::memory_handle::MemoryHandle;
-use crate::python::ready::Ready;
+use crate::python::message_frame::{MessageFrame, message_frames};
+use crate::python::out_arrays::OutArrays;
 use crate::replay::cache::{Cache, CacheShape, Labels};
-use crate::replay::cache_store::TakenSamples;
 use crate::replay::mixer::Mixer;
-use crate::spec::FIELDS;
 
-/// See the stub.
+#[doc = stub_doc!(SampleMixer)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct SampleMixer {
-    shared: Arc<MemoryHandle>,
-    mixer: Mutex<Mixer<Frame>>,
+    handle: Arc<MemoryHandle>,
+    mixer: Mutex<Mixer<MessageFrame>>,
     shape: CacheShape,
-    kind: Kind,
+    kind: BatchKind,
 }
 
 impl SampleMixer {
-    /// Nobody waits for the interpreter with the lock held, and no call with it takes long: a panic can only
-    /// happen before a change.
-    fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<Frame>>> {
-        self.shared.check_process()?;
+    /// A panic leaves the mixer whole: it can only happen before a change.
+    fn lock(&self) -> PyResult<MutexGuard<'_, Mixer<MessageFrame>>> {
+        self.handle.check_process()?;
         Ok(self.mixer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn laid_out(&self, rows: usize) -> PyResult<Plan> {
-        self.shared.check_process()?;
-        Ok(Plan::new(self.shared.spec(), self.shared.settings(), self.kind, rows)?)
+    fn laid_out(&self, rows: usize) -> PyResult<BatchPlan> {
+        self.handle.check_process()?;
+        Ok(BatchPlan::new(self.handle.spec(), self.handle.settings(), self.kind, rows)?)
     }
-}
-
-fn gather(py: Python<'_>, taken: &TakenSamples<Frame>, plan: &Plan, mut parts: Vec<&mut [u8]>) {
-    py.detach(|| {
-        let (fields, columns) = parts.split_at_mut(2 * FIELDS);
-        gather_columns(taken, &plan.settings, fields, columns.iter_mut().map(|part| &mut **part));
-    });
 }
 
 #[pymethods]
@@ -62,27 +53,29 @@ impl SampleMixer {
         nstep: bool,
         seed: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let seed = seed.map_or_else(random, |seed| integer("seed", seed, 0))?;
-        let shared = Arc::clone(memory.get().shared());
-        let kind = Kind::Batch(Carried { ids, nstep });
+        let handle = Arc::clone(&memory.get().handle);
+        let kind = BatchKind::Batch(ExtraColumns { ids, nstep });
         let labels = Labels { ids, senders: ids, nstep };
-        let shape = CacheShape::new(shared.spec(), &shared.settings(), labels);
-        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Ok(Self { shared, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
+        let shape = CacheShape::new(handle.spec(), &handle.settings(), labels);
+        let rng = seeded(seed)?;
+        Ok(Self { handle, mixer: Mutex::new(Mixer::new(servers, rng)), shape, kind })
     }
 
+    #[doc = stub_doc!(SampleMixer.push)]
     fn push(&self, server: usize, rows: usize, frames: &Bound<'_, PyList>) -> PyResult<()> {
-        let columns = columns(frames)?;
-        // Which server is drawn is decided by what that tells, so the samples have no sum of their own.
+        let columns = message_frames(frames)?;
+        // Servers are drawn by the sums that they tell in `plan`, so these samples need no sum of their own.
         let samples = Cache::new(&self.shape, rows, 1.0, columns)?;
         Ok(self.lock()?.push(server, samples)?)
     }
 
+    #[doc = stub_doc!(SampleMixer.unused)]
     #[getter]
     fn unused(&self) -> PyResult<Vec<usize>> {
         Ok(self.lock()?.unused())
     }
 
+    #[doc = stub_doc!(SampleMixer.check)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn check(
         &self,
@@ -92,25 +85,29 @@ impl SampleMixer {
     ) -> PyResult<()> {
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
         if let Some(out) = out {
-            Ready::new(out, &plan, &plan.kind.dtypes(py, &self.shared))?;
+            OutArrays::new(out, &plan, &plan.dtypes(py, &self.handle))?;
         }
         Ok(())
     }
 
+    #[doc = stub_doc!(SampleMixer.plan)]
     #[allow(clippy::needless_pass_by_value)]
     fn plan(&self, batch_size: usize, weights: Vec<f64>) -> PyResult<()> {
         Ok(self.lock()?.plan(batch_size, &weights)?)
     }
 
+    #[doc = stub_doc!(SampleMixer.forget)]
     fn forget(&self, server: usize) -> PyResult<()> {
         self.lock()?.forget(server);
         Ok(())
     }
 
+    #[doc = stub_doc!(SampleMixer.lacking)]
     fn lacking(&self, batch_size: usize) -> PyResult<Vec<usize>> {
         Ok(self.lock()?.lacking(batch_size))
     }
 
+    #[doc = stub_doc!(SampleMixer.get_batch)]
     #[pyo3(signature = (batch_size, *, out=None))]
     fn get_batch<'py>(
         &self,
@@ -120,16 +117,11 @@ impl SampleMixer {
     ) -> PyResult<Bound<'py, PyAny>> {
         // Memory first, so that no sample is lost for want of it.
         let plan = self.laid_out(size("batch_size", batch_size, 1)?)?;
-        let dtypes = plan.kind.dtypes(py, &self.shared);
-        if let Some(out) = out {
-            let mut ready = Ready::new(out, &plan, &dtypes)?;
+        make(py, &self.handle, &plan, out, |parts| {
             let taken = self.lock()?.take(plan.rows)?;
-            gather(py, &taken, &plan, ready.places().slices());
-            return Ok(out.clone());
-        }
-        let mut block = self.shared.pool.take(plan.layout.size())?;
-        let taken = self.lock()?.take(plan.rows)?;
-        gather(py, &taken, &plan, plan.layout.cut(block.bytes()?));
-        transitions(py, plan.kind, arrays(py, block, &plan.layout, &dtypes)?)
+            let parts = parts.iter_mut().map(|part| &mut **part).collect();
+            py.detach(|| taken.gather(&mut in_sent_order(&plan.settings, parts)));
+            Ok(())
+        })
     }
 }

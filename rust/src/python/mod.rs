@@ -1,39 +1,92 @@
 //! The bindings: the only code here that knows `pyo3` and NumPy. Private to the package.
+//!
+//! | question | file |
+//! |---|---|
+//! | `ReplayMemory`: construction, corrections, draws, files | `memory` |
+//! | its read-only properties; its settings, and how their values are read | `memory_properties`; `settings`, `setting_value` |
+//! | its constructors for spaces of Gymnasium | `spaces` |
+//! | its lock, and the counters that are read without it | `memory_handle` |
+//! | `ReplayWriter`: the calls that write | `writer` |
+//! | the arguments that are fields of entries; those that close an episode | `entry_args`; `close_args` |
+//! | which columns and which class a kind of batch has | `batch_kind` |
+//! | where the arrays of a batch lie; the memory that they lie in | `batch_plan`; `block` |
+//! | how batches and episodes are filled and made | `batch` |
+//! | which arrays `out=` may have | `out_arrays` |
+//! | caches as messages: drawn, kept by a server, mixed by a sampler | `cache`, `cache_store`, `mixer` |
+//! | the frames of a message | `message_frame` |
+//! | `importance_weights` | `importance` |
+//! | `CollectorContext`; the calls of its env workers | `context`; `env_worker` |
+//! | descriptions of collectors and games that Python gives | `description` |
+//! | `RequestBatcher` | `request_batcher` |
+//! | arrays of a collector's or a request batcher's batches | `tensor_spec` |
+//! | built-in games | `games` |
+//! | plain arguments: integers, flags, texts, paths, seeds | `args` |
+//! | arguments of one number or id, or of many | `numbers` |
+//! | dtype and shape of a field; its values as bytes | `template`; `value_bytes`, `scalar` |
+//! | NumPy's C interface | `array` |
+//! | exceptions | `error` |
+//! | waits, Ctrl-C | `wait` |
+//! | calls of Python code, and the end of the interpreter | `exit` |
+//! | forked children | `fork_guard` |
+//!
+//! Arguments are read in place when they are arrays of the right dtype and shape, or Python numbers; everything else
+//! goes through `cogrs.replay.convert`, which converts by NumPy's 'same_kind' rule or refuses by name. No thread
+//! attaches to the interpreter while it holds a lock; where a lock may be held for long, threads detach before they
+//! wait for it. The docstrings are those of `_core.pyi`, which is the contract.
 
-pub mod args;
-pub mod array;
-pub mod batch;
-pub mod block;
-pub mod cache;
-pub mod cache_store;
-pub mod context;
-pub mod description;
-pub mod env_worker;
-pub mod error;
+// The stub's docstrings have Google's form, not rustdoc's.
+#![allow(clippy::doc_markdown, clippy::doc_lazy_continuation)]
+
+/// The docstring that `_core.pyi` has of a class, a function, or a member of a class, for `#[doc = ...]`.
+///
+/// `build.rs` cuts it out; one that the stub lacks is a file that is not found.
+macro_rules! stub_doc {
+    ($name:ident $(. $member:ident)?) => {
+        include_str!(concat!(
+            env!("OUT_DIR"), "/stub/", stringify!($name), $(".", stringify!($member),)? ".txt"
+        ))
+    };
+}
+
+mod args;
+mod array;
+mod batch;
+mod batch_kind;
+mod batch_plan;
+mod block;
+mod cache;
+mod cache_store;
+mod close_args;
+mod context;
+mod description;
+mod entry_args;
+mod env_worker;
+mod error;
 mod exit;
-pub mod fork_guard;
-pub mod frame;
-pub mod games;
-pub mod given;
-pub mod importance;
-mod layout;
-pub mod memory;
-pub mod memory_handle;
-pub mod mixer;
-pub mod pen;
-mod ready;
-pub mod request_batcher;
-pub mod scalar;
+mod fork_guard;
+mod games;
+mod importance;
+mod memory;
+mod memory_handle;
+mod memory_properties;
+mod message_frame;
+mod mixer;
+mod numbers;
+mod out_arrays;
+mod request_batcher;
+mod scalar;
 mod setting_value;
 mod settings;
 mod spaces;
-pub mod tensor;
-pub mod wait;
-pub mod writer;
+mod template;
+mod tensor_spec;
+mod value_bytes;
+mod wait;
+mod writer;
 
 use pyo3::prelude::*;
 
-/// The compiled core of `cogrs`.
+#[doc = stub_doc!(_core)]
 #[pymodule(name = "_core")]
 mod core_module {
     #[pymodule_export]
@@ -63,6 +116,8 @@ mod core_module {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("__debug_build__", cfg!(debug_assertions))?;
+        // Classes say by `module =` where they are public; a function can only be told here.
+        module.getattr("importance_weights")?.setattr("__module__", "cogrs")?;
         super::exit::register(module.py())?;
         super::fork_guard::register(module.py())?;
         // At its first use the binding imports NumPy, and panics if that fails, as it does by a Ctrl-C.

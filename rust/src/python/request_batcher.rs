@@ -1,10 +1,10 @@
-//! `cogrs._core.RequestBatcher`.
+//! `cogrs._core.RequestBatcher`. The lock is that of `collector::request_batcher`; no call attaches to the
+//! interpreter while it holds it, and `send` is called after it was given back.
 
 use std::time::Duration;
 
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -12,67 +12,63 @@ use crate::available_memory::available_memory;
 use crate::collector::request_batcher::{self as core, RequestBatch};
 use crate::error::Error;
 use crate::python::args::{integer, size};
-use crate::python::exit::python_code;
+use crate::python::array::is_plain;
+use crate::python::exit::{call_python, python_code};
 use crate::python::fork_guard::ForkGuard;
-use crate::python::given::Given;
-use crate::python::tensor::{GivenTensor, Tensor, TensorMemory, arrays};
-use crate::python::wait::{interruptible, until};
+use crate::python::tensor_spec::{TensorArg, TensorMemory, TensorSpec, arrays};
+use crate::python::value_bytes::ValueBytes;
+use crate::python::wait::{deadline, interruptible};
 
-/// Rows of many callers, answered together. See the stub for its contract.
+#[doc = stub_doc!(RequestBatcher)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct RequestBatcher {
     batcher: core::RequestBatcher<Py<PyAny>>,
-    inputs: Vec<Tensor>,
-    replies: Vec<Tensor>,
+    inputs: Vec<TensorSpec>,
+    replies: Vec<TensorSpec>,
     fork_guard: ForkGuard,
 }
 
-impl Tensor {
+impl TensorSpec {
     /// A row's value as an array of this dtype and shape.
-    fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
-        if let Ok(array) = value.cast::<PyUntypedArray>()
-            && array.shape() == self.spec.shape
-            && array.is_c_contiguous()
-            && array.dtype().is_equiv_to(self.dtype.bind(value.py()))
-        {
-            return Ok(Given::Array(array.clone()));
+    fn value<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
+        match value.cast::<PyUntypedArray>() {
+            Ok(array) if is_plain(array, &self.dtype, &[], &self.spec.shape) => {
+                Ok(ValueBytes::Array(array.clone()))
+            }
+            _ => self.convert(value),
         }
-        self.convert(value)
     }
 
     #[cold]
-    fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+    fn convert<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<ValueBytes<'py>> {
         let py = value.py();
-        let module = py.import(intern!(py, "cogrs.collector.convert"))?;
-        let shape = PyTuple::new(py, &self.spec.shape)?;
-        let given = (&self.name, value, &self.dtype, shape);
-        let converted = python_code(py, || module.call_method1(intern!(py, "convert"), given))?;
-        Ok(Given::Array(converted.cast_into::<PyUntypedArray>()?))
+        let arguments = (&self.name, value, &self.dtype, PyTuple::new(py, &self.spec.shape)?);
+        let array = call_python!(py, "cogrs.collector.convert", "convert", arguments)?;
+        Ok(ValueBytes::Array(array.cast_into::<PyUntypedArray>()?))
     }
 }
 
-/// A batch in Python's hands. See the stub for its contract.
-///
-/// When it goes away without being released, its batch is delivered again. Otherwise its callers would wait for
-/// ever.
+#[doc = stub_doc!(RequestDelivery)]
 #[pyclass(frozen, module = "cogrs._core")]
 #[derive(Debug)]
 pub struct RequestDelivery {
     owner: Py<RequestBatcher>,
-    asked: RequestBatch,
+    batch: RequestBatch,
 }
 
 #[pymethods]
 impl RequestDelivery {
+    #[doc = stub_doc!(RequestDelivery.buffer)]
     #[getter]
     fn buffer(&self) -> usize {
-        self.asked.buffer
+        self.batch.buffer
     }
 
+    #[doc = stub_doc!(RequestDelivery.rows)]
     #[getter]
     fn rows(&self) -> usize {
-        self.asked.rows
+        self.batch.rows
     }
 }
 
@@ -80,13 +76,13 @@ impl Drop for RequestDelivery {
     fn drop(&mut self) {
         if let Ok(batcher) = self.owner.get().batcher() {
             // An error says that it was released.
-            let _ = batcher.put_back(self.asked);
+            let _ = batcher.put_back(self.batch);
         }
     }
 }
 
-/// Has Python send owners their answers, and again when Ctrl-C came in between, since nothing else will.
-fn tell(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Makes Python send the owners their replies, and again when Ctrl-C came in between, since nothing else will.
+fn send_replies(owners: Vec<Py<PyAny>>, send: &Bound<'_, PyAny>) -> PyResult<()> {
     let owners = PyList::new(send.py(), owners)?;
     let send = || python_code(send.py(), || send.call1((&owners,)).map(drop));
     send().or_else(|error| {
@@ -102,7 +98,7 @@ impl RequestBatcher {
     }
 
     /// The values of a row, in the order of the inputs.
-    fn row<'py>(&self, inputs: &Bound<'py, PyDict>) -> PyResult<Vec<Given<'py>>> {
+    fn row<'py>(&self, inputs: &Bound<'py, PyDict>) -> PyResult<Vec<ValueBytes<'py>>> {
         let mut row = Vec::with_capacity(self.inputs.len());
         for tensor in &self.inputs {
             match inputs.get_item(&tensor.name)? {
@@ -125,17 +121,18 @@ impl RequestBatcher {
     #[new]
     #[pyo3(signature = (inputs, replies, batch_size, *, timeout_usec, num_buffers))]
     fn new(
-        inputs: Vec<GivenTensor<'_>>,
-        replies: Vec<GivenTensor<'_>>,
+        inputs: Vec<TensorArg<'_>>,
+        replies: Vec<TensorArg<'_>>,
         batch_size: &Bound<'_, PyAny>,
         timeout_usec: &Bound<'_, PyAny>,
         num_buffers: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let tensors = |given: Vec<GivenTensor<'_>>| given.into_iter().map(Tensor::new).collect();
+        let tensors = |given: Vec<TensorArg<'_>>| given.into_iter().map(TensorSpec::new).collect();
         let (inputs, replies): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
             (tensors(inputs), tensors(replies));
         let (inputs, replies) = (inputs?, replies?);
-        let sizes = |tensors: &[Tensor]| tensors.iter().map(|each| each.spec.nbytes()).collect();
+        let sizes =
+            |tensors: &[TensorSpec]| tensors.iter().map(|each| each.spec.nbytes()).collect();
         let usec = integer("timeout_usec", timeout_usec, 0)?;
         let answers: Vec<usize> = sizes(&replies);
         let batcher = core::RequestBatcher::new(
@@ -149,6 +146,7 @@ impl RequestBatcher {
         Ok(Self { batcher, inputs, replies, fork_guard: ForkGuard::here() })
     }
 
+    #[doc = stub_doc!(RequestBatcher.put)]
     fn put(&self, inputs: &Bound<'_, PyDict>, owner: Py<PyAny>) -> PyResult<()> {
         let batcher = self.batcher()?;
         let row = self.row(inputs)?;
@@ -159,37 +157,43 @@ impl RequestBatcher {
         Ok(batcher.put(owner, &bytes).map_err(|(_, error)| error)?)
     }
 
+    #[doc = stub_doc!(RequestBatcher.wait)]
     #[pyo3(signature = (timeout=None))]
     fn wait(
         slf: &Bound<'_, Self>,
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<RequestDelivery>> {
         let batcher = slf.get().batcher()?;
-        let asked = interruptible(slf.py(), until(timeout)?, |end| batcher.wait(Some(end)))?;
-        Ok(asked.map(|asked| RequestDelivery { owner: slf.clone().unbind(), asked }))
+        let batch = interruptible(slf.py(), deadline(timeout)?, |end| batcher.wait(Some(end)))?;
+        Ok(batch.map(|batch| RequestDelivery { owner: slf.clone().unbind(), batch }))
     }
 
+    #[doc = stub_doc!(RequestBatcher.flush)]
     fn flush(&self) -> PyResult<()> {
         self.batcher()?.flush();
         Ok(())
     }
 
+    #[doc = stub_doc!(RequestBatcher.put_back)]
     fn put_back(&self, delivery: &RequestDelivery) -> PyResult<()> {
-        Ok(self.batcher()?.put_back(delivery.asked)?)
+        Ok(self.batcher()?.put_back(delivery.batch)?)
     }
 
+    #[doc = stub_doc!(RequestBatcher.release)]
     fn release(&self, delivery: &RequestDelivery, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        tell(self.batcher()?.release(delivery.asked)?, send)
+        send_replies(self.batcher()?.release(delivery.batch)?, send)
     }
 
+    #[doc = stub_doc!(RequestBatcher.close)]
     fn close(&self, send: &Bound<'_, PyAny>) -> PyResult<()> {
-        // Nobody in a forked child waits, and it may be on its way out with an exception of its own.
+        // No thread waits in a forked child, and it may be on its way out with an exception of its own.
         if !self.fork_guard.is_here() {
             return Ok(());
         }
-        tell(self.batcher()?.close(), send)
+        send_replies(self.batcher()?.close(), send)
     }
 
+    #[doc = stub_doc!(RequestBatcher.batch)]
     fn batch<'py>(
         &self,
         py: Python<'py>,

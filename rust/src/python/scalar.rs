@@ -5,22 +5,20 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyType};
 
-use crate::python::given::Given;
+use crate::python::value_bytes::ValueBytes;
 
 /// The dtypes for which a Python number is converted without NumPy.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
-    /// float32.
     F32,
-    /// float64.
     F64,
-    /// An integer of so many bits.
+    /// An integer of this many bits.
     Signed(u32),
     /// The same without sign.
     Unsigned(u32),
 }
 
-/// What a scalar of NumPy's is, of those that environments and networks give.
+/// The scalars of NumPy's that environments and networks give.
 #[derive(Debug, Clone, Copy)]
 enum NumpyScalar {
     Float,
@@ -57,9 +55,9 @@ impl NumpyScalar {
 }
 
 impl Scalar {
-    /// A number of Python's or of NumPy's as bytes of this dtype. None where NumPy is to convert, or to refuse
+    /// A number of Python's or of NumPy's as bytes of this dtype. None where NumPy has to convert, or to refuse
     /// with its reasons.
-    pub fn given<'py>(self, value: &Bound<'py, PyAny>) -> Option<Given<'py>> {
+    pub fn bytes_of<'py>(self, value: &Bound<'py, PyAny>) -> Option<ValueBytes<'py>> {
         if let Ok(float) = value.cast::<PyFloat>() {
             return self.bytes_of_f64(float.extract().ok()?);
         }
@@ -75,7 +73,7 @@ impl Scalar {
         }
     }
 
-    /// Of a dtype; none where NumPy is to convert.
+    /// The scalar of a dtype; None where NumPy has to convert.
     pub fn of(dtype: &Bound<'_, PyArrayDescr>) -> Option<Self> {
         let bits = dtype.itemsize() as u32 * 8;
         match (dtype.kind(), bits) {
@@ -87,32 +85,32 @@ impl Scalar {
         }
     }
 
-    /// None where NumPy is to convert, or to refuse with its reasons.
-    fn bytes_of_f64<'py>(self, value: f64) -> Option<Given<'py>> {
+    /// None where NumPy has to convert, or to refuse with its reasons.
+    fn bytes_of_f64<'py>(self, value: f64) -> Option<ValueBytes<'py>> {
         match self {
-            Self::F64 => Some(Given::number(&value.to_ne_bytes())),
+            Self::F64 => Some(ValueBytes::number(&value.to_ne_bytes())),
             Self::F32 => {
                 let narrow = value as f32;
                 let fits = narrow.is_finite() || !value.is_finite();
-                fits.then(|| Given::number(&narrow.to_ne_bytes()))
+                fits.then(|| ValueBytes::number(&narrow.to_ne_bytes()))
             }
             _ => None,
         }
     }
 
-    fn bytes_of_i64<'py>(self, value: i64) -> Option<Given<'py>> {
+    fn bytes_of_i64<'py>(self, value: i64) -> Option<ValueBytes<'py>> {
         match self {
             // Not by way of f64, which would round twice.
-            Self::F32 => Some(Given::number(&(value as f32).to_ne_bytes())),
-            Self::F64 => Some(Given::number(&(value as f64).to_ne_bytes())),
+            Self::F32 => Some(ValueBytes::number(&(value as f32).to_ne_bytes())),
+            Self::F64 => Some(ValueBytes::number(&(value as f64).to_ne_bytes())),
             Self::Signed(bits) => {
                 let shift = 64 - bits;
                 let fits = (value << shift) >> shift == value;
-                fits.then(|| Given::low_bytes(value as u64, bits))
+                fits.then(|| ValueBytes::low_bytes(value as u64, bits))
             }
             Self::Unsigned(bits) => {
                 let fits = value >= 0 && (value as u64) <= u64::MAX >> (64 - bits);
-                fits.then(|| Given::low_bytes(value as u64, bits))
+                fits.then(|| ValueBytes::low_bytes(value as u64, bits))
             }
         }
     }

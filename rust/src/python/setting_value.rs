@@ -5,18 +5,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 
 use crate::error::{Error, Result};
-use crate::python::args::{flag, mistyped, number, shown, size};
-use crate::python::array::{Numbers, numbers};
+use crate::python::args::{flag, number, shown, size, text, wrong_type};
+use crate::python::numbers::{Numbers, numbers};
 use crate::replay::settings::{DimensionValues, FLAGS, FramePadding, NewPriority, Settings};
 use crate::spec::{FIELDS, Field};
 
-/// What a value that was given does to the settings.
+/// The effect of a given value on the settings.
 pub(super) type Change = Box<dyn FnOnce(&mut Settings) -> Result<()> + Send>;
 
-/// The settings that keyword arguments make of the defaults: all of them, or none.
-///
-/// # Errors
-/// `TypeError` or `ValueError` that name the argument.
+/// The settings that keyword arguments make of the defaults; `TypeError` or `ValueError` that name the argument.
 pub(super) fn from_keywords(
     defaults: Settings,
     given: Option<&Bound<'_, PyDict>>,
@@ -34,79 +31,49 @@ pub(super) fn from_keywords(
     Ok(settings)
 }
 
-/// The change that a setting's value makes.
-///
-/// # Errors
-/// `TypeError` for a name that is not a setting's, and for a value of the wrong type; `ValueError`.
+/// The change that a setting's value makes; `TypeError` for a name that is not a setting's, and for a value of the
+/// wrong type; `ValueError`.
 pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
-    Ok(match name {
-        "priority_exponent" => {
-            let value = number(name, value)?;
-            Box::new(move |settings| settings.set_priority_exponent(value))
-        }
-        "new_priority" => {
-            let value = new_priority(value)?;
-            Box::new(move |settings| settings.set_new_priority(value))
-        }
-        "priority_epsilon" => {
-            let value = number(name, value)?;
-            Box::new(move |settings| settings.set_priority_epsilon(value))
-        }
-        "frame_padding" => {
-            let value = frame_padding(value)?;
-            infallible(move |settings| settings.frame_padding = value)
-        }
-        "mix_lambda" => {
-            let value = number(name, value)?;
-            Box::new(move |settings| settings.set_mix_lambda(value))
-        }
-        "frame_stack" => {
-            let value = size(name, value, 1)?;
-            infallible(move |settings| settings.frame_stack = value)
-        }
-        "multi_step" => {
-            let value = size(name, value, 1)?;
-            infallible(move |settings| settings.multi_step = value)
-        }
-        "cache_size" => {
-            let value = size(name, value, 1)?;
-            infallible(move |settings| settings.cache_size = value)
-        }
-        "max_episode" => {
-            let value = size(name, value, 0)?;
-            infallible(move |settings| settings.max_episode = value)
-        }
-        "reuse_cache" => {
-            let value = flag(name, value)?;
-            infallible(move |settings| settings.reuse_cache = value)
-        }
+    let setting: Change = match name {
+        "priority_exponent" => checked(number(name, value)?, Settings::set_priority_exponent),
+        "new_priority" => checked(new_priority(value)?, Settings::set_new_priority),
+        "priority_epsilon" => checked(number(name, value)?, Settings::set_priority_epsilon),
+        "mix_lambda" => checked(number(name, value)?, Settings::set_mix_lambda),
+        "frame_padding" => plain(frame_padding(value)?, |settings| &mut settings.frame_padding),
+        "frame_stack" => plain(size(name, value, 1)?, |settings| &mut settings.frame_stack),
+        "multi_step" => plain(size(name, value, 1)?, |settings| &mut settings.multi_step),
+        "cache_size" => plain(size(name, value, 1)?, |settings| &mut settings.cache_size),
+        "max_episode" => plain(size(name, value, 0)?, |settings| &mut settings.max_episode),
+        "reuse_cache" => plain(flag(name, value)?, |settings| &mut settings.reuse_cache),
         "discount_factor" => {
-            let values = leading(name, value)?;
-            Box::new(move |settings| settings.set_discount_factor(&values))
+            checked(leading(name, value)?, |settings, given| settings.set_discount_factor(&given))
         }
         "reward_coeff" => {
-            let values = leading(name, value)?;
-            Box::new(move |settings| settings.set_reward_coeff(&values))
+            checked(leading(name, value)?, |settings, given| settings.set_reward_coeff(&given))
         }
         "cache_flags" => {
-            let flags = cache_flags(value)?;
-            Box::new(move |settings| settings.set_cache_flags(&flags))
+            checked(cache_flags(value)?, |settings, flags| settings.set_cache_flags(&flags))
         }
         "fields" => {
-            let flags = flags_of_fields(value)?;
-            Box::new(move |settings| settings.set_cache_flags(&flags))
+            checked(flags_of_fields(value)?, |settings, flags| settings.set_cache_flags(&flags))
         }
         _ => {
-            let text =
-                format!("{name}: expected a setting of ReplayMemory, which has none so named");
+            let text = format!("{name}: expected a setting of ReplayMemory, and this is not one");
             return Err(PyTypeError::new_err(text));
         }
-    })
+    };
+    Ok(setting)
 }
 
-fn infallible(change: impl FnOnce(&mut Settings) + Send + 'static) -> Change {
+/// The change by a setter, which checks the value.
+fn checked<T: Send + 'static>(value: T, set: fn(&mut Settings, T) -> Result<()>) -> Change {
+    Box::new(move |settings| set(settings, value))
+}
+
+/// The change of a setting for which every value of its type is right.
+fn plain<T: Send + 'static>(value: T, setting: fn(&mut Settings) -> &mut T) -> Change {
     Box::new(move |settings| {
-        change(settings);
+        *setting(settings) = value;
         Ok(())
     })
 }
@@ -120,17 +87,17 @@ fn frame_padding(value: &Bound<'_, PyAny>) -> PyResult<FramePadding> {
 }
 
 fn cache_flags(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-    let items = value.try_iter().map_err(|_| mistyped("cache_flags", "a list", value))?;
+    let items = value.try_iter().map_err(|_| wrong_type("cache_flags", "a list", value))?;
     items.take(FLAGS + 1).map(|item| flag("cache_flags", &item?)).collect()
 }
 
 /// The ends of a transition, as keys of `fields`.
-pub(super) const ENDS: [&str; 2] = ["prev", "next"];
+const ENDS: [&str; 2] = ["prev", "next"];
 
 /// The flags that `fields` says by names: letters in a text, or a list of letters and long names.
 fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
     const EXPECTED: &str = "a dict as {'prev': 'sarp', 'next': 's'}";
-    let given = value.cast::<PyDict>().map_err(|_| mistyped("fields", EXPECTED, value))?;
+    let given = value.cast::<PyDict>().map_err(|_| wrong_type("fields", EXPECTED, value))?;
     let mut flags = vec![false; FLAGS];
     for (at, end) in ENDS.into_iter().enumerate() {
         let Some(names) = given.get_item(end)? else {
@@ -138,7 +105,7 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         };
         let name = format!("fields[{end:?}]");
         let expected = "letters of s, a, r, p, v, q, i, or a list of them or of state, action, ...";
-        let items = names.try_iter().map_err(|_| mistyped(&name, expected, &names))?;
+        let items = names.try_iter().map_err(|_| wrong_type(&name, expected, &names))?;
         // No more than there are, for an iterator may never end.
         for item in items.take(FIELDS + 1) {
             let item = text(&name, expected, &item?)?;
@@ -171,7 +138,7 @@ fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<DimensionValues> {
 fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
     const EXPECTED: &str = "'returns', 'max' or a number";
     if value.is_instance_of::<PyBool>() {
-        return Err(mistyped("new_priority", EXPECTED, value));
+        return Err(wrong_type("new_priority", EXPECTED, value));
     }
     if !value.is_instance_of::<PyString>() && value.hasattr("__float__")? {
         return Ok(NewPriority::Number(number("new_priority", value)?));
@@ -182,9 +149,4 @@ fn new_priority(value: &Bound<'_, PyAny>) -> PyResult<NewPriority> {
         "max" => Ok(NewPriority::Max),
         _ => Err(Error::value("new_priority", EXPECTED, format!("{text:?}")).into()),
     }
-}
-
-fn text(name: &str, expected: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let text = value.cast::<PyString>().map_err(|_| mistyped(name, expected, value))?;
-    Ok(text.to_string_lossy().into_owned())
 }

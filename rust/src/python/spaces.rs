@@ -19,7 +19,7 @@ fn made_of<'py>(
 
 #[pymethods]
 impl ReplayMemory {
-    /// Create a memory for observations and actions of Gymnasium spaces, set as a DQN needs it.
+    #[doc = stub_doc!(ReplayMemory.from_spaces)]
     #[staticmethod]
     #[pyo3(signature = (observation_space, action_space, capacity, **settings),
            text_signature = "(observation_space, action_space, capacity, *, gamma=0.99, n_step=1, alpha=0.6, \
@@ -35,7 +35,7 @@ impl ReplayMemory {
         made_of(py, "from_spaces", given, settings)
     }
 
-    /// Create a memory for an environment, or a vector environment, as `from_spaces`.
+    #[doc = stub_doc!(ReplayMemory.from_env)]
     #[staticmethod]
     #[pyo3(signature = (env, capacity, **settings),
            text_signature = "(env, capacity, *, gamma=0.99, n_step=1, alpha=0.6, frame_stack=1, **settings)")]

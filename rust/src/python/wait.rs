@@ -10,11 +10,8 @@ use crate::python::args::number;
 /// Longest time for which a signal goes unnoticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The end of a wait of so many seconds. None is without a limit: for None, or a time beyond all clocks.
-///
-/// # Errors
-/// `TypeError` or `ValueError` that name `timeout`.
-pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
+/// The end of a wait of `timeout` seconds; None for a wait without limit, or longer than clocks can hold.
+pub fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
     let Some(timeout) = timeout else { return Ok(None) };
     let seconds = number("timeout", timeout)?;
     // Written so that NaN is refused too.
@@ -26,22 +23,19 @@ pub fn until(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Instant>> {
 }
 
 /// Waits while other Python threads run, and checks for signals now and then so that Ctrl-C works.
-///
-/// # Errors
-/// Those of `wait`, and of a signal's handler.
 pub fn interruptible<T: Send>(
     py: Python<'_>,
-    until: Option<Instant>,
+    deadline: Option<Instant>,
     wait: impl Fn(Instant) -> Result<Option<T>> + Sync,
 ) -> PyResult<Option<T>> {
     loop {
         let slice = Instant::now() + SLICE;
-        let end = until.map_or(slice, |until| until.min(slice));
+        let end = deadline.map_or(slice, |deadline| deadline.min(slice));
         if let Some(found) = py.detach(|| wait(end))? {
             return Ok(Some(found));
         }
         py.check_signals()?;
-        if until.is_some_and(|until| until <= Instant::now()) {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(None);
         }
     }

@@ -1,91 +1,85 @@
-//! `cogrs.ReplayWriter`.
+//! `cogrs.ReplayWriter`: an open episode of a memory. The memory itself is its first writer.
+//!
+//! The serial number of the open episode is only changed under the lock of the memory, so that threads may share
+//! a writer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::python::memory_handle::MemoryHandle;
-use crate::python::pen::{CloseArgs, Fields, Pen, do_update_value, do_update_weight, multiplier};
+use crate::python::args::{do_update_value, do_update_weight, episodic_weight_multiplier, number};
+use crate::python::close_args::CloseArgs;
+use crate::python::entry_args::{entries, entry, fields, required, rows};
+use crate::python::exit::call_python;
+use crate::python::memory_handle::{LONG, MemoryHandle};
+use crate::replay::drawable::ZeroWeights;
 use crate::replay::memory::WRITTEN;
 
-/// An open episode of its own in a `ReplayMemory`, which itself is the first writer into it.
-///
-/// The contract of each call, with dtypes, shapes, errors and formulas, is in `cogrs/_core.pyi`.
+/// Not an episode: serial numbers do not get this far.
+const NOT_OPEN: u64 = u64::MAX;
+
+#[doc = stub_doc!(ReplayWriter)]
 #[pyclass(frozen, subclass, weakref, module = "cogrs")]
 #[derive(Debug)]
 pub struct ReplayWriter {
-    pen: Pen,
+    handle: Arc<MemoryHandle>,
+    /// Serial number of the open episode.
+    open: AtomicU64,
 }
 
 impl ReplayWriter {
     /// A writer without open episode.
-    pub fn new(shared: Arc<MemoryHandle>) -> Self {
-        Self { pen: Pen::new(shared) }
+    pub fn new(handle: Arc<MemoryHandle>) -> Self {
+        Self { handle, open: AtomicU64::new(NOT_OPEN) }
+    }
+
+    fn serial(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
     }
 }
 
-type Maybe<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
-
-/// The fields of an entry, each by its letter or by its long name.
-#[inline]
-#[allow(clippy::many_single_char_names)]
-fn fields<'a, 'py>(
-    short: [Maybe<'a, 'py>; WRITTEN.len()],
-    long: [Maybe<'a, 'py>; WRITTEN.len()],
-) -> PyResult<Fields<'a, 'py>> {
-    match (short, long) {
-        // The usual case, without a loop.
-        (
-            [Some(s), Some(a), Some(r), Some(p), Some(v), Some(i)],
-            [None, None, None, None, None, None],
-        ) => Ok([s, a, r, p, v, i]),
-        _ => named(short, long),
+impl Drop for ReplayWriter {
+    fn drop(&mut self) {
+        self.handle.call_in_drop(|memory| {
+            let open = memory.is_open(self.serial());
+            if open { memory.abort(self.serial()) } else { Ok(()) }
+        });
     }
 }
 
-#[cold]
-fn named<'a, 'py>(
-    short: [Maybe<'a, 'py>; WRITTEN.len()],
-    long: [Maybe<'a, 'py>; WRITTEN.len()],
-) -> PyResult<Fields<'a, 'py>> {
-    let mut fields = Vec::with_capacity(WRITTEN.len());
-    for ((short, long), field) in short.into_iter().zip(long).zip(WRITTEN) {
-        if short.is_some() && long.is_some() {
-            let (name, letter) = (field.name(), field.letter());
-            let text = format!("{name}: expected nothing beside {letter}, whose name it is too");
-            return Err(PyTypeError::new_err(text));
-        }
-        fields.push(given(field.name(), short.or(long))?);
+/// Logs that most entries of closed episodes cannot be drawn.
+fn warn(py: Python<'_>, zero: Option<ZeroWeights>) -> PyResult<()> {
+    if let Some(ZeroWeights { zero, drawable }) = zero {
+        call_python!(py, "cogrs.replay.convert", "warn_zero_weights", (zero, drawable))?;
     }
-    let wrong = |_| PyTypeError::new_err("an entry has six fields to give");
-    fields.try_into().map_err(wrong)
-}
-
-/// An argument that has to be there.
-fn given<'a, 'py>(name: &str, value: Maybe<'a, 'py>) -> PyResult<&'a Bound<'py, PyAny>> {
-    let expected = if name == "init_w" { "a number" } else { "a value" };
-    value.ok_or_else(|| {
-        PyTypeError::new_err(format!("{name}: expected {expected}, got nothing or None"))
-    })
+    Ok(())
 }
 
 // The signatures are those of the published interface and of Python's protocols.
 #[allow(clippy::too_many_arguments, clippy::many_single_char_names, clippy::unused_self)]
 #[pymethods]
 impl ReplayWriter {
-    /// Open an episode; entries of one already open are dropped.
+    #[doc = stub_doc!(ReplayWriter.new_episode)]
     fn new_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.pen.new_episode(py)
+        self.handle.call(py, 0, |memory| {
+            if memory.is_open(self.serial()) {
+                memory.abort(self.serial())?;
+            }
+            self.open.store(memory.open(), Ordering::Relaxed);
+            Ok(())
+        })
     }
 
-    /// Return arrays to fill and give to `add_entry`, which copies them.
+    #[doc = stub_doc!(ReplayWriter.get_entry_buf)]
     fn get_entry_buf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.pen.entry_buf(py)
+        let zeros = WRITTEN.map(|field| self.handle.template(field).zeros(py));
+        PyTuple::new(py, zeros.into_iter().collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Add one entry to the open episode, by value.
+    #[doc = stub_doc!(ReplayWriter.add_entry)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, weight=None,
                         state=None, action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entry(
@@ -107,21 +101,19 @@ impl ReplayWriter {
         info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
-        let init_w = match (init_w, weight) {
-            (Some(given), None) | (None, Some(given)) => given,
-            (None, None) => {
-                return Err(PyTypeError::new_err("init_w: expected a number, got nothing"));
-            }
-            (Some(_), Some(_)) => {
-                return Err(PyTypeError::new_err(
-                    "weight: expected nothing beside init_w, whose name it is too",
-                ));
-            }
-        };
-        self.pen.add_entry(py, fields, init_w)
+        if init_w.is_some() && weight.is_some() {
+            let text = "weight: expected nothing beside init_w, which names the same argument";
+            return Err(PyTypeError::new_err(text));
+        }
+        let init_w = required("init_w", "a number", init_w.or(weight))?;
+        self.handle.check_process()?;
+        let values = entry(&self.handle, fields)?;
+        let init_w = [number("init_w", init_w)?];
+        let (rows, bytes) = rows(&self.handle, &values, 1)?;
+        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
-    /// Add T entries to the open episode: the arguments of `add_entry` with a leading T.
+    #[doc = stub_doc!(ReplayWriter.add_entries)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None, *, state=None,
                         action=None, reward=None, prob=None, value=None, info=None))]
     fn add_entries(
@@ -141,21 +133,22 @@ impl ReplayWriter {
         value: Option<&Bound<'_, PyAny>>,
         info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        self.pen.add_entries(
-            py,
-            fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?,
-            given("init_w", init_w)?,
-        )
+        let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
+        let init_w = required("init_w", "a number", init_w)?;
+        self.handle.check_process()?;
+        let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
+        self.handle.call(py, bytes, |memory| memory.add(self.serial(), rows, &init_w))
     }
 
-    /// Close the open episode: compute returns and weights, make it one that can be sampled.
+    #[doc = stub_doc!(ReplayWriter.close_episode)]
     #[pyo3(signature = (episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
                         truncated=None))]
     fn close_episode(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = episodic_weight_multiplier)] episodic_weight_multiplier: f64,
         #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
         #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
@@ -165,24 +158,30 @@ impl ReplayWriter {
         truncated: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let args = CloseArgs {
-            multiplier: episodic_weight_multiplier,
-            values: do_update_value,
-            weights: do_update_weight,
+            episodic_weight_multiplier,
+            do_update_value,
+            do_update_weight,
             bootstrap_value,
             final_state,
             final_info,
             terminated,
             truncated,
         };
-        self.pen.close_episode(py, &args)
+        let close = args.convert(&self.handle)?;
+        let closing = close.closing(&self.handle)?;
+        let zero = self.handle.call(py, LONG, |memory| {
+            memory.close(self.serial(), &closing)?;
+            Ok(memory.zero_weights_to_report())
+        })?;
+        warn(py, zero)
     }
 
-    /// Drop the open episode with its entries; without one: `RuntimeError`.
+    #[doc = stub_doc!(ReplayWriter.abort_episode)]
     fn abort_episode(&self, py: Python<'_>) -> PyResult<()> {
-        self.pen.abort_episode(py)
+        self.handle.call(py, 0, |memory| memory.abort(self.serial()))
     }
 
-    /// Add a whole closed episode, whatever is open beside it: all of it, or nothing.
+    #[doc = stub_doc!(ReplayWriter.add_episode)]
     #[pyo3(signature = (s=None, a=None, r=None, p=None, v=None, i=None, init_w=None,
                         episodic_weight_multiplier=1.0, do_update_value=true, do_update_weight=true, *,
                         bootstrap_value=None, final_state=None, final_info=None, terminated=None,
@@ -198,7 +197,7 @@ impl ReplayWriter {
         v: Option<&Bound<'_, PyAny>>,
         i: Option<&Bound<'_, PyAny>>,
         init_w: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = multiplier)] episodic_weight_multiplier: f64,
+        #[pyo3(from_py_with = episodic_weight_multiplier)] episodic_weight_multiplier: f64,
         #[pyo3(from_py_with = do_update_value)] do_update_value: bool,
         #[pyo3(from_py_with = do_update_weight)] do_update_weight: bool,
         bootstrap_value: Option<&Bound<'_, PyAny>>,
@@ -214,21 +213,27 @@ impl ReplayWriter {
         info: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let args = CloseArgs {
-            multiplier: episodic_weight_multiplier,
-            values: do_update_value,
-            weights: do_update_weight,
+            episodic_weight_multiplier,
+            do_update_value,
+            do_update_weight,
             bootstrap_value,
             final_state,
             final_info,
             terminated,
             truncated,
         };
-        self.pen.add_episode(
-            py,
-            fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?,
-            given("init_w", init_w)?,
-            &args,
-        )
+        let fields = fields([s, a, r, p, v, i], [state, action, reward, prob, value, info])?;
+        let init_w = required("init_w", "a number", init_w)?;
+        self.handle.check_process()?;
+        let (values, init_w) = entries(&self.handle, fields, init_w)?;
+        let close = args.convert(&self.handle)?;
+        let closing = close.closing(&self.handle)?;
+        let (rows, bytes) = rows(&self.handle, &values, init_w.len())?;
+        let (first, zero) = self.handle.call(py, bytes, |memory| {
+            Ok((memory.add_episode(rows, &init_w, &closing)?, memory.zero_weights_to_report()))
+        })?;
+        warn(py, zero)?;
+        Ok(first)
     }
 
     fn __reduce_ex__(&self, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! Bytes that were received, where they lie.
+//! Frames of messages: bytes that were received, where they lie.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyMemoryView};
 
 /// Bytes of a Python object that does not change them, kept where they are.
 #[derive(Debug)]
-pub struct Frame {
+pub struct MessageFrame {
     /// Keeps the bytes where they are.
     _buffer: PyBuffer<u8>,
     start: NonNull<u8>,
@@ -18,39 +18,33 @@ pub struct Frame {
 }
 
 // SAFETY: the bytes are only ever read, and dropping the buffer takes the interpreter by itself.
-unsafe impl Send for Frame {}
+unsafe impl Send for MessageFrame {}
 // SAFETY: as above.
-unsafe impl Sync for Frame {}
+unsafe impl Sync for MessageFrame {}
 
-impl Frame {
-    /// The bytes of a frame.
-    ///
-    /// # Errors
-    /// `TypeError` when it is none.
+impl MessageFrame {
+    /// Takes the bytes of a frame; `TypeError` when it is not a buffer.
     pub fn new(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         // A memoryview fills in the strides that ZeroMQ's frames leave out.
         let buffer = PyBuffer::get(PyMemoryView::from(frame)?.as_any())?;
         if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("frames: expected bytes that lie together"));
+            return Err(PyTypeError::new_err("frames: expected C-contiguous bytes"));
         }
         let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         Ok(Self { start, len: buffer.len_bytes(), _buffer: buffer })
     }
 }
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for MessageFrame {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the buffer is C-contiguous and held by `self`, so its `len` bytes stay where they are;
-        // where there is no pointer there are no bytes. Only who receives messages
-        // makes stores of them, with frames that are given to nobody else, so nothing writes to them.
+        // a null pointer comes with a length of 0. Stores are filled only by the code that
+        // receives messages, with frames that nothing else has, so nothing writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
-/// The columns of a message.
-///
-/// # Errors
-/// `TypeError` when one is no buffer.
-pub fn columns(frames: &Bound<'_, PyList>) -> PyResult<Vec<Frame>> {
-    frames.iter().map(|frame| Frame::new(&frame)).collect()
+/// The frames of a message; `TypeError` when one is not a buffer.
+pub fn message_frames(frames: &Bound<'_, PyList>) -> PyResult<Vec<MessageFrame>> {
+    frames.iter().map(|frame| MessageFrame::new(&frame)).collect()
 }

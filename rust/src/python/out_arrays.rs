@@ -1,4 +1,4 @@
-//! Arrays that a caller has ready to be filled.
+//! The arrays of an `out` argument, which a caller has filled instead of getting new ones.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -6,50 +6,38 @@ use std::slice;
 use numpy::npyffi::flags::{NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 
-use crate::python::exit::python_code;
-use crate::python::layout::Plan;
+use crate::python::batch_plan::BatchPlan;
+use crate::python::exit::call_python;
 use crate::spec::{FIELDS, shape_text};
 
 /// The arrays of an `out` argument, each found to be of the right kind.
 #[derive(Debug)]
-pub struct Ready<'py> {
+pub struct OutArrays<'py> {
     /// Keeps the arrays.
     _arrays: Vec<Bound<'py, PyUntypedArray>>,
     /// Keeps their memory: NumPy does not resize an array that has a weak reference, whatever `refcheck`
     /// says, so no other thread can take the memory away by that. Nor does it ever resize an array whose
-    /// memory belongs to another object: such an array, as `sample` returns them, needs none.
+    /// memory belongs to another object: such an array, as `sample` returns them, needs no weak reference.
     _unresizable: Vec<Bound<'py, PyWeakrefReference>>,
-    places: Vec<Place>,
+    spans: Vec<OutSpan>,
 }
 
 /// The bytes of an array.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct OutSpan {
     start: *mut u8,
     size: usize,
 }
 
-/// Where the bytes of the arrays lie: for a thread that holds no interpreter.
-#[derive(Debug)]
-pub struct Places<'a>(&'a [Place]);
-
-// SAFETY: these are addresses of memory that `Ready`, which is borrowed, keeps; no Python object is reached
-// through them.
-unsafe impl Send for Places<'_> {}
-
-impl<'py> Ready<'py> {
-    /// Takes a batch whose arrays are to be filled.
-    ///
-    /// # Errors
-    /// `TypeError` or `ValueError` that name the array when it is not what the plan makes, cannot be written
-    /// to, or shares memory with another.
+impl<'py> OutArrays<'py> {
+    /// Takes a batch whose arrays are to be filled; `TypeError` or `ValueError` that names an array which is not
+    /// what the plan makes, cannot be written to, or shares memory with another.
     pub fn new(
         out: &Bound<'py, PyAny>,
-        plan: &Plan,
+        plan: &BatchPlan,
         dtypes: &[Bound<'py, PyArrayDescr>],
     ) -> PyResult<Self> {
         let leaves = leaves(out, plan)?;
@@ -64,45 +52,38 @@ impl<'py> Ready<'py> {
         let unresizable = unresizable.map(|array| PyWeakrefReference::new(array));
         let unresizable = unresizable.collect::<PyResult<Vec<_>>>()?;
         // Only now: another library's code may have changed any of them.
-        let mut places = Vec::with_capacity(arrays.len());
+        let mut spans = Vec::with_capacity(arrays.len());
         for (at, (array, dtype)) in arrays.iter().zip(dtypes).enumerate() {
-            places.push(place(array, plan, at, dtype)?);
+            spans.push(span_of(array, plan, at, dtype)?);
         }
-        separate(&places, plan)?;
-        Ok(Self { _arrays: arrays, _unresizable: unresizable, places })
+        separate(&spans, plan)?;
+        Ok(Self { _arrays: arrays, _unresizable: unresizable, spans })
     }
 
-    /// Where the bytes lie.
-    pub fn places(&mut self) -> Places<'_> {
-        Places(&self.places)
-    }
-}
-
-impl Places<'_> {
-    /// The bytes, to be written.
+    /// The bytes of each array, to be written.
     pub fn slices(&mut self) -> Vec<&mut [u8]> {
-        let slice = |place: &Place| {
-            if place.size == 0 {
+        let slice = |span: &OutSpan| {
+            if span.size == 0 {
                 return &mut [][..];
             }
-            // SAFETY: `place` found `size` bytes together from `start` on, that may be written, and
-            // `separate` that no two places overlap; `Ready` keeps the array, and its weak reference keeps
+            // SAFETY: `span_of` found `size` bytes together from `start` on, that may be written, and
+            // `separate` that no two spans overlap; `OutArrays` keeps the array, and its weak reference keeps
             // `resize` from moving the memory, with `refcheck=False` too. Python code on another thread may
             // write there meanwhile, as it may during any call of NumPy's that fills an array: then the
-            // bytes are some mix. What this does not protect from: code that gives the array other memory
+            // bytes are some mix. This does not protect from code that gives the array other memory
             // by assigning `array.data` or by `__setstate__`, or that frees memory which the array only
             // borrows. NumPy's own functions are broken by those too.
-            unsafe { slice::from_raw_parts_mut(place.start, place.size) }
+            unsafe { slice::from_raw_parts_mut(span.start, span.size) }
         };
-        self.0.iter().map(slice).collect()
+        self.spans.iter().map(slice).collect()
     }
 }
 
 /// The arrays of a batch in the order of the layout.
-fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &Plan) -> PyResult<Vec<Bound<'py, PyAny>>> {
+fn leaves<'py>(out: &Bound<'py, PyAny>, plan: &BatchPlan) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let columns = plan.kind.columns();
     let wrong = || {
-        let names: Vec<_> = columns.iter().map(|column| column.name()).collect();
+        let names: Vec<_> = columns.iter().map(|column| column.column_type().name).collect();
         let names = names.join(", ");
         let text = format!(
             "out: expected (prev, next, {names}) as this call returns it, with seven fields in prev and in \
@@ -135,20 +116,18 @@ fn seen_by_numpy<'py>(
     leaf: &Bound<'py, PyAny>,
     name: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let py = leaf.py();
-    let module = py.import(intern!(py, "cogrs.replay.convert"))?;
-    let given = (format!("out.{name}"), leaf);
-    let array = python_code(py, || module.call_method1(intern!(py, "view"), given))?;
+    let arguments = (format!("out.{name}"), leaf);
+    let array = call_python!(leaf.py(), "cogrs.replay.convert", "view", arguments)?;
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 
 /// The bytes of an array, when it is the one that the plan makes.
-fn place(
+fn span_of(
     array: &Bound<'_, PyUntypedArray>,
-    plan: &Plan,
+    plan: &BatchPlan,
     at: usize,
     dtype: &Bound<'_, PyArrayDescr>,
-) -> PyResult<Place> {
+) -> PyResult<OutSpan> {
     let part = &plan.layout.parts()[at];
     let descr = array.dtype();
     let same = descr.is_equiv_to(dtype) || stands_for(&descr, dtype)?;
@@ -170,7 +149,7 @@ fn place(
             format!("out.{}: expected a C-contiguous array that can be written", plan.name(at));
         return Err(PyValueError::new_err(text));
     }
-    Ok(Place { start, size: part.size })
+    Ok(OutSpan { start, size: part.size })
 }
 
 /// The flags of an array, as NumPy has them.
@@ -187,25 +166,23 @@ fn stands_for(descr: &Bound<'_, PyArrayDescr>, dtype: &Bound<'_, PyArrayDescr>) 
     if dtype.num() < OTHERS {
         return Ok(false);
     }
-    let py = dtype.py();
-    let module = py.import(intern!(py, "cogrs.dtypes"))?;
-    module.call_method1(intern!(py, "stands_for"), (descr, dtype))?.extract()
+    call_python!(dtype.py(), "cogrs.dtypes", "stands_for", (descr, dtype))?.extract()
 }
 
 /// Whether no two arrays share memory.
-fn separate(places: &[Place], plan: &Plan) -> PyResult<()> {
-    let mut order: Vec<(usize, usize, usize)> = places
+fn separate(spans: &[OutSpan], plan: &BatchPlan) -> PyResult<()> {
+    let mut order: Vec<(usize, usize, usize)> = spans
         .iter()
         .enumerate()
-        .filter(|(_, place)| place.size > 0)
-        .map(|(at, place)| (place.start.addr(), place.size, at))
+        .filter(|(_, span)| span.size > 0)
+        .map(|(at, span)| (span.start.addr(), span.size, at))
         .collect();
     order.sort_unstable();
     for pair in order.windows(2) {
         let [(start, size, one), (next, _, other)] = pair else { continue };
         if start + size > *next {
             return Err(PyValueError::new_err(format!(
-                "out: expected arrays of their own, but {} and {} share memory",
+                "out: expected arrays without common memory, but {} and {} share memory",
                 plan.name(*one),
                 plan.name(*other)
             )));

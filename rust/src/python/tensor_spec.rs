@@ -20,9 +20,6 @@ pub struct TensorMemory(Arc<Batch>);
 
 impl TensorMemory {
     /// Holds a batch for its arrays.
-    ///
-    /// # Errors
-    /// When Python has no memory.
     pub fn new<'py>(py: Python<'py>, batch: &Arc<Batch>) -> PyResult<Bound<'py, Self>> {
         Bound::new(py, Self(Arc::clone(batch)))
     }
@@ -33,25 +30,20 @@ const MAX_DIMS: usize = 31;
 
 /// One array of a batch.
 #[derive(Debug)]
-pub struct Tensor {
-    /// Its key.
+pub struct TensorSpec {
     pub name: String,
-    /// Its dtype, as Python sees it.
     pub dtype: Py<PyArrayDescr>,
     /// dtype and shape of a row.
     pub spec: FieldSpec,
 }
 
 /// Name, dtype and shape, as Python gives them.
-pub type GivenTensor<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
+pub type TensorArg<'py> = (String, Bound<'py, PyAny>, Vec<usize>);
 
-impl Tensor {
-    /// Checks what Python gives.
-    ///
-    /// # Errors
-    /// `TypeError` when the dtype has no fixed size, holds objects or brings a shape; `ValueError` when a row is too
-    /// large.
-    pub fn new((name, dtype, shape): GivenTensor<'_>) -> PyResult<Self> {
+impl TensorSpec {
+    /// Checks a description of Python's: `TypeError` when the dtype has no fixed size, holds objects or brings a shape,
+    /// `ValueError` when a row is too large.
+    pub fn new((name, dtype, shape): TensorArg<'_>) -> PyResult<Self> {
         let descr = PyArrayDescr::new(dtype.py(), &dtype)?;
         if descr.has_object() || descr.itemsize() == 0 {
             let text =
@@ -59,7 +51,7 @@ impl Tensor {
             return Err(PyTypeError::new_err(text));
         }
         if descr.has_subarray() {
-            let text = format!("{name}: expected a dtype and its shape beside it, got {descr}");
+            let text = format!("{name}: expected a dtype without a shape of its own, got {descr}");
             return Err(PyTypeError::new_err(text));
         }
         if shape.len() > MAX_DIMS {
@@ -78,12 +70,7 @@ impl Tensor {
 }
 
 /// One array of a batch, all its rows.
-///
-/// # Errors
-/// Whatever NumPy raises.
-///
-/// # Panics
-/// When the rows of this part are of another size: then this crate made the layout wrongly.
+/// Panics when the rows of this part are of another size: then this crate made the layout wrongly.
 pub fn array<'py>(
     memory: &Bound<'py, TensorMemory>,
     part: usize,
@@ -101,13 +88,10 @@ pub fn array<'py>(
 }
 
 /// The arrays of adjacent parts of a batch, by name.
-///
-/// # Errors
-/// Whatever NumPy raises.
 pub fn arrays<'py>(
     memory: &Bound<'py, TensorMemory>,
     first: usize,
-    tensors: &[Tensor],
+    tensors: &[TensorSpec],
 ) -> PyResult<Bound<'py, PyDict>> {
     let arrays = PyDict::new(memory.py());
     for (at, tensor) in tensors.iter().enumerate() {

@@ -10,16 +10,15 @@ use crate::error::Error;
 
 /// Bytes of a field's value or values, C-contiguous, in native order.
 #[derive(Debug)]
-pub enum Given<'py> {
-    /// An array of the field's dtype.
+pub enum ValueBytes<'py> {
     Array(Bound<'py, PyUntypedArray>),
-    /// A Python number: so many of these bytes.
+    /// A Python number: the bytes, and how many of them count.
     Number([u8; 8], usize),
-    /// A copy, which nobody else can change.
+    /// A copy, which nothing else can change.
     Copy(Vec<u8>),
 }
 
-impl Given<'_> {
+impl ValueBytes<'_> {
     pub(super) fn number(bytes: &[u8]) -> Self {
         let mut number = [0; 8];
         number[..bytes.len()].copy_from_slice(bytes);
@@ -36,10 +35,7 @@ impl Given<'_> {
         }
     }
 
-    /// The same value where nobody else can change it.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when there is no memory for a copy.
+    /// The same value where nothing else can change it; [`Error::Memory`] when memory does not suffice for a copy.
     pub fn owned(self) -> Result<Self, Error> {
         match self {
             Self::Array(_) => {
@@ -52,10 +48,7 @@ impl Given<'_> {
     }
 
     /// The bytes, when they are still as many as when the value was looked at: the conversion of another
-    /// argument may have run any code, and changed this one.
-    ///
-    /// # Errors
-    /// [`Error::Value`] when they are not.
+    /// argument may have run any code, and changed this one. Otherwise [`Error::Value`].
     #[inline]
     pub fn exactly(&self, name: &str, size: usize) -> Result<&[u8], Error> {
         let bytes = self.bytes();
@@ -66,7 +59,6 @@ impl Given<'_> {
         Err(Error::value(name, format!("{size} bytes"), got))
     }
 
-    /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -77,7 +69,7 @@ impl Given<'_> {
                 if len == 0 {
                     return &[];
                 }
-                // SAFETY: the array is C-contiguous (`in_place` checked it, `convert` makes it so), so its
+                // SAFETY: the array is C-contiguous (`is_plain` checked it, `convert` makes it so), so its
                 // `len` bytes lie together from `data` on; `self` keeps it alive. Another Python thread
                 // could write to it meanwhile: then the copy holds some mix of old and new bytes, which
                 // are plain bytes either way.

@@ -1,0 +1,184 @@
+//! Which columns follow prev and next in each kind of batch, and which class of `cogrs.replay.batch` it is: the
+//! one table of both.
+
+use numpy::{Element, PyArrayDescr, dtype};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+use crate::python::args::Normalize;
+use crate::spec::{EntrySpec, Field};
+
+/// A set of arrays that a draw fills: prev, next, and columns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BatchKind {
+    /// Of `sample` of a memory.
+    Sample { nstep: bool, importance: Option<ImportanceOptions> },
+    /// Of a cache.
+    Cache(ExtraColumns),
+    /// Of `get_batch`; with ids it has senders too.
+    Batch(ExtraColumns),
+}
+
+/// Which importance weights a sample has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ImportanceOptions {
+    /// Their exponent.
+    pub beta: f64,
+    /// Whose largest weight they are divided by.
+    pub normalize: Normalize,
+}
+
+/// Columns that caches and batches of servers have on request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtraColumns {
+    /// Ids of prev's entries.
+    pub ids: bool,
+    /// N-step returns and their discounts.
+    pub nstep: bool,
+}
+
+/// One of the arrays that follow prev's and next's fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchColumn {
+    /// Sampling weight of prev.
+    Weight,
+    /// Id of prev's entry.
+    Id,
+    /// The uuid of the client whose entry it is.
+    Sender,
+    /// Probability of the draw.
+    Probability,
+    /// Whether next is the final state of a terminated episode.
+    NextTerminated,
+    /// Discounted rewards from prev to next.
+    NStepReturn,
+    /// Discount of the value of next.
+    NStepDiscount,
+    /// The factor of a row's loss.
+    ImportanceWeight,
+}
+
+impl BatchKind {
+    /// The columns, in order, and the class, which caches do not have.
+    fn row(self) -> (&'static [BatchColumn], Option<&'static BatchClass>) {
+        use BatchColumn::{
+            Id, ImportanceWeight, NStepDiscount, NStepReturn, NextTerminated, Probability, Sender,
+            Weight,
+        };
+        const NEITHER: ExtraColumns = ExtraColumns { ids: false, nstep: false };
+        const IDS: ExtraColumns = ExtraColumns { ids: true, nstep: false };
+        const NSTEP: ExtraColumns = ExtraColumns { ids: false, nstep: true };
+        const BOTH: ExtraColumns = ExtraColumns { ids: true, nstep: true };
+        macro_rules! class {
+            ($name:literal) => {{
+                static CLASS: BatchClass = BatchClass::new($name);
+                Some(&CLASS)
+            }};
+        }
+        match self {
+            Self::Cache(NEITHER) => (&[Weight], None),
+            Self::Cache(IDS) => (&[Weight, Id], None),
+            Self::Cache(NSTEP) => (&[Weight, NStepReturn, NStepDiscount], None),
+            Self::Cache(BOTH) => (&[Weight, Id, NStepReturn, NStepDiscount], None),
+            Self::Batch(NEITHER) => (&[Weight], class!("Batch")),
+            Self::Batch(IDS) => (&[Weight, Id, Sender], class!("IdBatch")),
+            Self::Batch(NSTEP) => (&[Weight, NStepReturn, NStepDiscount], class!("NStepBatch")),
+            Self::Batch(BOTH) => {
+                (&[Weight, Id, Sender, NStepReturn, NStepDiscount], class!("NStepIdBatch"))
+            }
+            Self::Sample { nstep: false, importance: None } => {
+                (&[Weight, Id, Probability, NextTerminated], class!("Sample"))
+            }
+            Self::Sample { nstep: true, importance: None } => (
+                &[Weight, Id, Probability, NextTerminated, NStepReturn, NStepDiscount],
+                class!("NStepSample"),
+            ),
+            Self::Sample { nstep: false, importance: Some(_) } => (
+                &[Weight, Id, Probability, NextTerminated, ImportanceWeight],
+                class!("WeightedSample"),
+            ),
+            Self::Sample { nstep: true, importance: Some(_) } => (
+                &[
+                    Weight,
+                    Id,
+                    Probability,
+                    NextTerminated,
+                    NStepReturn,
+                    NStepDiscount,
+                    ImportanceWeight,
+                ],
+                class!("NStepWeightedSample"),
+            ),
+        }
+    }
+
+    /// The arrays that follow prev's and next's fields, in order.
+    pub fn columns(self) -> &'static [BatchColumn] {
+        self.row().0
+    }
+
+    pub fn class(self) -> Option<&'static BatchClass> {
+        self.row().1
+    }
+}
+
+/// Name and dtype of a column.
+pub struct ColumnType {
+    pub name: &'static str,
+    pub itemsize: usize,
+    pub dtype: fn(Python<'_>) -> Bound<'_, PyArrayDescr>,
+}
+
+impl ColumnType {
+    fn of<T: Element>(name: &'static str) -> Self {
+        Self { name, itemsize: size_of::<T>(), dtype: dtype::<T> }
+    }
+}
+
+impl BatchColumn {
+    pub fn column_type(self) -> ColumnType {
+        match self {
+            Self::Weight => ColumnType::of::<f32>("weight"),
+            Self::Id => ColumnType::of::<u64>("id"),
+            Self::Sender => ColumnType::of::<u32>("sender"),
+            Self::Probability => ColumnType::of::<f64>("probability"),
+            Self::NextTerminated => ColumnType::of::<bool>("next_terminated"),
+            Self::NStepReturn => ColumnType::of::<f32>("nstep_return"),
+            Self::NStepDiscount => ColumnType::of::<f32>("nstep_discount"),
+            Self::ImportanceWeight => ColumnType::of::<f32>("importance_weight"),
+        }
+    }
+
+    /// The shape of a row.
+    pub fn row(self, spec: &EntrySpec) -> &[usize] {
+        match self {
+            Self::NStepReturn | Self::NStepDiscount => &spec[Field::Reward].shape,
+            _ => &[],
+        }
+    }
+}
+
+/// A named tuple of `cogrs.replay.batch`, looked up once.
+pub struct BatchClass {
+    name: &'static str,
+    class: PyOnceLock<Py<PyAny>>,
+}
+
+impl BatchClass {
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, class: PyOnceLock::new() }
+    }
+
+    /// A tuple of this class. `tuple.__new__` makes it, as in the class's own `_make`; its `__new__` is Python code.
+    pub fn of<'py>(
+        &self,
+        py: Python<'py>,
+        items: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let new = || Ok::<_, PyErr>(py.get_type::<PyTuple>().getattr("__new__")?.unbind());
+        let class = self.class.import(py, "cogrs.replay.batch", self.name)?;
+        NEW.get_or_try_init(py, new)?.bind(py).call1((class, PyTuple::new(py, items)?))
+    }
+}
