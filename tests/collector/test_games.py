@@ -120,7 +120,7 @@ def test_bounds_are_those_of_gymnasium(game: str) -> None:
         ("mountain_car", [0] * 2, 1.5, TypeError, "integer"),
         ("pendulum", [0] * 2, np.nan, ValueError, "a: expected a finite number, got NaN"),
         ("pendulum", [0] * 3, 1.0, ValueError, "state: expected 2 numbers, got 3"),
-        ("catch", [0] * 2, 1, ValueError, "game: expected one with equations"),
+        ("catch", [0] * 2, 1, ValueError, "game: expected a game with equations"),
     ],
 )
 def test_steps_that_are_none_are_refused(

@@ -64,6 +64,8 @@ pub fn physics_step(
         "mountain_car" => step_of::<MountainCar, 2>(state, action),
         "mountain_car_continuous" => step_of::<MountainCarContinuous, 2>(state, action),
         "pendulum" => step_of::<Pendulum, 2>(state, action),
-        _ => Err(Error::value("game", "a game of equations of motion", format!("{game:?}")).into()),
+        _ => {
+            Err(Error::value("game", "a game with equations of motion", format!("{game:?}")).into())
+        }
     }
 }
