@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from cogrs import ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay import outboxes
-from cogrs.replay.backlog import Backlog
 from cogrs.replay.priorities import received, topic_of
-from cogrs.replay.wire import MESSAGES, Key, digest_of_topic, encode
+from cogrs.replay.pubsub import subscriber_queues
+from cogrs.replay.pubsub.merging_queue import MergingQueue
+from cogrs.replay.wire import MESSAGES, TopicKey, digest_of_topic, encode
 from tests.replay import build, network
 from tests.replay.network import SLACK, Call, connected, eventually, made, started
 
@@ -173,7 +173,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 100, width=32)), max_
 @given(st.lists(st.one_of(ROWS, st.none()), max_size=30))
 def test_backlog_keeps_the_newest_error_of_each_entry(calls: list[Any]) -> None:
     """Against a dict; None takes one message."""
-    backlog, waiting, seen = Backlog(3), {}, {}
+    backlog, waiting, seen = MergingQueue(3), {}, {}
     model: dict[int, float] = {}
 
     def take() -> None:
@@ -196,7 +196,7 @@ def test_backlog_keeps_the_newest_error_of_each_entry(calls: list[Any]) -> None:
 
 
 def test_backlog_is_bounded_and_tells_what_it_dropped() -> None:
-    backlog, dropped, most = Backlog(3), 0, 1 << 20
+    backlog, dropped, most = MergingQueue(3), 0, 1 << 20
     rows = np.arange(10_000, dtype=np.uint64)
     for number in range(60):
         ids = rows + 10_000 * number
@@ -211,7 +211,7 @@ def test_backlog_is_bounded_and_tells_what_it_dropped() -> None:
 
 
 def test_backlog_of_the_same_entries_never_drops() -> None:
-    backlog = Backlog(3)
+    backlog = MergingQueue(3)
     ids = np.arange(10_000, dtype=np.uint64).tobytes()
     for number in range(300):
         errors = np.full(10_000, number, np.float32).tobytes()
@@ -300,13 +300,13 @@ def test_messages_that_nobody_reads_are_bounded_by_size(
     pub_hwm: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most, most_in_zeromq = 16 << 20, 4 << 20
-    monkeypatch.setattr(outboxes, "MOST_UNDELIVERED", most)
-    monkeypatch.setattr(outboxes, "MOST_IN_ZEROMQ", most_in_zeromq)
+    monkeypatch.setattr(subscriber_queues, "MOST_UNDELIVERED", most)
+    monkeypatch.setattr(subscriber_queues, "MOST_IN_ZEROMQ", most_in_zeromq)
     topics = [b"a", b"b", b"c"]
     with started(1, pub_hwm=pub_hwm) as server, network.raw(zmq.SUB, server.pub_endpoint) as deaf:
-        held = server._publisher._outboxes
+        held = server._publisher._queues
         for topic in topics:
-            deaf.subscribe(Key(MESSAGES, digest_of_topic(topic)).frame())
+            deaf.subscribe(TopicKey(MESSAGES, digest_of_topic(topic)).frame())
             server.wait_subscribers(topic, timeout=SLACK)
         for number in range(60):
             for topic in topics:
@@ -330,7 +330,7 @@ def test_a_stranger_that_sends_messages_does_not_take_subscriptions_of_others() 
             topic = b"t%d" % number
             for _ in range(30):
                 stranger.send(b"hello")
-            stranger.send(b"\1" + Key(MESSAGES, digest_of_topic(b"other")).frame())
+            stranger.send(b"\1" + TopicKey(MESSAGES, digest_of_topic(b"other")).frame())
             with connected(server, None) as client:
                 waits = Call(lambda client=client, topic=topic: client.sub_bytes(topic, timeout=60))
                 for _ in range(30):
@@ -353,4 +353,4 @@ def test_subscriptions_end_with_their_connections() -> None:
                     client.sub_bytes("t", timeout=0)
                 server.wait_subscribers("t", timeout=SLACK)
             eventually(lambda: not server._publisher._subscribers)
-        assert not server._publisher._outboxes._keys
+        assert not server._publisher._queues._keys

@@ -14,7 +14,7 @@ import pytest
 import zmq
 
 from cogrs import Bind, Conn, KeyPair, ReplayMemoryClient, ReplayMemoryServer
-from cogrs.replay.key_folder import KeyFolder
+from cogrs.replay.net.key_folder import KeyFolder
 from cogrs.replay.proxy import ReplayProxy
 from tests.replay import build, network
 from tests.replay.network import (

@@ -15,7 +15,7 @@ import pytest
 from cogrs import Conn, ReplayMemoryClient, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
-from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, Key, encode
+from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey, encode
 from tests.replay import build, network, zmtp
 from tests.replay.network import SLACK, eventually, launch, said
 
@@ -94,7 +94,7 @@ def subscriptions(kind: str) -> Iterator[bytes]:
             yield zmtp.frame(b"\1" + os.urandom(900))
         elif kind == "of ours":
             for form, length in ((MESSAGES, 32), (ANNOUNCEMENTS, 32), (LAST, 48)):
-                yield zmtp.frame(b"\1" + Key(form, os.urandom(length)).frame())
+                yield zmtp.frame(b"\1" + TopicKey(form, os.urandom(length)).frame())
         else:
             yield zmtp.frame(b"\2" + os.urandom(900))
 
@@ -244,8 +244,9 @@ def test_it_closes_while_it_is_flooded(flooded: Any) -> None:
 CLIENT = f"""
 import sys
 from cogrs import ReplayMemoryClient
-from cogrs.replay import subscriber, requests
-subscriber.MOST_WAITING_OF_PUBLISHER = requests.MOST_WAITING_OF_ANSWERS = {MOST}
+from cogrs.replay.net import request_socket
+from cogrs.replay.pubsub import subscriber
+subscriber.MOST_WAITING_OF_PUBLISHER = request_socket.MOST_WAITING_OF_ANSWERS = {MOST}
 with ReplayMemoryClient(sys.argv[1], sys.argv[1], "", timeout=5) as client:
     try:
         client.sub_bytes("t") if sys.argv[2] == "XPUB" else client.sync_sizes(64)
@@ -272,7 +273,7 @@ def test_hostile_server_sends_a_message_without_end(kind: str) -> None:
 def test_client_that_sends_much_is_no_flood(
     proxied: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cogrs.replay.inbox.MOST_WAITING_OF_PUSHES", 0)
+    monkeypatch.setattr("cogrs.replay.serving.server_state.MOST_WAITING_OF_PUSHES", 0)
     with network.made(1, s=np.zeros(1 << 14), cache_size=8, hwm=1) as server:
         rep, pull = "inproc://rep", "inproc://pull"
         if proxied:
@@ -299,7 +300,7 @@ def test_client_that_sends_much_is_no_flood(
 def test_answers_that_nobody_reads_are_bounded(
     limit: str, proxied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"cogrs.replay.unread.{limit}", 4 * MIB)
+    monkeypatch.setattr(f"cogrs.replay.serving.unread_replies.{limit}", 4 * MIB)
     options: Any = {"s": np.zeros(1 << 15), "reuse_cache": True, "cache_size": 8}
     with network.made(1, **options) as server, contextlib.ExitStack() as stack:
         server.start()

@@ -10,7 +10,7 @@ import zmq
 
 from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.wire import MESSAGES, Key, decode, digest_of_topic, encode
+from cogrs.replay.wire import MESSAGES, TopicKey, decode, digest_of_topic, encode
 from tests.replay import build, network
 from tests.replay.network import (
     SLACK,
@@ -163,7 +163,7 @@ def test_a_stranger_does_not_change_the_number_of_subscribers() -> None:
         listening = Call(lambda: client.sub_bytes("t", timeout=60))
         server.wait_subscribers("t", timeout=SLACK)
         with network.raw(zmq.XSUB, server.pub_endpoint) as socket:
-            key, other = (Key(MESSAGES, digest_of_topic(topic)) for topic in (b"t", b"other"))
+            key, other = (TopicKey(MESSAGES, digest_of_topic(topic)) for topic in (b"t", b"other"))
             socket.send(b"\x07" + key.frame())
             socket.send(b"\x01" + other.frame())
             server.wait_subscribers("other", timeout=SLACK)
@@ -224,7 +224,7 @@ def test_subscriptions_of_strangers_end_with_them() -> None:
             socket.set_hwm(0)
             socket.connect(server.pub_endpoint)
             for number in range(5000):
-                socket.subscribe(Key(MESSAGES, digest_of_topic(b"%d" % number)).frame())
+                socket.subscribe(TopicKey(MESSAGES, digest_of_topic(b"%d" % number)).frame())
             server.wait_subscribers("4999", timeout=SLACK)
             assert len(known) == 5000
         eventually(lambda: not known)

@@ -9,12 +9,12 @@ import zmq
 
 from cogrs import ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, Key, digest_of_topic, encode
+from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey, digest_of_topic, encode
 from tests.replay import network
 from tests.replay.network import SLACK, Call, eventually, started
 
 TOPIC = digest_of_topic(b"t")
-MESSAGE, ANNOUNCEMENT = (Key(kind, TOPIC).frame() for kind in (MESSAGES, ANNOUNCEMENTS))
+MESSAGE, ANNOUNCEMENT = (TopicKey(kind, TOPIC).frame() for kind in (MESSAGES, ANNOUNCEMENTS))
 LARGEST = 2**64 - 1
 
 
@@ -74,7 +74,7 @@ def test_garbage_is_dropped_and_counted(kind: str, caplog: pytest.LogCaptureFixt
 def test_large_messages_that_nobody_takes_are_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cogrs.replay.subscriber.MOST_KEPT_OF_PUBLISHER", 5_000)
+    monkeypatch.setattr("cogrs.replay.pubsub.subscriber.MOST_KEPT_OF_PUBLISHER", 5_000)
     with publishing() as (socket, client, hears):
         socket.send_multipart([MESSAGE, head(1), b"first"])
         assert hears.result() == b"first"
@@ -93,7 +93,7 @@ def test_large_messages_that_nobody_takes_are_dropped_and_counted(
 
 def test_answer_that_nobody_asked_for_is_ignored() -> None:
     with publishing() as (socket, client, hears):
-        socket.send_multipart([Key(LAST, TOPIC, bytes(16)).frame(), head(9), b"bad"])
+        socket.send_multipart([TopicKey(LAST, TOPIC, bytes(16)).frame(), head(9), b"bad"])
         socket.send_multipart([MESSAGE, head(1), b"good"])
         assert hears.result() == b"good"
         assert client.total_refused == 0

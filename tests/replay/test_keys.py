@@ -14,8 +14,8 @@ import zmq
 import zmq.auth
 
 from cogrs import KeyPair
-from cogrs.replay.key_folder import KeyFolder
-from cogrs.replay.keys import Allowed, Curve
+from cogrs.replay.net.curve import AllowList, Curve
+from cogrs.replay.net.key_folder import KeyFolder
 
 
 def test_pair_is_saved_and_loaded(tmp_path):
@@ -92,7 +92,7 @@ def test_only_regular_files_are_read(tmp_path, caplog):
     odd = odd_files(tmp_path)
     own, one = KeyPair.new(), KeyPair.new()
     one.save("one", tmp_path)
-    allowed = Allowed(own.public.encode(), tmp_path)
+    allowed = AllowList(own.public.encode(), tmp_path)
     for _ in range(3):
         assert allowed.takes("clients", raw(one))
         assert not allowed.takes("clients", raw(KeyPair.new()))
@@ -106,7 +106,7 @@ def test_only_regular_files_are_read(tmp_path, caplog):
 def test_known_key_is_answered_without_reading_the_folder(tmp_path, monkeypatch):
     own, one, two = (KeyPair.new() for _ in range(3))
     one.save("one", tmp_path)
-    allowed = Allowed(own.public.encode(), tmp_path)
+    allowed = AllowList(own.public.encode(), tmp_path)
     assert allowed.role_of("clients", raw(one), read=False) is None
     assert allowed.takes("clients", raw(one))
     monkeypatch.setattr(os, "scandir", None)  # whoever lists the folder now fails
@@ -117,7 +117,7 @@ def test_known_key_is_answered_without_reading_the_folder(tmp_path, monkeypatch)
 def test_file_that_holds_another_key_now(tmp_path):
     own, one, two = (KeyPair.new() for _ in range(3))
     public, _ = one.save("one", tmp_path)
-    allowed = Allowed(own.public.encode(), tmp_path)
+    allowed = AllowList(own.public.encode(), tmp_path)
     assert allowed.takes("clients", raw(one))
     public.write_text(public.read_text().replace(one.public, two.public))
     assert not allowed.takes("clients", raw(one))
@@ -132,11 +132,11 @@ def test_samplers_are_told_apart(tmp_path, in_folder):
         allow, samplers = tmp_path / "all", tmp_path / "samplers"
         pusher.save("pusher", allow)
         sampler.save("sampler", samplers)
-    allowed = Allowed(own.public.encode(), allow, samplers)
+    allowed = AllowList(own.public.encode(), allow, samplers)
     roles = [allowed.role_of("clients", raw(each)) for each in (own, pusher, sampler, stranger)]
     assert roles == ["sampler", "pusher", "sampler", ""]
-    assert Allowed(own.public.encode(), allow, []).role_of("clients", raw(pusher)) == "pusher"
-    assert Allowed(own.public.encode(), allow).role_of("clients", raw(pusher)) == "sampler"
+    assert AllowList(own.public.encode(), allow, []).role_of("clients", raw(pusher)) == "pusher"
+    assert AllowList(own.public.encode(), allow).role_of("clients", raw(pusher)) == "sampler"
 
 
 def test_secret_is_for_the_owner_alone(tmp_path, caplog):
@@ -231,7 +231,7 @@ def raw(pair):
 def test_list_of_keys_files_and_pairs(tmp_path):
     own, one, two, three, four = (KeyPair.new() for _ in range(5))
     public, _ = three.save("three", tmp_path)
-    allowed = Allowed(own.public.encode(), [one, two.public, public])
+    allowed = AllowList(own.public.encode(), [one, two.public, public])
     taken = [allowed.takes("clients", raw(pair)) for pair in (own, one, two, three, four)]
     assert taken == [True, True, True, True, False]
     taken = [allowed.takes("workers", raw(pair)) for pair in (own, one, two, three, four)]
@@ -240,7 +240,7 @@ def test_list_of_keys_files_and_pairs(tmp_path):
 
 def test_folder_is_looked_at_each_time(tmp_path, caplog):
     own, one, two = (KeyPair.new() for _ in range(3))
-    allowed = Allowed(own.public.encode(), str(tmp_path))
+    allowed = AllowList(own.public.encode(), str(tmp_path))
     assert not allowed.takes("clients", raw(one))
     public, _ = one.save("one", tmp_path)
     (tmp_path / "bad.key").write_text("nothing")
@@ -267,7 +267,7 @@ def test_folder_is_looked_at_each_time(tmp_path, caplog):
 )
 def test_what_is_no_list(allow, error, text):
     with pytest.raises(error, match=text) as caught:
-        Allowed(KeyPair.new().public.encode(), allow)
+        AllowList(KeyPair.new().public.encode(), allow)
     assert str(caught.value).startswith("allow: expected")
 
 
@@ -286,7 +286,7 @@ def test_one_look_into_a_folder_answers_all_who_asked_before(
 ) -> None:
     own, known = KeyPair.new(), KeyPair.new()
     known.save("known", tmp_path)
-    allowed = Allowed(own.public.encode(), tmp_path)
+    allowed = AllowList(own.public.encode(), tmp_path)
     looks: list[object] = []
     read = KeyFolder._read
     monkeypatch.setattr(KeyFolder, "_read", lambda self: (looks.append(self), read(self)))
@@ -309,6 +309,6 @@ def test_names_of_files_do_not_reach_a_terminal(
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"no key")
     Path(tmp_path, "\x1b]0;t\x07.key").mkdir()
     own = KeyPair.new()
-    assert Allowed(own.public.encode(), tmp_path).role_of("clients", raw(KeyPair.new())) == ""
+    assert AllowList(own.public.encode(), tmp_path).role_of("clients", raw(KeyPair.new())) == ""
     assert len(caplog.messages) == len(names) + 1
     assert all(message.isprintable() for message in caplog.messages)

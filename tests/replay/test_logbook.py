@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.logbook import Logbook
+from cogrs.replay.serving.log_file import LogFile
 from cogrs.replay.wire import encode
 from tests.replay import build, network
 from tests.replay.network import SLACK, Call, arrived, connected, eventually, pair, started
@@ -48,8 +48,8 @@ def messages(path: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def logbook(path: Path, mode: str = "w") -> Iterator[Logbook]:
-    book = Logbook()
+def logbook(path: Path, mode: str = "w") -> Iterator[LogFile]:
+    book = LogFile()
     book.open(path, mode)
     try:
         yield book

@@ -13,8 +13,8 @@ import cogrs
 from cogrs import IdBatch, KeyPair, ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import AppliedPriorities
-from cogrs.replay import publisher as publisher_module
 from cogrs.replay.priorities import Priorities, received, topic_of
+from cogrs.replay.pubsub import publisher as publisher_module
 from cogrs.replay.wire import FIELDS, WireError, encode
 from tests.replay import build
 from tests.replay.network import (

@@ -8,8 +8,8 @@ import pytest
 
 from cogrs import KeyPair, ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay import inbox as inbox_module
-from cogrs.replay.inbox import Inbox
+from cogrs.replay.serving import server_state as state_module
+from cogrs.replay.serving.server_state import ServerState
 from tests.replay import build
 from tests.replay.network import (
     SLACK,
@@ -267,8 +267,8 @@ def test_closing_wakes_a_first_push() -> None:
 def test_totals_of_clients_long_silent_are_forgotten_and_others_never_count_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox_module, "_MOST_COUNTERS", 3)
-    inbox = Inbox(build.memory(), 1, None, None)
+    monkeypatch.setattr(state_module, "_MOST_COUNTERS", 3)
+    inbox = ServerState(build.memory(), 1, None, None)
 
     def told(sender: int, episodes: int) -> int:
         inbox._count(sender, pb.Counter(episodes=episodes, steps=0, dropped=0))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cogrs.replay import ServerStats, Tally, reporter
-from cogrs.replay.reporter import Reporter
+from cogrs.replay import ServerStats, Tally
+from cogrs.replay.serving import stats_reporter
+from cogrs.replay.serving.stats_reporter import StatsReporter
 from tests.replay import network
 from tests.replay.network import arrived, eventually, full_pair, made, started
 
@@ -30,7 +31,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(reporter, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(stats_reporter, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.asked = 0
 
     def stats(self) -> ServerStats:
@@ -60,7 +61,7 @@ def test_line_tells_rates_between_two_moments() -> None:
         caches=16,
         n_caches=20,
     )
-    assert reporter.line(before, now) == (
+    assert stats_reporter.line(before, now) == (
         "12.5 caches/s, 2.50 MB/s, 5,000 samples/s received, 2,000 samples/s given, 2 clients, "
         "4 refused in 4.0 s; 16 of 20 caches held"
     )
@@ -68,7 +69,7 @@ def test_line_tells_rates_between_two_moments() -> None:
 
 def test_line_comes_once_a_period(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, NAME)
-    each = Reporter(10.0)
+    each = StatsReporter(10.0)
     for second in range(35):
         clock.now = 100.0 + second
         each.tick(clock.stats)
@@ -82,7 +83,7 @@ def test_nothing_is_asked_while_nobody_listens(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, NAME)
-    each = Reporter(10.0)
+    each = StatsReporter(10.0)
     for _ in range(50):
         clock.now += 1
         each.tick(clock.stats)
@@ -98,7 +99,7 @@ def test_nothing_is_asked_while_nobody_listens(
 
 def test_none_is_off(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, NAME)
-    each = Reporter(None)
+    each = StatsReporter(None)
     for _ in range(50):
         clock.now += 1000
         each.tick(clock.stats)
@@ -107,7 +108,7 @@ def test_none_is_off(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
 
 def test_two_workers_log_one_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, NAME)
-    each = Reporter(10.0)
+    each = StatsReporter(10.0)
 
     def other_worker_comes() -> ServerStats:
         each.tick(clock.stats)

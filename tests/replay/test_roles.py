@@ -203,7 +203,7 @@ def test_a_batch_larger_than_one_request_may_ask_for() -> None:
 
 
 def test_client_subscribes_to_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cogrs.replay.subscriber.MOST_TOPICS", 3)
+    monkeypatch.setattr("cogrs.replay.pubsub.subscriber.MOST_TOPICS", 3)
     with network.pair() as (server, client):
         for topic in "abc":
             with pytest.raises(TimeoutError):
@@ -216,7 +216,7 @@ def test_client_subscribes_to_so_many_topics(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_publication_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cogrs.replay.publisher.LARGEST_MESSAGE", 10)
+    monkeypatch.setattr("cogrs.replay.pubsub.publisher.LARGEST_MESSAGE", 10)
     with made(1) as server:
         server.pub_bytes("t", bytes(10))
         for publish in (server.pub_bytes, server.rem.pub_bytes):

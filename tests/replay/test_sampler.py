@@ -18,8 +18,8 @@ import cogrs
 from cogrs import Conn, IdBatch, KeyPair, ReplayMemoryServer, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
-from cogrs.replay.inbox import Inbox
 from cogrs.replay.priorities import topic_of
+from cogrs.replay.serving.server_state import ServerState
 from tests.replay import build
 from tests.replay.fake_server import Fake, samples
 from tests.replay.network import (
@@ -169,7 +169,7 @@ def test_waiting_ends_when_samples_come() -> None:
 def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
     go_on = threading.Event()
 
-    def late(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any] | None:
+    def late(asked: pb.SamplesRequest, inbox: ServerState) -> list[Any] | None:
         if asked.rows:
             go_on.wait(SLACK)
         return samples(asked, inbox, weight_sum=19.0)

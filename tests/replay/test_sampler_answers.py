@@ -11,7 +11,7 @@ import zmq
 import cogrs
 from cogrs import Conn, ReplaySampler
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.inbox import Inbox
+from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.wire import encode
 from tests.replay import build
 from tests.replay.fake_server import Fake, samples
@@ -27,7 +27,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
                 sampler.get_batch(4)
 
 
-BAD: dict[str, Callable[[pb.SamplesRequest, Inbox], list[Any]]] = {
+BAD: dict[str, Callable[[pb.SamplesRequest, ServerState], list[Any]]] = {
     "garbage": lambda asked, inbox: [b"\xff\xff"],
     "nothing": lambda asked, inbox: [b""],
     "another kind": lambda asked, inbox: [encode(1, counter_reply=pb.CounterReply())],
@@ -56,7 +56,7 @@ BAD: dict[str, Callable[[pb.SamplesRequest, Inbox], list[Any]]] = {
 def test_bad_answers_are_refused_and_nothing_of_them_is_kept(kind: str) -> None:
     bad = True
 
-    def answer(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
+    def answer(asked: pb.SamplesRequest, inbox: ServerState) -> list[Any]:
         made_up = BAD[kind](asked, inbox) if bad and asked.rows else samples(asked, inbox)
         return made_up
 
@@ -74,7 +74,7 @@ def assert_consistent_states(batch: cogrs.Batch) -> None:
 
 
 def test_refusals_and_other_templates_are_told() -> None:
-    def refuse(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
+    def refuse(asked: pb.SamplesRequest, inbox: ServerState) -> list[Any]:
         return [encode(1, refusal=pb.Refusal(reason="not today"))]
 
     with (

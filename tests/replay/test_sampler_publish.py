@@ -119,7 +119,7 @@ def test_parts_that_are_none_are_refused_and_bounded(monkeypatch: pytest.MonkeyP
         socket.send_multipart([encode(changes.get("sender", 1), publish=told), *frames])
         return pb.Header.FromString(socket.recv())
 
-    monkeypatch.setattr("cogrs.replay.parts.MOST_PARTS", 4 * len(part))
+    monkeypatch.setattr("cogrs.replay.serving.message_assembler.MOST_PARTS", 4 * len(part))
     with started(1) as server, network.raw(zmq.REQ, server.rep_endpoint) as socket:
         size = 2 * len(part) + 1
         # Each answer tells how much has come, and the last one that it is published.
@@ -235,7 +235,7 @@ def test_topics_without_end_do_not_make_a_server_grow(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = {"MOST_CLIENTS_TOPICS": 8, "MOST_CLIENTS_TOPICS_BYTES": 8_000}
-    monkeypatch.setattr(f"cogrs.replay.publisher.{limit}", most[limit])
+    monkeypatch.setattr(f"cogrs.replay.pubsub.publisher.{limit}", most[limit])
     with (
         started(1, ids=True) as server,
         connected(server, None) as client,

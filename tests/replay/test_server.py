@@ -265,7 +265,7 @@ print("ended")
 BETWEEN = """
 import weakref
 import zmq
-from cogrs.replay.transport import Transport
+from cogrs.replay.net.transport import Transport
 
 class Interrupted(weakref.WeakSet):
     def add(self, item):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from cogrs.api.replay_pb2 import Publication
-from cogrs.replay.subscriber import Topic
+from cogrs.replay.pubsub.subscriber import TopicQueue
 
 
-def heard(topic: Topic, numbers: range) -> None:
+def heard(topic: TopicQueue, numbers: range) -> None:
     for number in numbers:
         topic.add(Publication(stream=7, number=number), b"%d" % number)
 
 
-def taken(topic: Topic) -> list[bytes]:
+def taken(topic: TopicQueue) -> list[bytes]:
     return list(iter(topic.take, None))
 
 
 def test_a_topic_that_starts_with_the_last_alone_gives_nothing_older() -> None:
-    topic = Topic(8)
+    topic = TopicQueue(8)
     topic.start_with_last(alone=True)
     heard(topic, range(1, 4))
     assert taken(topic) == []
@@ -25,7 +25,7 @@ def test_a_topic_that_starts_with_the_last_alone_gives_nothing_older() -> None:
 
 
 def test_a_topic_that_starts_with_the_last_too_loses_none_that_came_before_the_answer() -> None:
-    topic = Topic(2)
+    topic = TopicQueue(2)
     topic.start_with_last(alone=False)
     heard(topic, range(1, 6))
     topic.add_last(Publication(stream=7, number=5), b"5")
@@ -34,7 +34,7 @@ def test_a_topic_that_starts_with_the_last_too_loses_none_that_came_before_the_a
 
 
 def test_a_topic_that_starts_with_the_last_too_gives_what_came_without_the_answer() -> None:
-    topic = Topic(8)
+    topic = TopicQueue(8)
     topic.start_with_last(alone=False)
     assert topic.misses(Publication(stream=7, number=0))
     heard(topic, range(1, 3))
@@ -43,7 +43,7 @@ def test_a_topic_that_starts_with_the_last_too_gives_what_came_without_the_answe
 
 
 def test_a_last_message_from_before_the_subscription_comes_first() -> None:
-    topic = Topic(8)
+    topic = TopicQueue(8)
     topic.start_with_last(alone=False)
     topic.add_last(Publication(stream=7, number=4), b"4")
     heard(topic, range(5, 7))

@@ -178,7 +178,7 @@ def test_other_numbers_of_templates_are_refused(count: int) -> None:
 
 
 KEYS = st.builds(
-    lambda kind, topic, nonce: wire.Key(
+    lambda kind, topic, nonce: wire.TopicKey(
         kind, wire.digest_of_topic(topic), nonce if kind == wire.LAST else b""
     ),
     st.sampled_from([wire.MESSAGES, wire.ANNOUNCEMENTS, wire.LAST]),
@@ -188,25 +188,25 @@ KEYS = st.builds(
 
 
 @given(KEYS)
-def test_key_comes_back(key: wire.Key) -> None:
-    assert wire.Key.of(key.frame()) == key
+def test_key_comes_back(key: wire.TopicKey) -> None:
+    assert wire.TopicKey.of(key.frame()) == key
 
 
 @given(KEYS, KEYS)
-def test_no_key_begins_with_another(one: wire.Key, other: wire.Key) -> None:
+def test_no_key_begins_with_another(one: wire.TopicKey, other: wire.TopicKey) -> None:
     assert one.frame().startswith(other.frame()) == (one == other)
 
 
-@given(KEYS.map(wire.Key.frame), st.binary(max_size=60), st.integers(0, 60))
+@given(KEYS.map(wire.TopicKey.frame), st.binary(max_size=60), st.integers(0, 60))
 def test_other_frames_are_no_keys(frame: bytes, garbage: bytes, length: int) -> None:
     assume(length != len(frame))
     for bad in (garbage, (frame + garbage)[:length]):
         with contextlib.suppress(WireError):
-            assert wire.Key.of(bad).frame() == bad
+            assert wire.TopicKey.of(bad).frame() == bad
     with pytest.raises(WireError):
-        wire.Key.of(frame + b"x")
+        wire.TopicKey.of(frame + b"x")
     with pytest.raises(WireError):
-        wire.Key.of(frame[:-1])
+        wire.TopicKey.of(frame[:-1])
 
 
 @pytest.mark.parametrize(

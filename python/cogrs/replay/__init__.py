@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
-    from cogrs.replay.source import SourceStats
+    from cogrs.replay.server_connection import ServerConnectionStats
     from cogrs.replay.stats import ServerStats, Tally
 
 _HOMES = {
@@ -44,7 +44,7 @@ _HOMES = {
     "Tally": "cogrs.replay.stats",
     "ReplayProxy": "cogrs.replay.proxy",
     "ReplaySampler": "cogrs.replay.sampler",
-    "SourceStats": "cogrs.replay.source",
+    "ServerConnectionStats": "cogrs.replay.server_connection",
     "start_server": "cogrs.replay.config",
 }
 
@@ -69,8 +69,8 @@ __all__ = [
     "ReplaySampler",
     "ReplayWriter",
     "Sample",
+    "ServerConnectionStats",
     "ServerStats",
-    "SourceStats",
     "Tally",
     "WeightedSample",
     "importance_weights",

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
-from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
-from cogrs.replay.keys import Curve
+from cogrs.replay.net.curve import Curve
+from cogrs.replay.net.deadline import deadline_after
+from cogrs.replay.net.push_socket import PushSocket
+from cogrs.replay.net.request_socket import RequestSocket
+from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import AppliedPriorities, received, topic_of
-from cogrs.replay.pushes import Pushes
-from cogrs.replay.requests import Requests
-from cogrs.replay.subscriber import Subscriber
-from cogrs.replay.synced import SyncedMemory
-from cogrs.replay.transport import Transport
+from cogrs.replay.pubsub.subscriber import Subscriber
+from cogrs.replay.synced_memory import SyncedMemory
 from cogrs.replay.wire import SMALL_CACHE, WireError, encode, topic_bytes
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class ReplayMemoryClient:
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
         # Nothing here holds the client, so one that is forgotten closes.
-        self._requests = Requests(self._transport, self._req_endpoint, self._uuid, timeout)
-        self._pushes = Pushes(self._transport, self._push_endpoints, self._hwm)
+        self._requests = RequestSocket(self._transport, self._req_endpoint, self._uuid, timeout)
+        self._pushes = PushSocket(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
@@ -365,7 +365,9 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
-def _close(transport: Transport, subscriber: Subscriber, *channels: Requests | Pushes) -> None:
+def _close(
+    transport: Transport, subscriber: Subscriber, *channels: RequestSocket | PushSocket
+) -> None:
     if transport.begin_close():
         subscriber.wake()
         for channel in channels:

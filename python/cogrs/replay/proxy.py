@@ -15,12 +15,12 @@ from cogrs.limits import (
     MOST_WAITING_OF_STRANGERS,
     SMALL_FRAME,
 )
-from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Bind, check_count, check_endpoint
-from cogrs.replay.guard import Identity, user_id_of
-from cogrs.replay.keys import CLIENTS, WORKERS, Curve
-from cogrs.replay.transport import Transport, is_ready
-from cogrs.replay.unread import Unread
+from cogrs.replay.net.authenticator import Identity, user_id_of
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.curve import CLIENTS, WORKERS, Curve
+from cogrs.replay.net.transport import Transport, is_ready
+from cogrs.replay.serving.unread_replies import UnreadReplies
 
 if TYPE_CHECKING:
     import os
@@ -36,7 +36,7 @@ _TURN = 64
 """Messages that a proxy carries one way before it looks the other way."""
 
 
-class End(NamedTuple):
+class ProxySide(NamedTuple):
     """One side of a proxy.
 
     Fields:
@@ -55,7 +55,7 @@ class End(NamedTuple):
     domain: str
     hwm: int
     max_frame: int
-    intake: Intake
+    intake: ReceiveQuota
 
 
 class ReplayProxy:
@@ -113,13 +113,19 @@ class ReplayProxy:
         """
         check_count("hwm", hwm)
         check_count("max_frame", max_frame)
-        answers = Intake(MOST_WAITING_OF_ANSWERS)
+        answers = ReceiveQuota(MOST_WAITING_OF_ANSWERS)
         pushes = 4 * max_frame + MOST_WAITING_OF_PUSHES
         ends = (
-            End("rep_front", zmq.ROUTER, rep_front, CLIENTS, hwm, max_frame, intake_of_requests()),
-            End("rep_back", zmq.DEALER, rep_back, WORKERS, hwm, max_frame, answers),
-            End("pull_front", zmq.PULL, pull_front, CLIENTS, hwm, max_frame, Intake(pushes)),
-            End("pull_back", zmq.PUSH, pull_back, WORKERS, hwm, max_frame, Intake(SMALL_FRAME)),
+            ProxySide(
+                "rep_front", zmq.ROUTER, rep_front, CLIENTS, hwm, max_frame, intake_of_requests()
+            ),
+            ProxySide("rep_back", zmq.DEALER, rep_back, WORKERS, hwm, max_frame, answers),
+            ProxySide(
+                "pull_front", zmq.PULL, pull_front, CLIENTS, hwm, max_frame, ReceiveQuota(pushes)
+            ),
+            ProxySide(
+                "pull_back", zmq.PUSH, pull_back, WORKERS, hwm, max_frame, ReceiveQuota(SMALL_FRAME)
+            ),
         )
         for end in ends:
             check_endpoint(end.name, end.endpoint, Bind)
@@ -158,7 +164,7 @@ class ReplayProxy:
 
 
 def bind_all(
-    transport: Transport, ends: Sequence[End], *, inproc: bool = False
+    transport: Transport, ends: Sequence[ProxySide], *, inproc: bool = False
 ) -> tuple[list[zmq.Socket[bytes]], list[str]]:
     """Bind all ends of proxies, or none; return the sockets, and where they are.
 
@@ -192,13 +198,13 @@ def bind_all(
     return sockets, bound
 
 
-def intake_of_requests() -> Intake:
+def intake_of_requests() -> ReceiveQuota:
     """Return how much may wait of each client that sends requests.
 
     Somebody who has asked as one that draws may send requests ahead, such as priorities. But no
     request is large: of one that is not whole libzmq has some 64 bytes for each frame.
     """
-    return Intake(
+    return ReceiveQuota(
         MOST_WAITING_OF_REQUESTS,
         largest=MOST_WAITING_OF_STRANGERS,
         most_of_strangers=MOST_WAITING_OF_STRANGERS,
@@ -214,7 +220,7 @@ def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[byt
     """
     with transport.loop(), front, back:
         poller = zmq.Poller()
-        unread = Unread()
+        unread = UnreadReplies()
         while not transport.closed:
             poller.register(front, zmq.POLLIN)
             poller.register(back, zmq.POLLIN if back.type == zmq.DEALER else 0)
@@ -229,7 +235,7 @@ def pass_on(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[byt
 
 
 def _hand_on(
-    transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes], unread: Unread
+    transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[bytes], unread: UnreadReplies
 ) -> bool:
     """Carry what clients sent to workers, a while; tell whether there was room for it."""
     at = 1 if front.type == zmq.ROUTER else 0
@@ -264,7 +270,7 @@ def _send(back: zmq.Socket[bytes], message: list[zmq.Frame | bytes]) -> None:
 
 
 def _hand_back(
-    transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes], unread: Unread
+    transport: Transport, back: zmq.Socket[bytes], front: zmq.Socket[bytes], unread: UnreadReplies
 ) -> None:
     """Carry answers to the clients that wait for them, a while."""
     for _ in range(_TURN):

@@ -14,13 +14,18 @@ import zmq
 from cogrs._core import SampleMixer, cache_layout
 from cogrs.limits import LARGEST_REPLY, MOST_SAMPLES
 from cogrs.replay.batch import BatchT
-from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn, check_count, check_endpoint
-from cogrs.replay.keys import Curve
+from cogrs.replay.net.curve import Curve
+from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
-from cogrs.replay.publishing import Publishing, message_for
-from cogrs.replay.source import PAUSE, Look, Source, SourceStats
-from cogrs.replay.transport import Transport
+from cogrs.replay.publish_request import PublishRequest, message_for
+from cogrs.replay.server_connection import (
+    PAUSE,
+    CacheLayout,
+    ServerConnection,
+    ServerConnectionStats,
+)
 from cogrs.replay.wire import digest_of, encode, row_bytes
 
 if TYPE_CHECKING:
@@ -90,10 +95,10 @@ class ReplaySampler(Generic[BatchT]):
         self._transport = Transport(type(self).__name__, Curve.of_client(key, server_key))
         self._sender = secrets.randbits(32)
         self._lock = threading.Lock()
-        self._sources = [Source(self._transport, endpoint) for endpoint in checked]
-        self._look: Look | None = None
+        self._sources = [ServerConnection(self._transport, endpoint) for endpoint in checked]
+        self._look: CacheLayout | None = None
         self._mixer: SampleMixer | None = None
-        self._first: Source | None = None
+        self._first: ServerConnection | None = None
         self._most_rows = 1
         # Nothing of these holds the sampler, so one that is forgotten closes.
         parts = (self._transport, self._lock, self._sources)
@@ -105,7 +110,7 @@ class ReplaySampler(Generic[BatchT]):
         self._transport.check_process()
         return sum(source.weight_sum or 0.0 for source in self._sources if not source.down)
 
-    def stats(self) -> tuple[SourceStats, ...]:
+    def stats(self) -> tuple[ServerConnectionStats, ...]:
         """Take the figures of each server, in the order of `endpoints`; waits for nothing.
 
         Raises:
@@ -222,7 +227,7 @@ class ReplaySampler(Generic[BatchT]):
         self._transport.check()
         deadline = deadline_after("timeout", self._timeout)
         with self._turn(deadline, "pub_bytes"):
-            publishing = Publishing(self._sources, self._sender, digest, body)
+            publishing = PublishRequest(self._sources, self._sender, digest, body)
             while True:
                 self._take_answers()
                 waiting = publishing.waiting()
@@ -317,7 +322,7 @@ class ReplaySampler(Generic[BatchT]):
                 source.ask(self._sender, min(count, self._most_rows))
         return lacking
 
-    def _know(self, present: list[Source]) -> None:
+    def _know(self, present: list[ServerConnection]) -> None:
         """Take it from the servers' sizes what samples look like."""
         sizes = present[0].sizes
         if sizes is None:
@@ -325,21 +330,21 @@ class ReplaySampler(Generic[BatchT]):
         memory = present[0].memory()
         carried = {"ids": sizes.ids, "nstep": sizes.nstep}
         flags, frame_stack, largest = cache_layout(memory, **carried)
-        self._look = Look(digest_of(memory), flags, frame_stack, **carried)
+        self._look = CacheLayout(digest_of(memory), flags, frame_stack, **carried)
         self._first = present[0]
         most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
         self._most_rows = max(1, min(most, MOST_SAMPLES))
         servers = len(self._sources)
         self._mixer = SampleMixer(memory, servers, seed=self._seed, **carried)
 
-    def _check_sizes(self, source: Source) -> None:
+    def _check_sizes(self, source: ServerConnection) -> None:
         """Refuse a server whose samples look otherwise; to be called often, for it looks once."""
         if source.sizes is None or source.agreed:
             return
         memory = source.memory()
         flags, frame_stack, _ = cache_layout(memory)
         sizes = source.sizes
-        look = Look(digest_of(memory), flags, frame_stack, sizes.ids, sizes.nstep)
+        look = CacheLayout(digest_of(memory), flags, frame_stack, sizes.ids, sizes.nstep)
         if look != self._look:
             first = self._first.endpoint if self._first else "the others"
             source.forget()
@@ -431,7 +436,7 @@ def _endpoints(value: object) -> list[str]:
     return checked
 
 
-def _close(transport: Transport, lock: threading.Lock, sources: list[Source]) -> None:
+def _close(transport: Transport, lock: threading.Lock, sources: list[ServerConnection]) -> None:
     if transport.begin_close():
         # Whoever waits sees within a slice that it is closed.
         if lock.acquire(timeout=10 * _SLICE):

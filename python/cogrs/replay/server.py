@@ -11,17 +11,17 @@ import zmq
 from cogrs._core import ReplayMemory, publish_through
 from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
 from cogrs.replay.batch import BatchT
-from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Bind, Conn, Mode, check_count, check_endpoint, check_mode
-from cogrs.replay.inbox import Inbox
-from cogrs.replay.keys import CLIENTS, WORKERS, Curve
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.curve import CLIENTS, WORKERS, Curve
+from cogrs.replay.net.transport import Transport
 from cogrs.replay.priorities import Priorities
-from cogrs.replay.proxy import End, bind_all, intake_of_requests, pass_on
-from cogrs.replay.publisher import Publisher
-from cogrs.replay.reporter import check_period
+from cogrs.replay.proxy import ProxySide, bind_all, intake_of_requests, pass_on
+from cogrs.replay.pubsub.publisher import Publisher
+from cogrs.replay.serving.server_state import ServerState
+from cogrs.replay.serving.stats_reporter import check_period
+from cogrs.replay.serving.worker import answer, take
 from cogrs.replay.stats import described
-from cogrs.replay.transport import Transport
-from cogrs.replay.worker import answer, take
 
 if TYPE_CHECKING:
     import os
@@ -139,7 +139,7 @@ class ReplayMemoryServer(Generic[BatchT]):
                 raise TypeError(f"{name}: expected True or False, got {type(flag).__name__}")
         self._ids = ids
         period = check_period("log_seconds", log_seconds)
-        self._inbox = Inbox(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
+        self._inbox = ServerState(self._rem, n_caches, seed, period, ids=ids, nstep=nstep)
         self._bound: dict[int, str] = {}
         self._transport = Transport(type(self).__name__, curve, insecure=insecure)
         try:
@@ -427,15 +427,15 @@ class ReplayMemoryServer(Generic[BatchT]):
             self._bound[kind] = where
         return socket
 
-    def _intake(self, kind: int) -> Intake:
+    def _intake(self, kind: int) -> ReceiveQuota:
         """Return how much may wait of each peer of a socket that listens to clients."""
         return intake_of_requests() if kind == zmq.ROUTER else self._inbox.intake(self._hwm)
 
     def _proxy(self, front: int, front_ep: str, back: int, back_ep: str, most: int) -> None:
         max_frame = self._inbox.max_frame
-        answers = Intake(MOST_WAITING_OF_ANSWERS)
+        answers = ReceiveQuota(MOST_WAITING_OF_ANSWERS)
         ends = (
-            End(
+            ProxySide(
                 "front_ep",
                 front,
                 front_ep,
@@ -444,7 +444,7 @@ class ReplayMemoryServer(Generic[BatchT]):
                 max_frame,
                 self._intake(front),
             ),
-            End("back_ep", back, back_ep, WORKERS, self._hwm, most, answers),
+            ProxySide("back_ep", back, back_ep, WORKERS, self._hwm, most, answers),
         )
         sockets, bound = bind_all(self._transport, ends, inproc=True)
         self._bound[front] = bound[0]
@@ -478,7 +478,7 @@ class ReplayMemoryServer(Generic[BatchT]):
         )
 
 
-def _close(transport: Transport, publisher: Publisher, inbox: Inbox) -> None:
+def _close(transport: Transport, publisher: Publisher, inbox: ServerState) -> None:
     if transport.begin_close():
         inbox.wake()
         publisher.finish()

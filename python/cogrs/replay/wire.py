@@ -197,7 +197,7 @@ def message_bytes(message: object) -> bytes:
     return _bytes("message", message)
 
 
-class Key(NamedTuple):
+class TopicKey(NamedTuple):
     """The frame that goes before a published message: what ZeroMQ matches subscriptions with.
 
     A subscriber asks for messages by a key without nonce, and gets them by one with a nonce, which
@@ -218,7 +218,7 @@ class Key(NamedTuple):
         return self.kind + self.digest + self.nonce
 
     @classmethod
-    def of(cls, frame: bytes) -> Key:
+    def of(cls, frame: bytes) -> TopicKey:
         """Read a frame.
 
         Raises:

@@ -22,15 +22,15 @@ from cogrs.limits import (
     MOST_WAITING_OF_PUSHES,
     SMALL_FRAME,
 )
-from cogrs.replay.connections import Intake
-from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import check_count
-from cogrs.replay.guard import ANYBODY
-from cogrs.replay.logbook import Logbook
-from cogrs.replay.parts import Parts
+from cogrs.replay.net.authenticator import ANYBODY
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.deadline import deadline_after, seconds_to
 from cogrs.replay.priorities import Priorities
-from cogrs.replay.reporter import Reporter
-from cogrs.replay.senders import Senders
+from cogrs.replay.serving.client_keys import ClientKeys
+from cogrs.replay.serving.log_file import LogFile
+from cogrs.replay.serving.message_assembler import MessageAssembler
+from cogrs.replay.serving.stats_reporter import StatsReporter
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row_bytes, sizes_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.replay.batch import AnyBatch
-    from cogrs.replay.guard import Identity
+    from cogrs.replay.net.authenticator import Identity
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -57,7 +57,7 @@ _MOST_COUNTERS = 65_536
 """Clients whose totals are remembered, those that told theirs last."""
 
 
-class Inbox:
+class ServerState:
     """The state of a server, whatever sockets it is filled from. Any thread may call any method.
 
     Attributes:
@@ -93,14 +93,14 @@ class Inbox:
             TypeError: `n_caches` is not an integer.
             ValueError: `n_caches` < 0.
         """
-        self.logbook = Logbook()
+        self.logbook = LogFile()
         self._n_caches = check_count("n_caches", n_caches, 0)
         self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
         self.publish_for_client: Callable[[bytes, bytes], object] | None = None
         self._ids = ids
         self._nstep = nstep
-        self._reporter = Reporter(log_seconds)
+        self._reporter = StatsReporter(log_seconds)
         self._closed = False
         self._memory = memory
         self._digest = digest_of(memory)
@@ -114,8 +114,8 @@ class Inbox:
         self._refused = dict.fromkeys(REASONS, 0)
         self._counters: dict[int, tuple[int, int, int]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
-        self._senders = Senders()
-        self._parts = Parts()
+        self._senders = ClientKeys()
+        self._parts = MessageAssembler()
         self._refused_peers: set[str] = set()
         self._answers_dropped = 0
         self._deaf_peers: set[str] = set()
@@ -129,11 +129,11 @@ class Inbox:
         _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
         return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
 
-    def intake(self, hwm: int) -> Intake:
+    def intake(self, hwm: int) -> ReceiveQuota:
         """Return how much of a client's pushes may wait: `hwm` and some of the largest."""
         cache = row_bytes(self._memory) * self._memory.cache_size
         largest = max(cache, SMALL_FRAME) + SMALL_FRAME
-        return Intake((hwm + 4) * largest + MOST_WAITING_OF_PUSHES, largest=2 * largest)
+        return ReceiveQuota((hwm + 4) * largest + MOST_WAITING_OF_PUSHES, largest=2 * largest)
 
     def answer(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> list[Any]:
         """Answer a request with frames; a bad one is refused with the reason."""

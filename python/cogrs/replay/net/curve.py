@@ -11,8 +11,8 @@ import zmq
 from zmq.utils import z85
 
 from cogrs.replay.endpoint import Bind
-from cogrs.replay.key_folder import KeyFolder
 from cogrs.replay.key_pair import KeyPair, check_curve, pair_of, public_of
+from cogrs.replay.net.key_folder import KeyFolder
 
 if TYPE_CHECKING:
     from cogrs.replay.endpoint import Mode
@@ -41,7 +41,7 @@ class Curve:
         allowed: Whom its listening sockets take.
     """
 
-    def __init__(self, pair: KeyPair, server: bytes, allowed: Allowed | None = None) -> None:
+    def __init__(self, pair: KeyPair, server: bytes, allowed: AllowList | None = None) -> None:
         """Connect as `pair` to whoever has the secret key that belongs to `server`."""
         self._pair = pair
         self._server = server
@@ -86,7 +86,7 @@ class Curve:
                 f"{given} was given"
             )
         pair = pair_of(key)
-        return cls(pair, pair.public.encode(), Allowed(pair.public.encode(), allow, samplers))
+        return cls(pair, pair.public.encode(), AllowList(pair.public.encode(), allow, samplers))
 
     def apply(self, socket: zmq.Socket[bytes], mode: Mode, domain: str) -> None:
         """Give the keys to a socket that is to bind or connect."""
@@ -102,7 +102,7 @@ class Curve:
             socket.curve_serverkey = self._server
 
 
-class Allowed:
+class AllowList:
     """Whom a server takes, and as what: lists, or what lies in folders when it is asked."""
 
     def __init__(self, own: bytes, allow: object, samplers: object = None) -> None:

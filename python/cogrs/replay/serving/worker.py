@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import zmq
 
 from cogrs.replay.endpoint import Bind, Conn
-from cogrs.replay.guard import ANYBODY, Identity, user_id_of
-from cogrs.replay.unread import Unread
+from cogrs.replay.net.authenticator import ANYBODY, Identity, user_id_of
+from cogrs.replay.serving.unread_replies import UnreadReplies
 from cogrs.replay.wire import WireError
 
 if TYPE_CHECKING:
     from cogrs.replay.endpoint import Mode
-    from cogrs.replay.inbox import Inbox
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
+    from cogrs.replay.serving.server_state import ServerState
 
 _MOST_HOPS = 16
 """Frames before the empty one of a request: the peer's routing id, and two for each proxy."""
@@ -23,7 +23,7 @@ _LONGEST_USER_ID = 100
 """Bytes of what a guard calls a client."""
 
 
-def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: Mode) -> None:
+def answer(transport: Transport, inbox: ServerState, socket: zmq.Socket[bytes], mode: Mode) -> None:
     """Answer requests at a ROUTER socket until the transport is closed.
 
     One that connects does so to a proxy, which tells who its clients are.
@@ -34,7 +34,7 @@ def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: 
     with transport.loop(), socket:
         # An answer that cannot be sent is an error instead of being dropped in silence.
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        unread = Unread()
+        unread = UnreadReplies()
         for frames in transport.messages(socket):
             if frames is not None:
                 sender = _sender(transport, frames, mode, 2)
@@ -45,7 +45,7 @@ def answer(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: 
                 _answer(inbox, socket, frames, sender, unread)
 
 
-def take(transport: Transport, inbox: Inbox, socket: zmq.Socket[bytes], mode: Mode) -> None:
+def take(transport: Transport, inbox: ServerState, socket: zmq.Socket[bytes], mode: Mode) -> None:
     """Take what comes in at a PULL socket until the transport is closed."""
     first = 1 if transport.has_keys and mode == Conn else 0
     with transport.loop(), socket:
@@ -68,11 +68,11 @@ def _sender(transport: Transport, frames: list[zmq.Frame], mode: Mode, at: int) 
 
 
 def _answer(
-    inbox: Inbox,
+    inbox: ServerState,
     socket: zmq.Socket[bytes],
     frames: list[zmq.Frame],
     sender: Identity,
-    unread: Unread,
+    unread: UnreadReplies,
 ) -> None:
     envelope = _envelope_size(frames)
     if envelope == 0:

@@ -10,24 +10,24 @@ from cogrs.replay.wire import digest_of_topic, message_bytes, topic_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cogrs.replay.source import Source
+    from cogrs.replay.server_connection import ServerConnection
 
 
-class Publishing:
+class PublishRequest:
     """A message on its way to several servers. Not thread-safe; the owner locks."""
 
     def __init__(
-        self, sources: Sequence[Source], sender: int, digest: bytes, message: bytes
+        self, sources: Sequence[ServerConnection], sender: int, digest: bytes, message: bytes
     ) -> None:
         """Ask nobody yet."""
         self._sources = sources
         self._sender = sender
         self._digest = digest
         self._message = message
-        self._numbers: dict[Source, int] = {}
+        self._numbers: dict[ServerConnection, int] = {}
         """Of the requests that were sent."""
 
-    def waiting(self) -> list[Source]:
+    def waiting(self) -> list[ServerConnection]:
         """Ask those that can be asked now, and return those that have not published yet."""
         for source in self._sources:
             source.ask_unknown(self._sender, sums=False)
@@ -41,7 +41,7 @@ class Publishing:
             if not self.asked(source) or source.published < self._numbers[source]
         ]
 
-    def asked(self, *sources: Source) -> bool:
+    def asked(self, *sources: ServerConnection) -> bool:
         """Tell whether all of these could be asked."""
         return all(source in self._numbers for source in sources)
 

@@ -11,15 +11,15 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.limits import SMALL_FRAME
-from cogrs.replay.channel import Channel
-from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.transport import is_ready
+from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.shared_socket import SharedSocket
+from cogrs.replay.net.transport import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -36,7 +36,7 @@ _SLICE = 0.1
 """Seconds that it waits for room before it looks at connections."""
 
 
-class Pushes:
+class PushSocket:
     """A PUSH socket that is made on first use and that threads use in turn.
 
     With one endpoint, messages wait for a server that is away, up to the high-water mark. With
@@ -53,7 +53,7 @@ class Pushes:
         self._endpoints = endpoints
         self._hwm = hwm
         # libzmq's thread waits for a reader of what it reports, so it stops before that goes.
-        self._channel = Channel(transport, self._make, zmq.Socket.disable_monitor)
+        self._channel = SharedSocket(transport, self._make, zmq.Socket.disable_monitor)
         self._events: zmq.Socket[bytes] | None = None
         self._heard: list[Any] = []
         self._reported: set[str] = set()

@@ -6,21 +6,21 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cogrs.replay.deadline import seconds_to
-from cogrs.replay.transport import is_ready
+from cogrs.replay.net.deadline import seconds_to
+from cogrs.replay.net.transport import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import zmq
 
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 _SLICE = 0.1
 """Seconds that a call waits before it looks whether its object was closed."""
 
 
-class Channel:
+class SharedSocket:
     """A socket that is made on first use and that threads use in turn."""
 
     def __init__(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cogrs.limits import MOST_UNREAD, MOST_UNREAD_IN_ALL
-from cogrs.replay.connections import Peer, bytes_acked
+from cogrs.replay.net.connection_monitor import Peer, bytes_acked
 
 if TYPE_CHECKING:
     import zmq
@@ -43,7 +43,7 @@ class _Sent:
         return self.waiting
 
 
-class Unread:
+class UnreadReplies:
     """What waits of answers at a ROUTER socket, for its one loop.
 
     Answers go by the routing id of the client. Nothing is asked of the system while there may be

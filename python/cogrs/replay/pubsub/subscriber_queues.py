@@ -16,8 +16,8 @@ from cogrs.limits import (
     MOST_SUBSCRIPTIONS_EACH,
     MOST_UNDELIVERED,
 )
-from cogrs.replay.connections import Peer
-from cogrs.replay.wire import LAST, MESSAGES, Key, WireError, new_nonce
+from cogrs.replay.net.connection_monitor import Peer
+from cogrs.replay.wire import LAST, MESSAGES, TopicKey, WireError, new_nonce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ _MOST_EVENTS = 256
 """Subscriptions that are taken before it is looked again at what there is to send."""
 
 
-class Outbox:
+class SubscriberQueue:
     """What waits for one subscription of one peer, the newest messages.
 
     Attributes:
@@ -44,7 +44,7 @@ class Outbox:
         waiting: Header and contents of messages, oldest first.
     """
 
-    def __init__(self, peer: Peer, key: Key, since: tuple[int, int], hwm: int) -> None:
+    def __init__(self, peer: Peer, key: TopicKey, since: tuple[int, int], hwm: int) -> None:
         """Hold nothing, and at most `hwm` messages."""
         self.peer = peer
         self.key = key
@@ -52,7 +52,7 @@ class Outbox:
         self.waiting: deque[tuple[bytes, bytes]] = deque(maxlen=hwm)
 
 
-class Bodies:
+class QueuedBodies:
     """Contents of messages that wait, each counted once in however many outboxes it is."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Bodies:
             self.size -= len(body)
 
 
-class Outboxes:
+class SubscriberQueues:
     """The outboxes of an XPUB socket. Not thread-safe; the owner locks.
 
     ZeroMQ drops the newest message where a subscriber has no room. So each subscription gets a key
@@ -89,7 +89,7 @@ class Outboxes:
     ours ends its connection, and so do more of them than a client has.
 
     Attributes:
-        by_topic: Outboxes of each topic that somebody has subscribed to, by peer.
+        by_topic: SubscriberQueues of each topic that somebody has subscribed to, by peer.
         busy: Those with messages, by their frames; those that were sent to last come last.
     """
 
@@ -115,7 +115,7 @@ class Outboxes:
         self._hwm = hwm
         self._newest = newest
         self._receive = receive
-        self._keys: dict[Peer, dict[bytes, Key]] = {}
+        self._keys: dict[Peer, dict[bytes, TopicKey]] = {}
         """What each peer has subscribed to, by frame."""
         self._subscriptions = 0
         """Of all peers together."""
@@ -125,13 +125,13 @@ class Outboxes:
         self._warned = False
         self._doubtful: set[Peer | None] | None = None
         """Peers of the subscriptions since the last other message; None without such a message."""
-        self._bodies = Bodies()
+        self._bodies = QueuedBodies()
         self._sent: dict[Peer, list[tuple[zmq.MessageTracker, int]]] = {}
         """Large messages that libzmq may still hold, with their sizes."""
-        self.by_topic: dict[bytes, dict[Peer, Outbox]] = {}
-        self.busy: dict[bytes, Outbox] = {}
+        self.by_topic: dict[bytes, dict[Peer, SubscriberQueue]] = {}
+        self.busy: dict[bytes, SubscriberQueue] = {}
 
-    def put(self, outbox: Outbox, header: bytes, body: bytes) -> None:
+    def put(self, outbox: SubscriberQueue, header: bytes, body: bytes) -> None:
         """Add a message; the oldest makes room, for its number and for its size."""
         frame = outbox.key.frame()
         if (before := self.busy.get(frame, outbox)) is not outbox:
@@ -145,7 +145,7 @@ class Outboxes:
             others = self.by_topic.get(outbox.key.digest, {}).values()
             self._make_room([outbox, *others, *self.busy.values()])
 
-    def send(self, outbox: Outbox) -> bool:
+    def send(self, outbox: SubscriberQueue) -> bool:
         """Send the oldest message of a busy outbox; tell whether there was room."""
         frame = outbox.key.frame()
         header, body = outbox.waiting[0]
@@ -166,13 +166,13 @@ class Outboxes:
             self.busy[frame] = outbox
         return True
 
-    def read(self) -> tuple[list[tuple[Peer, Key]], bool]:
+    def read(self) -> tuple[list[tuple[Peer, TopicKey]], bool]:
         """Take some of what has come.
 
         Returns:
             The questions for last messages that are new, and whether anything had come.
         """
-        asked: list[tuple[Peer, Key]] = []
+        asked: list[tuple[Peer, TopicKey]] = []
         left = came = False
         for _ in range(_MOST_EVENTS):
             try:
@@ -189,7 +189,7 @@ class Outboxes:
                 self._strike(peer)
                 continue
             try:
-                key = Key.of(event[1:])
+                key = TopicKey.of(event[1:])
             except WireError:
                 self._strike(peer)
             else:
@@ -214,10 +214,10 @@ class Outboxes:
             self._clear(outbox)
             self.busy.pop(outbox.key.frame(), None)
 
-    def answer(self, peer: Peer, key: Key, header: bytes, body: bytes) -> None:
+    def answer(self, peer: Peer, key: TopicKey, header: bytes, body: bytes) -> None:
         """Send a peer the last message that it has asked for, as soon as there is room."""
         if key.frame() in self._keys.get(peer, ()):
-            self.put(Outbox(peer, key, (0, 0), 1), header, body)
+            self.put(SubscriberQueue(peer, key, (0, 0), 1), header, body)
 
     def sweep(self) -> None:
         """Forget what peers that have left had subscribed to."""
@@ -228,11 +228,11 @@ class Outboxes:
         self._sent = {each: sent for each, sent in self._sent.items() if each.stays()}
         self._strikes = {each: count for each, count in self._strikes.items() if each.stays()}
 
-    def _clear(self, outbox: Outbox) -> None:
+    def _clear(self, outbox: SubscriberQueue) -> None:
         while outbox.waiting:
             self._bodies.remove(outbox.waiting.popleft()[1])
 
-    def _make_room(self, outboxes: Iterable[Outbox]) -> None:
+    def _make_room(self, outboxes: Iterable[SubscriberQueue]) -> None:
         """Drop all but the newest message of outboxes until the rest is small enough."""
         for outbox in outboxes:
             while len(outbox.waiting) > 1:
@@ -261,7 +261,7 @@ class Outboxes:
                 if each is not None:
                     each.disconnect()
 
-    def _subscribe(self, peer: Peer | None, key: Key) -> bool:
+    def _subscribe(self, peer: Peer | None, key: TopicKey) -> bool:
         """Give the peer what it asks for; tell whether that is a last message."""
         if peer is None or peer in self._ended:
             return False  # it has left meanwhile
@@ -269,7 +269,7 @@ class Outboxes:
         if key.kind == MESSAGES:
             if key.nonce or peer in self.by_topic.get(key.digest, ()):
                 return False
-            own = Key(MESSAGES, key.digest, new_nonce())
+            own = TopicKey(MESSAGES, key.digest, new_nonce())
         if own.frame() not in self._keys.get(peer, ()) and not self._has_room(peer):
             return False
         try:
@@ -280,7 +280,7 @@ class Outboxes:
         self._subscriptions += own.frame() not in keys
         keys[own.frame()] = own
         if key.kind == MESSAGES:
-            outbox = Outbox(peer, own, self._newest(key.digest), self._hwm)
+            outbox = SubscriberQueue(peer, own, self._newest(key.digest), self._hwm)
             self.by_topic.setdefault(key.digest, {})[peer] = outbox
         return key.kind == LAST
 
@@ -314,7 +314,7 @@ class Outboxes:
             self._warned = True
             _logger.warning("ended the connection of a subscriber, %s; others are not told", why)
 
-    def _unsubscribe(self, peer: Peer | None, key: Key) -> None:
+    def _unsubscribe(self, peer: Peer | None, key: TopicKey) -> None:
         if peer is None or peer in self._ended:
             return
         own = key
@@ -327,7 +327,7 @@ class Outboxes:
             self._socket.setsockopt(zmq.UNSUBSCRIBE, own.frame())
         self._forget(peer, own)
 
-    def _forget(self, peer: Peer, own: Key) -> None:
+    def _forget(self, peer: Peer, own: TopicKey) -> None:
         frame = own.frame()
         if (waits := self.busy.pop(frame, None)) is not None:
             self._clear(waits)

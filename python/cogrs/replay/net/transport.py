@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import zmq
 
 from cogrs.listener import check_listener
-from cogrs.replay.connections import Connections, Intake, Watched
 from cogrs.replay.endpoint import Bind, attach, keep_for_owner
-from cogrs.replay.guard import Guard
-from cogrs.replay.keys import CLIENTS, FRAME_OVERHEAD
+from cogrs.replay.net.authenticator import Authenticator
+from cogrs.replay.net.connection_monitor import ConnectionMonitor, ReceiveQuota, WatchedSocket
+from cogrs.replay.net.curve import CLIENTS, FRAME_OVERHEAD
 from cogrs.replay.wire import REQUEST_HWM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cogrs.replay.endpoint import Mode
-    from cogrs.replay.keys import Curve
+    from cogrs.replay.net.curve import Curve
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -63,8 +63,8 @@ class Transport:
     """One ZeroMQ context with its sockets.
 
     Sockets are used in loops, entered by `loop`, which end when `closed` is set; or through a
-    `Channel`, or before anybody else knows them. Closing waits for the loops, closes what is left,
-    and waits until all is sent.
+    `SharedSocket`, or before anybody else knows them. Closing waits for the loops, closes what is
+    left, and waits until all is sent.
     """
 
     def __init__(self, owner: str, curve: Curve | None = None, *, insecure: bool = False) -> None:
@@ -80,9 +80,9 @@ class Transport:
         self._owner = owner
         self._curve = curve
         self._insecure = insecure
-        self._guard: Guard | None = None
-        self._connections: Connections | None = None
-        self._intakes: weakref.WeakKeyDictionary[zmq.Socket[bytes], Intake] = (
+        self._guard: Authenticator | None = None
+        self._connections: ConnectionMonitor | None = None
+        self._intakes: weakref.WeakKeyDictionary[zmq.Socket[bytes], ReceiveQuota] = (
             weakref.WeakKeyDictionary()
         )
         self._connections_lock = threading.Lock()
@@ -201,7 +201,7 @@ class Transport:
             RuntimeError: Closed.
         """
         if self._curve is not None and self._curve.allowed is not None:
-            self._guard = Guard(self, self._curve.allowed)
+            self._guard = Authenticator(self, self._curve.allowed)
 
     @property
     def has_keys(self) -> bool:
@@ -216,7 +216,7 @@ class Transport:
         mode: Mode,
         domain: str = CLIENTS,
         *,
-        intake: Intake | None,
+        intake: ReceiveQuota | None,
         heard: Callable[[str, int], object] | None = None,
     ) -> str:
         """Bind or connect a socket of this transport, and return where; it is closed on failure.
@@ -252,7 +252,7 @@ class Transport:
                 heard = self._guard.heard
             watched = None
             if intake is not None and not endpoint.startswith("inproc:"):
-                watched = Watched(endpoint, intake, heard)
+                watched = WatchedSocket(endpoint, intake, heard)
                 self._watch(socket, watched)
             where = attach(socket, name, endpoint, mode)
             if watched is not None:
@@ -276,10 +276,10 @@ class Transport:
         elif mode == Bind:
             socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
 
-    def _watch(self, socket: zmq.Socket[bytes], watched: Watched) -> None:
+    def _watch(self, socket: zmq.Socket[bytes], watched: WatchedSocket) -> None:
         with self._connections_lock:
             if self._connections is None:
-                self._connections = Connections(self)
+                self._connections = ConnectionMonitor(self)
         if watched.endpoint.startswith("tcp:"):  # of others nobody tells what has come
             self._intakes[socket] = watched.intake
         self._connections.watch(socket, watched)
@@ -406,7 +406,7 @@ def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
     return frames
 
 
-def _take(socket: zmq.Socket[bytes], intake: Intake | None) -> list[zmq.Frame]:
+def _take(socket: zmq.Socket[bytes], intake: ReceiveQuota | None) -> list[zmq.Frame]:
     if intake is None:
         return receive(socket)
     try:

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from cogrs.replay.deadline import seconds_of
+from cogrs.replay.net.deadline import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def check_period(name: str, value: float | None) -> float | None:
     return seconds
 
 
-class Reporter:
+class StatsReporter:
     """Logs the rates since the line before. The workers of a server bring it along, none waits."""
 
     def __init__(self, period: float | None) -> None:

@@ -15,7 +15,7 @@ _MERGE = 1 << 20
 """Bytes of messages that wait before they are merged, at least."""
 
 
-class Backlog:
+class MergingQueue:
     """Messages with priorities for one client, oldest first. Not thread-safe; the owner locks.
 
     What waits is merged now and then, of errors of one entry the newest is kept. So it grows with

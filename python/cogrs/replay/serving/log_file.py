@@ -30,7 +30,7 @@ _MOST_EARLY = 16 << 20
 _MODES = ("w", "a", "x", "w+", "a+", "x+", "r+")
 
 
-class Logbook:
+class LogFile:
     """Writes lines in the order in which each client numbered them.
 
     Several workers of a server take lines from their sockets side by side, so a line can overtake

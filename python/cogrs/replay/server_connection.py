@@ -12,22 +12,22 @@ import zmq
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
 from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS, PUBLICATION_PART, SMALL_FRAME
-from cogrs.replay.connections import Intake
 from cogrs.replay.endpoint import Conn
+from cogrs.replay.net.connection_monitor import ReceiveQuota
 from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cogrs._core import ReplayMemory, SampleMixer
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 PAUSE = 0.05
 """Seconds until a server that had too few samples is asked again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SourceStats:
+class ServerConnectionStats:
     """Figures of one server of a `ReplaySampler`.
 
     Attributes:
@@ -50,7 +50,7 @@ class SourceStats:
     down: bool
 
 
-class Look(NamedTuple):
+class CacheLayout(NamedTuple):
     """What must be the same for all servers whose samples go into one batch.
 
     Fields:
@@ -82,7 +82,7 @@ class _Publication(NamedTuple):
     message: bytes
 
 
-class Source:
+class ServerConnection:
     """A server's REP endpoint. Not thread-safe; the owner locks.
 
     At most one request is under way. It waits to be sent while there is no connection, and then
@@ -193,7 +193,7 @@ class Source:
             self.forget()
             raise RuntimeError(f"{self.endpoint}: {error}") from None
 
-    def check(self, look: Look, samples: pb.Samples) -> None:
+    def check(self, look: CacheLayout, samples: pb.Samples) -> None:
         """Refuse samples that do not look as they should.
 
         Raises:
@@ -286,9 +286,9 @@ class Source:
             self._socket.close(linger=0)
         self._socket = self._unsent = self._since = self._publication = None
 
-    def stats(self, kept: int) -> SourceStats:
+    def stats(self, kept: int) -> ServerConnectionStats:
         """Take its figures."""
-        return SourceStats(
+        return ServerConnectionStats(
             endpoint=self.endpoint,
             weight_sum=self.weight_sum,
             unused=self.unused,
@@ -329,7 +329,7 @@ class Source:
             made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
             made.setsockopt(zmq.IMMEDIATE, 1)
             self._transport.attach(
-                made, "endpoints", self.endpoint, Conn, intake=Intake(MOST_WAITING_OF_ANSWERS)
+                made, "endpoints", self.endpoint, Conn, intake=ReceiveQuota(MOST_WAITING_OF_ANSWERS)
             )
             self._socket = made
         return self._socket

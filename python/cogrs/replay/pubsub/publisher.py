@@ -17,15 +17,15 @@ from cogrs.limits import (
     MOST_CLIENTS_TOPICS_BYTES,
     MOST_WAITING_OF_SUBSCRIBER,
 )
-from cogrs.replay.backlog import Backlog
-from cogrs.replay.bell import Bell
-from cogrs.replay.connections import Intake
-from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Bind, check_count
-from cogrs.replay.outboxes import Outboxes
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.waker import Waker
+from cogrs.replay.pubsub.merging_queue import MergingQueue
+from cogrs.replay.pubsub.subscriber_queues import SubscriberQueues
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
-    Key,
+    TopicKey,
     digest_of_topic,
     encode,
     message_bytes,
@@ -33,7 +33,7 @@ from cogrs.replay.wire import (
 )
 
 if TYPE_CHECKING:
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 _PERIOD = 1.0
 """Seconds between announcements."""
@@ -87,7 +87,7 @@ class Publisher:
         """Streams of topics that clients alone have had published; likewise."""
         self._bytes_of_clients = 0
         """Of the last messages of those."""
-        self._backlogs: dict[bytes, Backlog] = {}
+        self._backlogs: dict[bytes, MergingQueue] = {}
         """What waits of brief topics."""
         self._unannounced: set[bytes] = set()
         self._changed = threading.Condition()
@@ -96,12 +96,12 @@ class Publisher:
         self._due = time.monotonic() + _PERIOD
         self._done = threading.Event()
         socket = transport.socket(zmq.XPUB, hwm=min(hwm, _ROOM), max_frame=LARGEST_SUBSCRIPTION)
-        self._outboxes = Outboxes(socket, hwm, self._newest, transport.receive)
-        self._subscribers = self._outboxes.by_topic
+        self._queues = SubscriberQueues(socket, hwm, self._newest, transport.receive)
+        self._subscribers = self._queues.by_topic
         self.endpoint = transport.attach(
-            socket, "pub_endpoint", endpoint, Bind, intake=Intake(MOST_WAITING_OF_SUBSCRIBER)
+            socket, "pub_endpoint", endpoint, Bind, intake=ReceiveQuota(MOST_WAITING_OF_SUBSCRIBER)
         )
-        self._bell = Bell(transport)
+        self._bell = Waker(transport)
         name = f"cogrs-publisher-{self.endpoint}"
         self._thread = threading.Thread(target=self._run, args=(socket,), name=name, daemon=True)
         self._thread.start()
@@ -158,7 +158,7 @@ class Publisher:
             if self._of_clients.pop(digest, None) is not None:
                 self._bytes_of_clients -= len(self._last[digest][2])
             stream = self._stream_of(digest)
-            backlog = self._backlogs.setdefault(digest, Backlog(self._sender))
+            backlog = self._backlogs.setdefault(digest, MergingQueue(self._sender))
             most = _MOST_WAITING if digest in self._subscribers else _MOST_ABSENT
             dropped = backlog.add(message, most)
             number, body = self._last[digest][1:]
@@ -221,7 +221,7 @@ class Publisher:
             since = outbox.since[1] if outbox.since[0] == stream else 0
             if since not in headers:
                 headers[since] = self._header(stream, number, since)
-            self._outboxes.put(outbox, headers[since], body)
+            self._queues.put(outbox, headers[since], body)
 
     def _put_for_client(self, digest: bytes, body: bytes) -> None:
         # One that was forgotten begins again, which subscribers see by its stream.
@@ -236,7 +236,7 @@ class Publisher:
             silent = next(iter(self._of_clients))
             del self._of_clients[silent]
             self._bytes_of_clients -= len(self._last.pop(silent)[2])
-            self._outboxes.drop(silent)
+            self._queues.drop(silent)
 
     def _newest(self, digest: bytes) -> tuple[int, int]:
         return self._last.get(digest, (self._stream, 0, b""))[:2]
@@ -268,7 +268,7 @@ class Publisher:
             self._due = time.monotonic() + _PERIOD
             with self._changed:
                 self._unannounced.update(self._last)
-                self._outboxes.sweep()
+                self._queues.sweep()
         left = int(seconds_to(self._due) * 1000 + 0.999)
         wait = self._exchange(socket)
         return left if wait is None else min(left, wait)
@@ -285,14 +285,14 @@ class Publisher:
             if seconds_to(end) == 0:
                 return 0
             with self._changed:
-                asked, came = self._outboxes.read()
+                asked, came = self._queues.read()
                 for peer, key in asked:
                     stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
-                    self._outboxes.answer(peer, key, self._header(stream, number), body)
+                    self._queues.answer(peer, key, self._header(stream, number), body)
                 self._changed.notify_all()
             self._release()
             goes_on = self._send_waiting() or came
-        if self._outboxes.busy:
+        if self._queues.busy:
             return _RETRY_MS
         if not self._unannounced:
             return None
@@ -313,11 +313,11 @@ class Publisher:
     def _send_waiting(self) -> bool:
         """Send to each outbox what there is room for; tell whether anything was sent."""
         sent = False
-        for frame in list(self._outboxes.busy):
+        for frame in list(self._queues.busy):
             for _ in range(_TURN):
                 with self._changed:
-                    outbox = self._outboxes.busy.get(frame)
-                    if outbox is None or not self._outboxes.send(outbox):
+                    outbox = self._queues.busy.get(frame)
+                    if outbox is None or not self._queues.send(outbox):
                         break
                     sent = True
         return sent
@@ -328,8 +328,11 @@ class Publisher:
             # One whose messages are still on their way is left for the next time.
             while self._unannounced:
                 digest = next(iter(self._unannounced))
-                if digest in self._last and not self._outboxes.waits(digest):
-                    key, header = Key(ANNOUNCEMENTS, digest), self._header(*self._newest(digest))
+                if digest in self._last and not self._queues.waits(digest):
+                    key, header = (
+                        TopicKey(ANNOUNCEMENTS, digest),
+                        self._header(*self._newest(digest)),
+                    )
                     try:
                         socket.send_multipart((key.frame(), header, b""), zmq.NOBLOCK)
                     except zmq.Again:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import zmq
 
 if TYPE_CHECKING:
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 
-class Bell:
+class Waker:
     """Wakes a loop that polls sockets from another thread."""
 
     def __init__(self, transport: Transport) -> None:

@@ -18,7 +18,7 @@ class _Begun(NamedTuple):
     parts: list[bytes]
 
 
-class Parts:
+class MessageAssembler:
     """The beginnings of messages. Any thread may call.
 
     All parts but the last have `PUBLICATION_PART` bytes, and each is sent when the one before was

@@ -10,18 +10,18 @@ import zmq
 
 from cogrs.escape import escaped
 from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
-from cogrs.replay.channel import Channel
-from cogrs.replay.connections import Intake
-from cogrs.replay.deadline import deadline_after
 from cogrs.replay.endpoint import Conn
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.deadline import deadline_after
+from cogrs.replay.net.shared_socket import SharedSocket
 from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode
 
 if TYPE_CHECKING:
     from cogrs.api import replay_pb2 as pb
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 
-class Requests:
+class RequestSocket:
     """A REQ socket that is made on first use and that threads use in turn."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Requests:
         self._sender = sender
         self._timeout = timeout
         self._answered = False
-        self._channel = Channel(transport, partial(_connect, transport, endpoint))
+        self._channel = SharedSocket(transport, partial(_connect, transport, endpoint))
 
     def ask(self, call: str, expected: str, **body: object) -> pb.Header:
         """Send a request, and return its answer, whose body is of the expected kind.
@@ -97,5 +97,7 @@ def _connect(transport: Transport, endpoint: str) -> zmq.Socket[bytes]:
     socket = transport.socket(zmq.REQ, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
     # A request is sent once there is a connection, so that it is known which of both was missing.
     socket.setsockopt(zmq.IMMEDIATE, 1)
-    transport.attach(socket, "req_endpoint", endpoint, Conn, intake=Intake(MOST_WAITING_OF_ANSWERS))
+    transport.attach(
+        socket, "req_endpoint", endpoint, Conn, intake=ReceiveQuota(MOST_WAITING_OF_ANSWERS)
+    )
     return socket

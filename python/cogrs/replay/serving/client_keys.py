@@ -8,7 +8,7 @@ from cogrs.limits import MOST_CLIENTS_OF_KEY
 from cogrs.replay.wire import WireError
 
 
-class Senders:
+class ClientKeys:
     """The key that each client has used first, which alone may go on to. Any thread may call.
 
     Clients are known by numbers that they choose, and messages to them and totals go by those. Of

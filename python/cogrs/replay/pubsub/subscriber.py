@@ -15,16 +15,16 @@ from cogrs.limits import (
     MOST_TOPICS,
     MOST_WAITING_OF_PUBLISHER,
 )
-from cogrs.replay.backlog import Backlog
-from cogrs.replay.bell import Bell
-from cogrs.replay.connections import Intake
-from cogrs.replay.deadline import deadline_after, seconds_to
 from cogrs.replay.endpoint import Conn
+from cogrs.replay.net.connection_monitor import ReceiveQuota
+from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.waker import Waker
+from cogrs.replay.pubsub.merging_queue import MergingQueue
 from cogrs.replay.wire import (
     ANNOUNCEMENTS,
     LAST,
     MESSAGES,
-    Key,
+    TopicKey,
     WireError,
     decode,
     digest_of_topic,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.api import replay_pb2 as pb
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -43,7 +43,7 @@ _MOST_PRIORITIES = 32 << 20
 """Bytes of priorities that wait for `apply_priorities`, when those of each entry were merged."""
 
 
-class Topic:
+class TopicQueue:
     """Messages of a topic that nobody has taken yet, newest kept."""
 
     def __init__(self, hwm: int) -> None:
@@ -134,7 +134,7 @@ class Topic:
         self.size += len(message)
 
 
-class PriorityTopic(Topic):
+class PriorityTopicQueue(TopicQueue):
     """Messages with priorities for this client, merged instead of dropped while nobody takes them.
 
     It never starts with the last message alone.
@@ -143,7 +143,7 @@ class PriorityTopic(Topic):
     def __init__(self) -> None:
         """Hold nothing."""
         super().__init__(1)
-        self._backlog = Backlog()
+        self._backlog = MergingQueue()
 
     def take(self) -> bytes | None:
         """Take the oldest message, merged with later ones."""
@@ -162,11 +162,11 @@ class Subscriber:
         self._endpoint = endpoint
         self._hwm = hwm
         self._changed = threading.Condition()
-        self._topics: dict[bytes, Topic] = {}
-        self._wanted: deque[Key] = deque()
-        self._unwanted: deque[Key] = deque()
-        self._asked: dict[bytes, Key] = {}
-        self._bell: Bell | None = None
+        self._topics: dict[bytes, TopicQueue] = {}
+        self._wanted: deque[TopicKey] = deque()
+        self._unwanted: deque[TopicKey] = deque()
+        self._asked: dict[bytes, TopicKey] = {}
+        self._bell: Waker | None = None
         self._connected = False
         """Whether there was ever a connection."""
         self.total_refused = 0
@@ -210,7 +210,7 @@ class Subscriber:
         """
         with self._changed:
             digest = digest_of_topic(topic)
-            self._subscribed(digest, PriorityTopic)
+            self._subscribed(digest, PriorityTopicQueue)
             self._start_with_last(digest, alone=False)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
@@ -249,7 +249,9 @@ class Subscriber:
                 self._bell.ring()
             self._changed.notify_all()
 
-    def _subscribed(self, digest: bytes, make: Callable[[], Topic] | None = None) -> Topic:
+    def _subscribed(
+        self, digest: bytes, make: Callable[[], TopicQueue] | None = None
+    ) -> TopicQueue:
         self._transport.check()
         if not self._endpoint:
             raise RuntimeError("this client was created without a sub_endpoint")
@@ -260,8 +262,8 @@ class Subscriber:
                     f"this client has subscribed to {MOST_TOPICS} topics, as many as it may: "
                     "use another client for more"
                 )
-            self._topics[digest] = make() if make else Topic(self._hwm)
-            self._wanted += Key(MESSAGES, digest), Key(ANNOUNCEMENTS, digest)
+            self._topics[digest] = make() if make else TopicQueue(self._hwm)
+            self._wanted += TopicKey(MESSAGES, digest), TopicKey(ANNOUNCEMENTS, digest)
             bell.ring()
         return self._topics[digest]
 
@@ -274,12 +276,12 @@ class Subscriber:
         # An earlier question that has no answer yet, and may have none, is taken back.
         if digest in self._asked:
             self._unwanted.append(self._asked[digest])
-        self._asked[digest] = key = Key(LAST, digest, new_nonce())
+        self._asked[digest] = key = TopicKey(LAST, digest, new_nonce())
         self._wanted.append(key)
         assert self._bell is not None, "no topic has been asked for"
         self._bell.ring()
 
-    def _start(self) -> Bell:
+    def _start(self) -> Waker:
         # Subscriptions are all that it sends, and nobody misses those of a socket that closes.
         socket = self._transport.socket(
             zmq.SUB, hwm=self._hwm, max_frame=LARGEST_MESSAGE, linger_ms=0
@@ -291,10 +293,10 @@ class Subscriber:
             "sub_endpoint",
             self._endpoint,
             Conn,
-            intake=Intake(MOST_WAITING_OF_PUBLISHER),
+            intake=ReceiveQuota(MOST_WAITING_OF_PUBLISHER),
             heard=self._hear,
         )
-        bell = Bell(self._transport)
+        bell = Waker(self._transport)
         name = f"cogrs-subscriber-{self._endpoint}"
         args = (socket, bell)
         threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
@@ -304,7 +306,7 @@ class Subscriber:
     def _hear(self, _endpoint: str, event: int) -> None:
         self._connected |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
-    def _run(self, socket: zmq.Socket[bytes], bell: Bell) -> None:
+    def _run(self, socket: zmq.Socket[bytes], bell: Waker) -> None:
         poller = zmq.Poller()
         for each in (socket, bell.socket):
             poller.register(each, zmq.POLLIN)
@@ -315,7 +317,7 @@ class Subscriber:
             finally:
                 bell.close()
 
-    def _serve(self, socket: zmq.Socket[bytes], bell: Bell, ready: dict[object, int]) -> None:
+    def _serve(self, socket: zmq.Socket[bytes], bell: Waker, ready: dict[object, int]) -> None:
         if bell.socket in ready:
             bell.hush()
         while self._wanted:
@@ -331,7 +333,7 @@ class Subscriber:
         try:
             if len(frames) != 3:
                 raise WireError(f"{len(frames)} frames")
-            key = Key.of(frames[0].bytes)
+            key = TopicKey.of(frames[0].bytes)
             header = decode(frames[1])
             if header.WhichOneof("body") != "publication":
                 raise WireError("something else than a message of a topic")
@@ -348,7 +350,7 @@ class Subscriber:
             text = "%s published %s; it is dropped, further ones are only counted"
             _logger.warning(text, self._endpoint, error)
 
-    def _note(self, key: Key, publication: pb.Publication, body: zmq.Frame) -> None:
+    def _note(self, key: TopicKey, publication: pb.Publication, body: zmq.Frame) -> None:
         queue = self._topics.get(key.digest)
         if queue is None:
             return
@@ -362,7 +364,7 @@ class Subscriber:
         elif key.kind == ANNOUNCEMENTS and queue.misses(publication):
             self._ask(key.digest)
 
-    def _make_room(self, queue: Topic) -> None:
+    def _make_room(self, queue: TopicQueue) -> None:
         """Drop the oldest messages of a topic where too many bytes wait, not its newest."""
         while (
             queue.has_several

@@ -20,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.transport import Transport
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -98,7 +98,7 @@ class Peer(NamedTuple):
             _shut_down(self.descriptor)
 
 
-class Intake:
+class ReceiveQuota:
     """What was taken of each connection of a socket, by the one loop that receives from it.
 
     Attributes:
@@ -149,7 +149,7 @@ class Intake:
 
 
 @dataclass(eq=False)
-class Watched:
+class WatchedSocket:
     """A socket whose connections are looked after.
 
     Attributes:
@@ -159,14 +159,14 @@ class Watched:
     """
 
     endpoint: str
-    intake: Intake
+    intake: ReceiveQuota
     heard: Callable[[str, int], object] | None = None
 
 
 class _Connection:
     """What is known of a connection."""
 
-    def __init__(self, peer: Peer, watched: Watched) -> None:
+    def __init__(self, peer: Peer, watched: WatchedSocket) -> None:
         self.peer = peer
         self.endpoint = watched.endpoint
         self._intake = watched.intake
@@ -219,7 +219,7 @@ class _Connection:
         return held if self.peer.stays() else 0
 
 
-class Connections:
+class ConnectionMonitor:
     """A thread that looks after the connections to the sockets of a transport.
 
     libzmq bounds the messages that wait of a connection and the size of a frame, but neither the
@@ -230,8 +230,8 @@ class Connections:
     def __init__(self, transport: Transport) -> None:
         """Start."""
         self._transport = transport
-        self._new: deque[tuple[zmq.Socket[bytes], Watched]] = deque()
-        self._watched: dict[zmq.Socket[bytes], Watched] = {}
+        self._new: deque[tuple[zmq.Socket[bytes], WatchedSocket]] = deque()
+        self._watched: dict[zmq.Socket[bytes], WatchedSocket] = {}
         """By the sockets that read of their events."""
         self._numbers = itertools.count()
         self._connections: dict[int, _Connection] = {}
@@ -239,7 +239,7 @@ class Connections:
         self._warned: set[str] = set()
         threading.Thread(target=self._run, name="cogrs-connections", daemon=True).start()
 
-    def watch(self, socket: zmq.Socket[bytes], watched: Watched) -> None:
+    def watch(self, socket: zmq.Socket[bytes], watched: WatchedSocket) -> None:
         """Look after a socket that binds or connects after this call.
 
         Raises:
@@ -294,7 +294,7 @@ class Connections:
             watched.heard(watched.endpoint, event)
         return event != zmq.EVENT_MONITOR_STOPPED
 
-    def _add(self, descriptor: int, watched: Watched, *, accepted: bool) -> None:
+    def _add(self, descriptor: int, watched: WatchedSocket, *, accepted: bool) -> None:
         try:
             peer = Peer.at(descriptor)
         except OSError:

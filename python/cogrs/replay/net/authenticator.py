@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 import zmq
 from zmq.utils import z85
 
-from cogrs.replay.bell import Bell
-from cogrs.replay.connections import FAILURES
-from cogrs.replay.keys import SAMPLER
+from cogrs.replay.net.connection_monitor import FAILURES
+from cogrs.replay.net.curve import SAMPLER
+from cogrs.replay.net.waker import Waker
 
 if TYPE_CHECKING:
-    from cogrs.replay.keys import Allowed
-    from cogrs.replay.transport import Transport
+    from cogrs.replay.net.curve import AllowList
+    from cogrs.replay.net.transport import Transport
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -30,7 +30,7 @@ _USER_ID: Final = "User-Id"
 """The property of a frame by which libzmq tells what this module has called its sender."""
 
 
-class Guard:
+class Authenticator:
     """A thread that libzmq asks about each connection to a listening socket of a transport.
 
     It runs before the first of them listens, and libzmq refuses everybody once it has ended. Where
@@ -38,7 +38,7 @@ class Guard:
     meanwhile.
     """
 
-    def __init__(self, transport: Transport, allowed: Allowed) -> None:
+    def __init__(self, transport: Transport, allowed: AllowList) -> None:
         """Start.
 
         Raises:
@@ -53,7 +53,7 @@ class Guard:
         # A REP socket could not answer one question while another waits.
         socket = transport.socket(zmq.ROUTER, hwm=0)
         socket.bind(_ADDRESS)
-        self._bell = Bell(transport)
+        self._bell = Waker(transport)
         for name, run, args in (("guard", self._run, (socket,)), ("guard-reader", self._read, ())):
             threading.Thread(target=run, args=args, name=f"cogrs-{name}", daemon=True).start()
 

@@ -1,0 +1,1 @@
+"""Sockets: made, secured, watched and closed; nothing here knows what messages mean."""

@@ -1,0 +1,1 @@
+"""Messages of a server to its clients, by topic."""

@@ -1,0 +1,1 @@
+"""What a server is made of, beside what it publishes."""
