@@ -300,9 +300,9 @@ def test_server_and_sampler_give_what_a_client_has(dtype: Any) -> None:
         assert client.rem.state_buf.dtype == server.rem.state_buf.dtype == states.dtype
         build.add_uniform(client.rem, ROWS, s=states, i=states[:, 0])
         client.push_cache()
-        batch = server.get_batch(4, wait=network.SLACK)
+        batch = server.get_batch(4, timeout=network.SLACK)
         with cogrs.ReplaySampler([server.rep_endpoint]) as sampler:
-            batches = [batch, sampler.get_batch(4, wait=network.SLACK)]
+            batches = [batch, sampler.get_batch(4, timeout=network.SLACK)]
     for each in batches:
         for row, at in enumerate(each.prev.a):
             same(each.prev.s[row, 0], states[at])

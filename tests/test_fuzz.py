@@ -450,11 +450,11 @@ def headers() -> st.SearchStrategy[bytes]:
 def test_replay_message_of_anything_is_refused_or_answered(
     header: bytes, rest: list[bytes]
 ) -> None:
-    inbox = ServerState(build.memory(), 1, None, None)
+    state = ServerState(build.memory(), 1, None, None)
     frames = [zmq.Frame(each) for each in (header, *rest)]
-    answer = inbox.answer(frames)
+    answer = state.answer(frames)
     assert replay_pb2.Header.FromString(answer[0]).version == VERSION
-    inbox.take(frames)
+    state.take(frames)
 
 
 UNARY = {

@@ -245,7 +245,7 @@ def test_a_sampler_says_who_does_not_answer(nobody):
         cogrs.ReplaySampler([endpoint]) as sampler,
         pytest.raises(TimeoutError, match="no answer from") as caught,
     ):
-        sampler.get_batch(1, wait=0.2)
+        sampler.get_batch(1, timeout=0.2)
     assert endpoint in line_of(caught)
 
 

@@ -77,7 +77,7 @@ def learn(server, params, args):
             time.sleep(0.01)
         else:
             try:
-                batch = server.get_batch(BATCH_SIZE, wait=0.5)
+                batch = server.get_batch(BATCH_SIZE, timeout=0.5)
             except TimeoutError:  # too few caches until now
                 continue
             # Divided by the largest of the batch, so the number of steps falls out.

@@ -155,7 +155,7 @@ def _replay(endpoint: str) -> str:
                 client.rem.add_entry(np.full(4, step), step, 1.0, 1.0, 0.0, nothing, 1.0)
             client.rem.close_episode()
             client.push_cache()
-            server.get_batch(8, wait=_SECONDS)
+            server.get_batch(8, timeout=_SECONDS)
     return f"sizes, a cache and a batch in {_milliseconds_since(begin)}"
 
 

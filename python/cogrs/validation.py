@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, cast
 
 from cogrs.shown import shown
 
@@ -134,3 +134,50 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
 
 def _kind(value: object) -> str:
     return type(value).__name__
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return a truth value; 0 and 1 are not.
+
+    Raises:
+        TypeError: `value` is neither True nor False.
+    """
+    check_kind(name, value, bool, "True or False")
+    return value is True
+
+
+def check_count(name: str, value: object, least: int = 1, most: int = (1 << 31) - 1) -> int:
+    """Return an integer within bounds.
+
+    Raises:
+        TypeError: `value` is not an integer.
+        ValueError: `value` is out of bounds.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        count = operator.index(cast("SupportsIndex", value))
+    except TypeError:  # an array has the method too
+        raise TypeError(f"{name}: expected an integer, got {_kind(value)}") from None
+    if count < least:
+        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(count)}")
+    if count > most:
+        raise ValueError(f"{name}: expected an integer <= {most}, got {shown(count)}")
+    return count
+
+
+def seconds_of(name: str, value: object) -> float:
+    """Return a number of seconds, negative or infinite ones too.
+
+    Raises:
+        TypeError: `value` is not a number; True is not.
+        ValueError: `value` is larger than a float holds.
+    """
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        return float(cast("SupportsFloat", value))
+    except TypeError:
+        raise TypeError(f"{name}: expected seconds or None, got {_kind(value)}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected seconds or None, got {shown(value)}") from None

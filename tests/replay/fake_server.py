@@ -19,7 +19,7 @@ class Fake:
     def __init__(
         self, answer: Callable[[pb.SamplesRequest, ServerState], list[Any] | None]
     ) -> None:
-        self.inbox = ServerState(build.memory(), 1, None, None)
+        self.state = ServerState(build.memory(), 1, None, None)
         self._answer = answer
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -36,9 +36,9 @@ class Fake:
             peer, empty, request, *_ = self._socket.recv_multipart(copy=False)
             header = pb.Header.FromString(request.bytes)
             if header.WhichOneof("body") == "samples_request":
-                answer = self._answer(header.samples_request, self.inbox)
+                answer = self._answer(header.samples_request, self.state)
             else:
-                answer = self.inbox.answer([request])
+                answer = self.state.answer([request])
             if answer is not None:
                 self._socket.send_multipart([peer, empty, *answer])
 
@@ -59,14 +59,14 @@ def columns(rows: int, first: int = 0) -> list[bytes]:
     return [np.ones(rows, np.float32).tobytes(), *side, *side]
 
 
-def samples(asked: pb.SamplesRequest, inbox: ServerState, **changes: Any) -> list[Any]:
+def samples(asked: pb.SamplesRequest, state: ServerState, **changes: Any) -> list[Any]:
     """What a server answers that has all that it is asked for."""
     fields = {
         "number": asked.number,
         "rows": asked.rows,
         "weight_sum": 1.0,
         "unused": 7,
-        "template": inbox._digest,
+        "template": state._digest,
         "flags": (1 << 14) - 1,
         "frame_stack": 1,
     }

@@ -55,7 +55,7 @@ LOOPS: dict[str, Callable[[World], Any]] = {
 """Calls that go on until the close, and return then."""
 
 WAITS: dict[str, Callable[[World], Any]] = {
-    "get_batch": lambda at: at.server.get_batch(1, wait=math.inf),
+    "get_batch": lambda at: at.server.get_batch(1, timeout=math.inf),
     "wait_subscribers": lambda at: at.server.wait_subscribers("t", timeout=None),
     "sub_bytes": lambda at: at.client.sub_bytes("t"),
     "sub_bytes for the last": lambda at: at.client.sub_bytes("t", last=True, timeout=60),

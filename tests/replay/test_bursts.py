@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from cogrs import ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.priorities import received, topic_of
+from cogrs.replay.priorities import Priorities, topic_of
 from cogrs.replay.pubsub import subscriber_queues
 from cogrs.replay.pubsub.merging_queue import MergingQueue
-from cogrs.replay.wire import MESSAGES, TopicKey, digest_of_topic, encode
+from cogrs.replay.pubsub.topic_key import MESSAGES, TopicKey, digest_of_topic
+from cogrs.replay.wire import encode
 from tests.replay import build, network
 from tests.replay.network import SLACK, Call, connected, eventually, made, started
 
@@ -178,7 +179,7 @@ def test_backlog_keeps_the_newest_error_of_each_entry(calls: list[Any]) -> None:
 
     def take() -> None:
         if (message := backlog.pop()) is not None:
-            told = received(message)
+            told = Priorities.from_message(message)
             seen.update(zip(told.ids.tolist(), told.errors.tolist(), strict=True))
 
     for rows in calls:
@@ -206,7 +207,7 @@ def test_backlog_is_bounded_and_tells_what_it_dropped() -> None:
     assert dropped > 0
     last = None
     while backlog:
-        last = received(backlog.pop())
+        last = Priorities.from_message(backlog.pop())
     assert last.ids[-1] == 599_999
 
 
@@ -217,7 +218,7 @@ def test_backlog_of_the_same_entries_never_drops() -> None:
         errors = np.full(10_000, number, np.float32).tobytes()
         told = pb.Priorities(ids=ids, errors=errors)
         assert backlog.add(encode(3, priorities=told), 1 << 20) == 0
-    told = received(backlog.pop())
+    told = Priorities.from_message(backlog.pop())
     assert not backlog
     assert (told.ids.tobytes(), set(told.errors.tolist())) == (ids, {299.0})
 

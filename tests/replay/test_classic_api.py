@@ -122,7 +122,7 @@ def test_server_without_caches_publishes_counts_and_logs(tmp_path: Any) -> None:
         assert (stats.n_caches, stats.caches, stats.total_steps) == (0, 0, 20)
         for wait in (None, 0, 1_000):
             with pytest.raises(RuntimeError, match="get_batch: this server keeps no caches"):
-                server.get_batch(4, wait=wait)
+                server.get_batch(4, timeout=wait)
         with (
             ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler,
             pytest.raises(RuntimeError, match="insufficient caches"),

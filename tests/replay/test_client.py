@@ -358,7 +358,7 @@ import signal, threading
 from tests.replay import build, network
 
 with network.full_pair(1) as (server, client):
-    for call in (lambda: client.sub_bytes("t"), lambda: server.get_batch(1, wait=60)):
+    for call in (lambda: client.sub_bytes("t"), lambda: server.get_batch(1, timeout=60)):
         interrupt = signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
         threading.Timer(0.1, *interrupt).start()
         try:
@@ -368,7 +368,7 @@ with network.full_pair(1) as (server, client):
     server.pub_bytes("t", "m")
     client.update_counter()
     client.push_cache()
-    print(client.sub_bytes("t", timeout=10), len(server.get_batch(1, wait=10).weight))
+    print(client.sub_bytes("t", timeout=10), len(server.get_batch(1, timeout=10).weight))
 """
     done = network.run(script, within=30)
     assert (done.stdout, done.stderr) == ("interrupted\ninterrupted\nb'm' 1\n", "")

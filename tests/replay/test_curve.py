@@ -251,7 +251,7 @@ def test_others_are_refused_and_nobody_notices(wrong: Any, caplog: Any) -> None:
         assert_served(server, client)
         assert_refused(server, **wrong)
         assert_served(server, client)
-        server.get_batch(4, wait=SLACK)
+        server.get_batch(4, timeout=SLACK)
         assert_refused(server, **wrong)
         assert_served(server, client)
 
@@ -276,7 +276,7 @@ def test_who_has_no_keys_for_the_server_is_logged_once_an_endpoint(wrong: Any, c
         endpoints = [server.pub_endpoint, server.rep_endpoint]
     assert sorted(told) == sorted(
         f"refused a connection to {each} that ended without keys for this server; "
-        "further ones are not told"
+        "further ones are not reported"
         for each in endpoints
     )
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cogrs import ReplayMemoryClient
-from cogrs.replay.endpoint import Bind, Conn, check_count, check_endpoint, check_mode
+from cogrs.replay.endpoint import Bind, Conn, check_endpoint, check_mode
+from cogrs.validation import check_count
 from tests.replay import build, network
 
 NO_ENDPOINTS = [
@@ -139,7 +140,7 @@ def test_ipc_carries_everything(tmp_path: Path) -> None:
         with network.connected(server) as client:
             build.add_uniform(client.rem, 5)
             assert client.push_cache() == 0
-            assert len(server.get_batch(3, wait=network.SLACK).weight) == 3
+            assert len(server.get_batch(3, timeout=network.SLACK).weight) == 3
             assert client.sub_bytes("t", last=True, timeout=network.SLACK) == b"message"
 
 
@@ -162,7 +163,7 @@ def test_ipv6_carries_everything(push: str) -> None:
         with network.connected(server) as client:
             build.add_uniform(client.rem, 5)
             assert client.push_cache() == 0
-            assert len(server.get_batch(3, wait=network.SLACK).weight) == 3
+            assert len(server.get_batch(3, timeout=network.SLACK).weight) == 3
             assert client.sub_bytes("t", last=True, timeout=network.SLACK) == b"message"
 
 

@@ -15,7 +15,8 @@ import pytest
 from cogrs import Conn, ReplayMemoryClient, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
-from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey, encode
+from cogrs.replay.pubsub.topic_key import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey
+from cogrs.replay.wire import encode
 from tests.replay import build, network, zmtp
 from tests.replay.network import SLACK, eventually, launch, said
 

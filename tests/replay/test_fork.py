@@ -14,11 +14,11 @@ from tests.replay import build, network
 server = network.started(1)
 client = network.connected(server)
 build.add_uniform(client.rem, 5)
-waiting = network.Call(lambda: server.get_batch(1, wait=60))
+waiting = network.Call(lambda: server.get_batch(1, timeout=60))
 assert waiting.blocks()
 calls = {
     "get_batch": lambda: server.get_batch(1),
-    "get_batch wait": lambda: server.get_batch(1, wait=5),
+    "get_batch wait": lambda: server.get_batch(1, timeout=5),
     "pub_bytes": lambda: server.pub_bytes("t", "m"),
     "rem.pub_bytes": lambda: server.rem.pub_bytes("t", "m"),
     "wait_subscribers": lambda: server.wait_subscribers("t", 1, timeout=5),

@@ -225,7 +225,7 @@ def test_servers_and_clients_keep_dicts_and_tuples() -> None:
                 client.rem.add_entry(state, SPACES["tuple"].sample(), 1.0, 1.0, 0.0, EMPTY, 1.0)
             client.rem.close_episode(truncated=True)
             client.push_cache()
-            batch = server.get_batch(4, wait=30)
+            batch = server.get_batch(4, timeout=30)
     assert form(batch.prev.s) == form(obs[0])
     assert form(batch.prev.a) == (None, None, None)
 

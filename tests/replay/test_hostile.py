@@ -10,7 +10,8 @@ import zmq
 
 from cogrs import ReplayMemoryClient, ReplayMemoryServer
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.wire import MESSAGES, TopicKey, decode, digest_of_topic, encode
+from cogrs.replay.pubsub.topic_key import MESSAGES, TopicKey, digest_of_topic
+from cogrs.replay.wire import decode, encode
 from tests.replay import build, network
 from tests.replay.network import (
     SLACK,
@@ -73,7 +74,7 @@ def assert_serves(server: ReplayMemoryServer, client: Any) -> None:
     client.update_counter()
     assert client.push_cache() == 0
     arrived(server, before + 1)
-    network.assert_consistent(server.get_batch(1, wait=SLACK))
+    network.assert_consistent(server.get_batch(1, timeout=SLACK))
 
 
 @pytest.mark.parametrize("kind", KINDS)

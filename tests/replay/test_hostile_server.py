@@ -9,7 +9,8 @@ import zmq
 
 from cogrs import ReplayMemoryClient
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.wire import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey, digest_of_topic, encode
+from cogrs.replay.pubsub.topic_key import ANNOUNCEMENTS, LAST, MESSAGES, TopicKey, digest_of_topic
+from cogrs.replay.wire import encode
 from tests.replay import network
 from tests.replay.network import SLACK, Call, eventually, started
 

@@ -94,8 +94,8 @@ def test_only_regular_files_are_read(tmp_path, caplog):
     one.save("one", tmp_path)
     allowed = AllowList(own.public.encode(), tmp_path)
     for _ in range(3):
-        assert allowed.takes("clients", raw(one))
-        assert not allowed.takes("clients", raw(KeyPair.new()))
+        assert allowed.role_of("clients", raw(one))
+        assert not allowed.role_of("clients", raw(KeyPair.new()))
     assert len(caplog.records) == len(odd)
     assert all(sum(str(path) in line for line in caplog.messages) == 1 for path in odd)
     for path in odd:
@@ -108,7 +108,7 @@ def test_known_key_is_answered_without_reading_the_folder(tmp_path, monkeypatch)
     one.save("one", tmp_path)
     allowed = AllowList(own.public.encode(), tmp_path)
     assert allowed.role_of("clients", raw(one), read=False) is None
-    assert allowed.takes("clients", raw(one))
+    assert allowed.role_of("clients", raw(one))
     monkeypatch.setattr(os, "scandir", None)  # whoever lists the folder now fails
     assert allowed.role_of("clients", raw(one), read=False) == "sampler"
     assert allowed.role_of("clients", raw(two), read=False) is None
@@ -118,10 +118,10 @@ def test_file_that_holds_another_key_now(tmp_path):
     own, one, two = (KeyPair.new() for _ in range(3))
     public, _ = one.save("one", tmp_path)
     allowed = AllowList(own.public.encode(), tmp_path)
-    assert allowed.takes("clients", raw(one))
+    assert allowed.role_of("clients", raw(one))
     public.write_text(public.read_text().replace(one.public, two.public))
-    assert not allowed.takes("clients", raw(one))
-    assert allowed.takes("clients", raw(two))
+    assert not allowed.role_of("clients", raw(one))
+    assert allowed.role_of("clients", raw(two))
 
 
 @pytest.mark.parametrize("in_folder", [False, True])
@@ -232,26 +232,26 @@ def test_list_of_keys_files_and_pairs(tmp_path):
     own, one, two, three, four = (KeyPair.new() for _ in range(5))
     public, _ = three.save("three", tmp_path)
     allowed = AllowList(own.public.encode(), [one, two.public, public])
-    taken = [allowed.takes("clients", raw(pair)) for pair in (own, one, two, three, four)]
+    taken = [bool(allowed.role_of("clients", raw(pair))) for pair in (own, one, two, three, four)]
     assert taken == [True, True, True, True, False]
-    taken = [allowed.takes("workers", raw(pair)) for pair in (own, one, two, three, four)]
+    taken = [bool(allowed.role_of("workers", raw(pair))) for pair in (own, one, two, three, four)]
     assert taken == [True, False, False, False, False]
 
 
 def test_folder_is_looked_at_each_time(tmp_path, caplog):
     own, one, two = (KeyPair.new() for _ in range(3))
     allowed = AllowList(own.public.encode(), str(tmp_path))
-    assert not allowed.takes("clients", raw(one))
+    assert not allowed.role_of("clients", raw(one))
     public, _ = one.save("one", tmp_path)
     (tmp_path / "bad.key").write_text("nothing")
     (tmp_path / "folder.key").mkdir()
-    assert allowed.takes("clients", raw(one))
-    assert not allowed.takes("clients", raw(two))
-    assert not allowed.takes("workers", raw(one))
+    assert allowed.role_of("clients", raw(one))
+    assert not allowed.role_of("clients", raw(two))
+    assert not allowed.role_of("workers", raw(one))
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert "bad.key" in caplog.text
     public.unlink()
-    assert not allowed.takes("clients", raw(one))
+    assert not allowed.role_of("clients", raw(one))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_chain_is_learned_over_a_network(n, end, after):
 
         def draw() -> Any:
             client.push_cache()
-            return server.get_batch(128, wait=SLACK)
+            return server.get_batch(128, timeout=SLACK)
 
         np.testing.assert_allclose(learned(draw), right(after), rtol=1e-5)
 

@@ -98,7 +98,7 @@ def test_vector_rewards_have_a_sum_and_a_discount_each():
             bootstrap_value=[0.0, 0.0],
         )
         client.push_cache()
-        batch = server.get_batch(20, wait=SLACK)
+        batch = server.get_batch(20, timeout=SLACK)
     first = batch.prev.s[:, 0] == 0
     assert batch.nstep_return.tolist() == [[11, 12] if one else [10, 20] for one in first]
     assert batch.nstep_discount.tolist() == [[1, 0.25] if one else [1, 0.5] for one in first]
@@ -112,11 +112,11 @@ def test_sampler_of_several_servers_gives_them(ids):
         other,
         ReplaySampler([one.rep_endpoint, other.rep_endpoint], timeout=SLACK) as sampler,
     ):
-        batch = sampler.get_batch(64, wait=SLACK)
+        batch = sampler.get_batch(64, timeout=SLACK)
         assert type(batch) is (NStepIdBatch if ids else NStepBatch)
         assert_sums(batch)
         ready = batch._replace(nstep_return=batch.nstep_return * 0 - 1)
-        assert sampler.get_batch(64, wait=SLACK, out=ready) is ready
+        assert sampler.get_batch(64, timeout=SLACK, out=ready) is ready
         assert_sums(ready)
 
 
@@ -160,7 +160,7 @@ def test_server_of_a_file_gives_them(tmp_path):
         assert client.rem.frame_padding == "zero"
         build.add_uniform(client.rem, 6, final_state=6)
         client.push_cache()
-        assert type(server.get_batch(4, wait=SLACK)) is NStepBatch
+        assert type(server.get_batch(4, timeout=SLACK)) is NStepBatch
 
 
 # -- what does not go together --
@@ -211,7 +211,7 @@ def test_sampler_refuses_servers_that_differ():
                 ReplaySampler(where, timeout=SLACK) as sampler,
                 pytest.raises(RuntimeError, match=r"has other .* ids or nstep than"),
             ):
-                sampler.get_batch(4, wait=SLACK)
+                sampler.get_batch(4, timeout=SLACK)
 
 
 def test_store_refuses_caches_of_another_kind():
@@ -241,7 +241,7 @@ def test_padded_stacks_come_over():
     with pair(1, frame_stack=3, frame_padding="repeat", cache_size=40) as (server, client):
         build.add_uniform(client.rem, 3, first=5)
         client.push_cache()
-        batch = server.get_batch(40, wait=SLACK)
+        batch = server.get_batch(40, timeout=SLACK)
     assert {tuple(row) for row in batch.prev.s.tolist()} == {(5, 5, 5), (5, 5, 6)}
 
 

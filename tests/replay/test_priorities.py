@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cogrs
-from cogrs import IdBatch, KeyPair, ReplayMemoryClient, ReplayMemoryServer
+from cogrs import IdBatch, KeyPair, ReplayMemoryClient, ReplayMemoryServer, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import AppliedPriorities
-from cogrs.replay.priorities import Priorities, received, topic_of
+from cogrs.replay.priorities import Priorities, topic_of
 from cogrs.replay.pubsub import publisher as publisher_module
 from cogrs.replay.wire import FIELDS, WireError, encode
 from tests.replay import build
@@ -80,6 +80,37 @@ def test_without_ids_a_batch_has_three_parts() -> None:
         with pytest.raises(RuntimeError, match="no ids"):
             client.apply_priorities()
     assert len(prev.s) == len(following.s) == len(weight) == 4
+
+
+@pytest.mark.parametrize("through", ["server", "sampler"])
+def test_absolute_priorities_are_the_weights(through: str) -> None:
+    with served(priority_exponent=0.5) as server, connected(server, 64) as client:
+        first = build.add_uniform(client.rem, 20)
+        listened(server, client)
+        client.push_cache()
+        arrived(server, 1)
+        with ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler:
+            sampler.get_batch(1, timeout=SLACK)
+            sends = server if through == "server" else sampler
+            # The newest priority of an entry counts, whichever kind it is of.
+            senders = [client.uuid] * 2
+            sends.update_priority([first, first + 1], senders, [9.0, 9.0], absolute=True)
+            sends.update_priority([first + 1, first + 2], senders, [4.0, 4.0])
+            weight = client.rem.episode(0).weight
+            while (weight[0], weight[2]) != (9, 2):
+                assert client.apply_priorities(timeout=SLACK).entries > 0
+                weight = client.rem.episode(0).weight
+    assert weight[:3].tolist() == [9.0, 2.0, 2.0]
+
+
+def test_absolute_that_is_not_a_flag_is_refused() -> None:
+    with served() as server, pytest.raises(TypeError, match="absolute: expected True or False"):
+        server.update_priority([1], [1], [1.0], absolute=1)
+
+
+def test_update_priority_with_ids_by_name_warns() -> None:
+    with served() as server, pytest.warns(DeprecationWarning, match="ids= .* is now id="):
+        server.update_priority(ids=[1], sender=[1], priority=[1.0])
 
 
 @pytest.mark.parametrize("state", [np.int64(0), np.zeros(40, np.int64)], ids=["record", "columns"])
@@ -189,7 +220,7 @@ def test_priorities_from_a_network_are_read_or_refused(
 ) -> None:
     told = pb.Priorities(ids=ids, senders=senders, errors=errors)
     with contextlib.suppress(WireError):
-        read = received(encode(1, priorities=told))
+        read = Priorities.from_message(encode(1, priorities=told))
         assert len(read.ids) == len(read.errors)
         assert (read.errors >= 0).all()
 
@@ -210,7 +241,7 @@ def test_messages_hold_each_row_once_and_in_order(rows: list[tuple[int, int, flo
         expected.setdefault(topic_of(sender), []).append((entry, error))
     got = {}
     for topic, (body,) in sent.items():
-        read = received(body)
+        read = Priorities.from_message(body)
         got[topic] = list(zip(read.ids.tolist(), read.errors.tolist(), strict=True))
     assert got == expected
 
@@ -225,20 +256,20 @@ def test_ids_of_64_bits_may_be_python_integers() -> None:
     [
         (([1], [1, 2], [1.0]), ValueError, "expected one of each for a row"),
         (([1], [1], [1.0, 2.0]), ValueError, "expected one of each for a row"),
-        (([-1], [1], [1.0]), ValueError, r"ids: expected integers in \[0"),
+        (([-1], [1], [1.0]), ValueError, r"id: expected integers in \[0"),
         (([1], [2**32], [1.0]), ValueError, r"sender: expected integers in \[0, 4294967295\]"),
         (([1], [1], [-1.0]), ValueError, "priority: expected finite numbers >= 0"),
         (([1], [1], [np.nan]), ValueError, "priority: expected finite"),
         (([1], [1], [1e39]), ValueError, "priority: expected finite"),
-        (([1.5], [1], [1.0]), TypeError, "ids: expected integers, got float64"),
+        (([1.5], [1], [1.0]), TypeError, "id: expected integers, got float64"),
         (([1], ["a"], [1.0]), TypeError, "sender: expected integers"),
         (([1], [1], ["a"]), TypeError, "priority: expected numbers"),
-        ((np.ma.masked_equal([1], 1), [1], [1.0]), TypeError, "ids: .*without a mask"),
+        ((np.ma.masked_equal([1], 1), [1], [1.0]), TypeError, "id: .*without a mask"),
         (([1], [1], np.ma.masked_equal([1.0], 1)), TypeError, "priority: .*without a mask"),
-        ((1, 1, 1.0), ValueError, r"ids: expected shape \(B,\)"),
-        (([2**64, 1], [1, 1], [1.0, 1.0]), ValueError, r"ids: expected integers in \[0"),
-        (([True], [1], [1.0]), TypeError, "ids: expected integers, got bool"),
-        (([[1, 2], [3]], [1], [1.0]), ValueError, "^ids: expected"),
+        ((1, 1, 1.0), ValueError, r"id: expected shape \(B,\)"),
+        (([2**64, 1], [1, 1], [1.0, 1.0]), ValueError, r"id: expected integers in \[0"),
+        (([True], [1], [1.0]), TypeError, "id: expected integers, got bool"),
+        (([[1, 2], [3]], [1], [1.0]), ValueError, "^id: expected"),
         (([1], [[1, 2], [3]], [1.0]), ValueError, "^sender: expected"),
         (([1], [1], [[1.0, 2.0], [3.0]]), ValueError, "^priority: expected"),
     ],
@@ -277,7 +308,7 @@ def test_keys_do_not_matter_to_priorities() -> None:
         entry = build.add_uniform(client.rem, 20) + 1
         listened(server, client)
         client.push_cache()
-        server.get_batch(4, wait=SLACK)
+        server.get_batch(4, timeout=SLACK)
         server.update_priority([entry], [client.uuid], [9.0])
         assert applied(client).entries == 1
         assert client.rem.episode(0).weight[1] == 3
@@ -297,7 +328,7 @@ def test_waiting_for_priorities_ends_in_time_and_by_closing() -> None:
 
 
 def test_topics_of_clients_long_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher_module, "_MOST_BRIEF", 3)
+    monkeypatch.setattr(publisher_module, "_MOST_PRIORITY_TOPICS", 3)
     with served() as server, connected(server) as client:
         entry = build.add_uniform(client.rem, 8) + 1
         listened(server, client)
@@ -337,7 +368,7 @@ def test_a_file_can_ask_for_ids(tmp_path: Any) -> None:
     with cogrs.replay.start_server(path) as server, connected(server) as client:
         build.add_uniform(client.rem, 20)
         client.push_cache()
-        assert isinstance(server.get_batch(4, wait=SLACK), IdBatch)
+        assert isinstance(server.get_batch(4, timeout=SLACK), IdBatch)
     path.write_text(f"n_caches = 1\nids = 1\n[templates]\n{fields}")
     with pytest.raises(ValueError, match="ids: expected True or False"):
         cogrs.replay.start_server(path)
@@ -350,7 +381,7 @@ def test_batches_with_ids_become_jax_arrays() -> None:
         k = np.float32(np.arange(20))
         build.add_uniform(client.rem, 20, s=k, a=np.int32(k), i=k)
         client.push_cache()
-        batch = server.get_batch(4, wait=SLACK)
+        batch = server.get_batch(4, timeout=SLACK)
         arrays = as_arrays(batch)
     assert type(arrays) is IdBatch
     assert arrays.ids is batch.ids

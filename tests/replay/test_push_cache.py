@@ -41,7 +41,7 @@ def test_nothing_to_draw_is_minus_one_and_nothing_is_sent() -> None:
 def test_cache_of_one_sample() -> None:
     with full_pair(1, cache_size=1) as (server, client):
         client.push_cache()
-        assert len(server.get_batch(1, wait=SLACK).weight) == 1
+        assert len(server.get_batch(1, timeout=SLACK).weight) == 1
 
 
 def test_caches_are_drawn_from_a_seed() -> None:
@@ -49,7 +49,7 @@ def test_caches_are_drawn_from_a_seed() -> None:
         with started(1) as server, connected(server, seed=seed) as client:
             build.add_uniform(client.rem, 20)
             client.push_cache()
-            return server.get_batch(32, wait=SLACK).prev.i.tolist()
+            return server.get_batch(32, timeout=SLACK).prev.i.tolist()
 
     assert caches(7) == caches(7)
     assert caches(7) != caches(8)
@@ -92,7 +92,7 @@ def test_largest_frame_goes_through() -> None:
     with pair(1, s=np.zeros(1 << 16, np.uint8), cache_size=64) as (server, client):
         build.add_uniform(client.rem, 20, s=np.ones((20, 1 << 16), np.uint8))
         assert client.push_cache() == 0
-        assert server.get_batch(64, wait=SLACK).prev.s.all()
+        assert server.get_batch(64, timeout=SLACK).prev.s.all()
 
 
 def test_cache_holds_what_was_there_when_it_was_drawn() -> None:
@@ -128,7 +128,7 @@ def test_push_that_waited_goes_on_when_the_server_is_back(hwm: int) -> None:
         assert pushes.blocks()
         with network.restarted(server, 1) as again:
             assert pushes.result(50) == [0] * 40
-            assert len(again.get_batch(4, wait=50).weight) == 4
+            assert len(again.get_batch(4, timeout=50).weight) == 4
 
 
 def test_no_consumer_does_not_make_the_server_grow() -> None:

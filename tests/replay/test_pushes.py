@@ -268,16 +268,16 @@ def test_totals_of_clients_long_silent_are_forgotten_and_others_never_count_twic
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(state_module, "_MOST_COUNTERS", 3)
-    inbox = ServerState(build.memory(), 1, None, None)
+    state = ServerState(build.memory(), 1, None, None)
 
     def told(sender: int, episodes: int) -> int:
-        inbox._count(sender, pb.Counter(episodes=episodes, steps=0, dropped=0))
-        return inbox.total_episodes
+        state._count(sender, pb.Counter(episodes=episodes, steps=0, dropped=0))
+        return state.total_episodes
 
     assert [told(sender, 10) for sender in (1, 2, 3)] == [10, 20, 30]
     assert told(1, 10) == 30
     assert told(1, 12) == 32
     assert told(4, 10) == 42  # the second goes
     assert [told(sender, episodes) for sender, episodes in ((1, 12), (3, 10), (4, 9))] == [42] * 3
-    assert len(inbox._counters) == 3
+    assert len(state._counters) == 3
     assert told(2, 10) == 52  # it is new again

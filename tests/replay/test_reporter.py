@@ -172,12 +172,12 @@ def test_forgotten_server_that_logs_ends(caplog: pytest.LogCaptureFixture) -> No
     before = network.our_threads()
     server = started(log_seconds=0.05)
     eventually(lambda: caplog.records)
-    gone, inbox = weakref.ref(server), weakref.ref(server._inbox)
+    gone, state = weakref.ref(server), weakref.ref(server._state)
     gc.disable()
     try:
         del server
         # What holds the caches is in no cycle: it goes without the garbage collector.
-        eventually(lambda: network.our_threads() <= before and inbox() is None)
+        eventually(lambda: network.our_threads() <= before and state() is None)
     finally:
         gc.enable()
     assert gone() is None

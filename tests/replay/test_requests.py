@@ -13,8 +13,9 @@ import zmq
 from cogrs import Conn, KeyPair, ReplayMemoryClient, ReplayMemoryServer, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
+from cogrs.replay.net.socket_context import REQUEST_HWM
 from cogrs.replay.priorities import topic_of
-from cogrs.replay.wire import REQUEST_HWM, encode
+from cogrs.replay.wire import encode
 from tests.replay import build
 from tests.replay.network import (
     LOOPBACK,

@@ -69,7 +69,7 @@ def test_pushers_push_and_samplers_draw(behind: str) -> None:
             eventually(lambda: server.stats().log_lines == 1)
             for pair in (SAMPLER, SERVER):
                 with ReplaySampler([where[1]], **keys(pair)) as sampler:
-                    batch = sampler.get_batch(4, wait=SLACK)
+                    batch = sampler.get_batch(4, timeout=SLACK)
                     assert sampler.update_priority(batch.ids, batch.sender, batch.weight) == 0
                     assert client.apply_priorities(timeout=SLACK).entries > 0
                     sampler.pub_bytes("model", pair.public)
@@ -83,7 +83,7 @@ def test_pushers_do_not_draw(behind: str) -> None:
         unused = server.stats().samples_unused
         for number, ask in enumerate(
             (
-                lambda sampler: sampler.get_batch(1, wait=SLACK),
+                lambda sampler: sampler.get_batch(1, timeout=SLACK),
                 lambda sampler: sampler.pub_bytes("model", "other"),
             ),
             1,
@@ -130,7 +130,7 @@ def test_without_samplers_all_that_are_allowed_draw() -> None:
         ):
             build.add_uniform(client.rem, 20)
             client.push_cache()
-            assert len(sampler.get_batch(4, wait=SLACK).weight) == 4
+            assert len(sampler.get_batch(4, timeout=SLACK).weight) == 4
 
 
 def test_samplers_need_keys() -> None:
@@ -183,10 +183,11 @@ def test_header_that_is_too_large() -> None:
 def test_priorities_are_sent_in_parts_that_a_server_takes(rows: int, clients: int) -> None:
     ids, errors = np.arange(rows, dtype=np.uint64), np.random.rand(rows).astype(np.float32)
     senders = np.random.randint(0, clients, rows).astype(np.uint32)
-    parts = [Priorities.read(part) for part in Priorities(ids, senders, errors).write()]
+    parts = [Priorities.read(part) for part in Priorities(ids, senders, errors).requests()]
     assert all(len(part.ids) <= MOST_PRIORITY_ROWS for part in parts)
     assert all(part.num_clients <= MOST_PRIORITY_CLIENTS for part in parts)
-    merged = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    columns = zip(*(part[:3] for part in parts), strict=True)
+    merged = [np.concatenate(column) for column in columns]
     order = np.argsort(merged[0], kind="stable")
     for column, expected in zip(merged, (ids, senders, errors), strict=True):
         np.testing.assert_array_equal(column[order], expected)
@@ -198,7 +199,8 @@ def test_a_batch_larger_than_one_request_may_ask_for() -> None:
         arrived(server, 1)
         with ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler:
             assert (
-                len(sampler.get_batch(MOST_SAMPLES + 100, wait=SLACK).weight) == MOST_SAMPLES + 100
+                len(sampler.get_batch(MOST_SAMPLES + 100, timeout=SLACK).weight)
+                == MOST_SAMPLES + 100
             )
 
 

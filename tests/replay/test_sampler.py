@@ -73,7 +73,7 @@ def test_rows_are_drawn_in_proportion_to_the_sums_of_weights() -> None:
     alone = np.zeros((3, 3))
     with sampled(servers, seed=1) as sampler:
         for _ in range(batches):
-            state = sampler.get_batch(rows, wait=SLACK).prev.s[:, 0]
+            state = sampler.get_batch(rows, timeout=SLACK).prev.s[:, 0]
             server = state // 100
             counts += np.bincount(server, minlength=3)
             # Rows are independent of each other: so are neighbours.
@@ -92,14 +92,14 @@ def test_sums_are_renewed_by_each_answer() -> None:
     options = {"reuse_cache": True}
     servers = [filled(0, 1.0, **options), filled(100, 1.0, **options)]
     with sampled(servers, seed=1) as sampler:
-        sampler.get_batch(10, wait=SLACK)
+        sampler.get_batch(10, timeout=SLACK)
         with connected(servers[1]) as client:
             build.add_uniform(client.rem, 20, 100, init_w=1e6)
             client.push_cache()
             arrived(servers[1], 2)
         for _ in range(3):  # what is planned and under way may be older
-            sampler.get_batch(10, wait=SLACK)
-        batch = sampler.get_batch(500, wait=SLACK)
+            sampler.get_batch(10, timeout=SLACK)
+        batch = sampler.get_batch(500, timeout=SLACK)
     assert (batch.prev.s >= 100).all()
 
 
@@ -108,7 +108,7 @@ def test_each_sample_is_given_once_whatever_the_sizes_of_batches() -> None:
     came = 0
     with sampled(servers, seed=3) as sampler:
         for rows in [1, 7, 20, 3, 30]:
-            batch = sampler.get_batch(rows, wait=SLACK)
+            batch = sampler.get_batch(rows, timeout=SLACK)
             assert_consistent(batch)
             assert len(batch.weight) == rows
             came += rows
@@ -130,7 +130,7 @@ def test_each_sample_is_given_once_whatever_the_sizes_of_batches() -> None:
 
 def test_out_is_filled() -> None:
     with sampled([filled(0, reuse_cache=True), filled(100, reuse_cache=True)]) as sampler:
-        batch = sampler.get_batch(8, wait=SLACK)
+        batch = sampler.get_batch(8, timeout=SLACK)
         batch.prev.s.fill(-1)
         assert sampler.get_batch(8, out=batch) is batch
         assert (batch.prev.s >= 0).all()
@@ -142,7 +142,7 @@ def test_out_is_filled() -> None:
 
 def test_a_server_counts_when_its_caches_have_come() -> None:
     with sampled([filled(0, reuse_cache=True), started(2, reuse_cache=True)]) as sampler:
-        assert (sampler.get_batch(20, wait=SLACK).prev.s < 100).all()
+        assert (sampler.get_batch(20, timeout=SLACK).prev.s < 100).all()
         assert [each.weight_sum for each in sampler.stats()] == [19.0, 0.0]
 
 
@@ -151,8 +151,8 @@ def test_waiting_ends_when_samples_come() -> None:
         with pytest.raises(RuntimeError, match="no server has n_caches of them"):
             sampler.get_batch(4)
         with pytest.raises(TimeoutError, match="no server has n_caches of them"):
-            sampler.get_batch(4, wait=0.05)
-        call = Call(lambda: sampler.get_batch(40, wait=60))
+            sampler.get_batch(4, timeout=0.05)
+        call = Call(lambda: sampler.get_batch(40, timeout=60))
         assert call.blocks()
         with connected(server) as client:
             build.add_uniform(client.rem, 20)
@@ -169,10 +169,10 @@ def test_waiting_ends_when_samples_come() -> None:
 def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
     go_on = threading.Event()
 
-    def late(asked: pb.SamplesRequest, inbox: ServerState) -> list[Any] | None:
+    def late(asked: pb.SamplesRequest, state: ServerState) -> list[Any] | None:
         if asked.rows:
             go_on.wait(SLACK)
-        return samples(asked, inbox, weight_sum=19.0)
+        return samples(asked, state, weight_sum=19.0)
 
     server = filled(0, cache_size=40)
     with (
@@ -182,12 +182,12 @@ def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
     ):
         for _ in range(3):
             with pytest.raises(TimeoutError, match=f"no answer from {fake.endpoint} after 1 s"):
-                sampler.get_batch(20, wait=1)
+                sampler.get_batch(20, timeout=1)
         kept = sampler.stats()[0].kept
         assert 0 < kept < 20
         assert sampler.stats()[0].samples == kept  # asked once, for the same plan
         go_on.set()
-        batch = sampler.get_batch(20, wait=SLACK)
+        batch = sampler.get_batch(20, timeout=SLACK)
         assert [each.kept for each in sampler.stats()] == [0, 0]
         assert sampler.stats()[1].samples == 20 - kept
         assert len(batch.weight) == 20
@@ -208,11 +208,11 @@ def test_servers_that_are_down_can_be_skipped(caplog: pytest.LogCaptureFixture) 
     staying, leaving = filled(0, **options), filled(100, **options)
     where = [staying.rep_endpoint, leaving.rep_endpoint]
     with staying, ReplaySampler(where, timeout=0.5, skip_down=True, seed=1) as sampler:
-        assert (sampler.get_batch(50, wait=SLACK).prev.s >= 100).any()
+        assert (sampler.get_batch(50, timeout=SLACK).prev.s >= 100).any()
         leaving.close()
         with caplog.at_level(logging.WARNING, "cogrs.replay"):
             for _ in range(5):
-                batch = sampler.get_batch(50, wait=SLACK)
+                batch = sampler.get_batch(50, timeout=SLACK)
             assert (batch.prev.s < 100).all()
             assert [each.down for each in sampler.stats()] == [False, True]
             assert sampler.weight_sum == 19
@@ -224,7 +224,7 @@ def test_servers_that_are_down_can_be_skipped(caplog: pytest.LogCaptureFixture) 
                 client.push_cache()
                 arrived(again, 1)
                 end = time.monotonic() + SLACK
-                while (sampler.get_batch(50, wait=SLACK).prev.s < 100).all():
+                while (sampler.get_batch(50, timeout=SLACK).prev.s < 100).all():
                     assert time.monotonic() < end
                     time.sleep(0.02)
             told = [record for record in caplog.records if "answers again" in record.getMessage()]
@@ -247,7 +247,7 @@ def test_when_all_are_down_all_are_named_and_asked_again() -> None:
 
 def _drawn(sampler: ReplaySampler[cogrs.Batch]) -> bool:
     try:
-        return len(sampler.get_batch(4, wait=SLACK).weight) == 4
+        return len(sampler.get_batch(4, timeout=SLACK).weight) == 4
     except TimeoutError:
         return False
 
@@ -266,7 +266,7 @@ def test_errors_go_back_by_way_of_the_servers() -> None:
             arrived(server, 1)
         with pytest.raises(RuntimeError, match="no ids"):
             sampler.update_priority([1], [1], [1.0])
-        batch = sampler.get_batch(32, wait=SLACK)
+        batch = sampler.get_batch(32, timeout=SLACK)
         assert isinstance(batch, IdBatch)
         assert set(batch.sender.tolist()) == {client.uuid, another.uuid}
         assert sampler.update_priority(batch.ids, batch.sender, np.full(32, 4.0)) == 0
@@ -275,6 +275,11 @@ def test_errors_go_back_by_way_of_the_servers() -> None:
             assert got.entries == (batch.sender == each.uuid).sum()
             assert each.rem.episode(0).weight.max() == 2
             assert ids[each.uuid] in each.rem.episode(0).id
+
+
+def test_source_stats_is_the_former_name_of_server_connection_stats() -> None:
+    with pytest.warns(DeprecationWarning, match="SourceStats is now"):
+        assert cogrs.replay.SourceStats is cogrs.replay.ServerConnectionStats
 
 
 def test_keys_and_proxies() -> None:
@@ -295,7 +300,7 @@ def test_keys_and_proxies() -> None:
         ):
             build.add_uniform(client.rem, 20)
             client.push_cache()
-            assert_consistent(sampler.get_batch(8, wait=SLACK))
+            assert_consistent(sampler.get_batch(8, timeout=SLACK))
         with (
             ReplaySampler([proxy.rep_front], timeout=0.3) as plain,
             pytest.raises(TimeoutError, match="it may want keys"),
@@ -334,7 +339,7 @@ def test_bad_calls_are_refused_and_take_nothing() -> None:
             (1, -1, ValueError),
         ):
             with pytest.raises(error):
-                sampler.get_batch(rows, wait=wait)
+                sampler.get_batch(rows, timeout=wait)
         with pytest.raises(TypeError, match="out: expected"):
             sampler.get_batch(1, out=(1, 2))
         with pytest.raises(TypeError, match="make one in each process"):
@@ -346,7 +351,7 @@ def test_closing_wakes_who_waits_and_leaves_nothing() -> None:
     before = our_threads()
     with started(1) as server:
         sampler = ReplaySampler([server.rep_endpoint, *unused_endpoints(1)], timeout=60)
-        calls = [Call(lambda: sampler.get_batch(4, wait=60)) for _ in range(2)]
+        calls = [Call(lambda: sampler.get_batch(4, timeout=60)) for _ in range(2)]
         assert all(call.blocks() for call in calls)
         sampler.close()
         sampler.close()
@@ -366,7 +371,9 @@ def test_closing_wakes_who_waits_and_leaves_nothing() -> None:
 def test_threads_share_a_sampler() -> None:
     servers = [filled(0, caches=3, cache_size=100), filled(100, caches=3, cache_size=100)]
     with sampled(servers, seed=2) as sampler:
-        calls = [Call(lambda: [sampler.get_batch(7, wait=60) for _ in range(10)]) for _ in range(4)]
+        calls = [
+            Call(lambda: [sampler.get_batch(7, timeout=60) for _ in range(10)]) for _ in range(4)
+        ]
         for call in calls:
             for batch in call.result(60):
                 assert_consistent(batch)
@@ -395,7 +402,7 @@ import cogrs
 
 with cogrs.ReplaySampler(sys.argv[1:], timeout=60) as sampler:
     print("waits")
-    sampler.get_batch(4, wait=60)
+    sampler.get_batch(4, timeout=60)
 """
 
 
@@ -404,11 +411,11 @@ def test_servers_in_other_processes_one_of_which_is_killed() -> None:
     with ended(processes):
         where = [process.stdout.readline().strip() for process in processes]
         with ReplaySampler(where, timeout=1, skip_down=True, seed=1) as sampler:
-            states = sampler.get_batch(100, wait=SLACK).prev.s
+            states = sampler.get_batch(100, timeout=SLACK).prev.s
             assert 0 < (states < 100).sum() < 100
             processes[0].kill()
             processes[0].wait()
-            assert (sampler.get_batch(100, wait=SLACK).prev.s >= 100).all()
+            assert (sampler.get_batch(100, timeout=SLACK).prev.s >= 100).all()
 
 
 def test_ctrl_c_ends_a_wait() -> None:

@@ -34,7 +34,7 @@ from tests.replay.network import (
     "call",
     [
         lambda server: server.get_batch(1),
-        lambda server: server.get_batch(1, wait=1),
+        lambda server: server.get_batch(1, timeout=1),
         lambda server: server.pub_bytes("t", "m"),
         lambda server: server.rem.pub_bytes("t", "m"),
         lambda server: server.wait_subscribers("t"),
@@ -248,7 +248,7 @@ def play():
         while True:
             client.push_cache()
             client.update_counter()
-            server.get_batch(1, wait=5)
+            server.get_batch(1, timeout=5)
 
 for _ in range(25):
     interrupt = threading.Timer(rng.uniform(0, 0.004), signal.pthread_kill, (main, signal.SIGINT))
@@ -325,7 +325,7 @@ client = network.connected(server)
 build.add_uniform(client.rem, 5)
 client.push_cache()
 server.pub_bytes("t", "m")
-print(len(server.get_batch(1, wait=10).weight))
+print(len(server.get_batch(1, timeout=10).weight))
 """
     done = network.run(script, within=30)
     assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 0)
@@ -349,7 +349,7 @@ def test_caches_stay_whole_while_settings_change() -> None:
             server.rem.cache_flags = flags
             server.rem.frame_stack = 1
             try:
-                batch = server.get_batch(16, wait=0.05)
+                batch = server.get_batch(16, timeout=0.05)
             except TimeoutError:
                 continue
             network.assert_consistent(batch)
@@ -368,7 +368,7 @@ def test_close_while_everybody_is_busy() -> None:
 
         def learner(server: ReplayMemoryServer = server) -> None:
             while True:
-                server.get_batch(4, wait=60)
+                server.get_batch(4, timeout=60)
                 server.pub_bytes("t", bytes(1000))
 
         def actor(client: Any) -> None:

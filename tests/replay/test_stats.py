@@ -65,7 +65,7 @@ def test_caches_are_counted_as_they_come_and_go() -> None:
 def test_used_again_counts_again_and_is_not_discarded() -> None:
     with full_pair(1, cache_size=4, reuse_cache=True) as (server, client):
         client.push_cache()
-        server.get_batch(9, wait=SLACK)
+        server.get_batch(9, timeout=SLACK)
         client.push_cache()
         arrived(server, 2)
         stats = server.stats()
@@ -75,7 +75,7 @@ def test_used_again_counts_again_and_is_not_discarded() -> None:
 def test_other_settings_discard_what_was_held() -> None:
     with full_pair(1, cache_size=4) as (server, client):
         client.push_cache()
-        server.get_batch(1, wait=SLACK)
+        server.get_batch(1, timeout=SLACK)
         server.rem.cache_flags = [False]
         stats = server.stats()
         assert (stats.caches, stats.samples_discarded, stats.oldest_age) == (0, 3, None)
@@ -202,7 +202,7 @@ def test_figures_of_a_moment_agree_while_all_are_busy() -> None:
         def takes() -> None:
             while not stop.is_set():
                 try:
-                    server.get_batch(3, wait=0.05)
+                    server.get_batch(3, timeout=0.05)
                 except TimeoutError:
                     continue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cogrs.api.replay_pb2 import Publication
-from cogrs.replay.pubsub.subscriber import TopicQueue
+from cogrs.replay.pubsub.topic_queue import TopicQueue
 
 
 def heard(topic: TopicQueue, numbers: range) -> None:

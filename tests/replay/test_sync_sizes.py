@@ -49,7 +49,7 @@ def test_templates_of_any_dtype_go_over_and_their_values_come_back(template: np.
     with pair(1, s=template, i=template, cache_size=5) as (server, client):
         build.add_uniform(client.rem, 20, s=values, i=values)
         client.push_cache()
-        batch = server.get_batch(5, wait=SLACK)
+        batch = server.get_batch(5, timeout=SLACK)
     assert batch.prev.i.dtype == native
     assert batch.prev.s.shape == (5, 1, *template.shape)
     for row, info in zip(batch.prev.a.tolist(), batch.prev.i, strict=True):
@@ -61,7 +61,7 @@ def test_images_come_back_byte_for_byte() -> None:
     with pair(1, s=frames[0], frame_stack=4) as (server, client):
         build.add_uniform(client.rem, 20, s=frames)
         client.push_cache()
-        prev, later, _ = server.get_batch(32, wait=SLACK)
+        prev, later, _ = server.get_batch(32, timeout=SLACK)
     for row, number in enumerate(prev.i.tolist()):
         assert (prev.s[row] == frames[number - 3 : number + 1]).all()
         assert (later.s[row] == frames[number - 2 : number + 2]).all()
@@ -71,7 +71,7 @@ def test_info_of_size_zero_has_rows_without_anything() -> None:
     with pair(1, i=np.zeros((0, 3), np.int8)) as (server, client):
         build.add_uniform(client.rem, 5, i=np.zeros((5, 0, 3), np.int8))
         client.push_cache()
-        assert server.get_batch(4, wait=SLACK).prev.i.shape == (4, 0, 3)
+        assert server.get_batch(4, timeout=SLACK).prev.i.shape == (4, 0, 3)
 
 
 def test_second_sync_makes_a_new_memory_and_the_old_stays_usable() -> None:
@@ -134,6 +134,6 @@ def test_sizes_of_a_cache_that_would_take_all_memory_are_refused(changes: dict[s
             setattr(sizes.settings, name, value)
         with pytest.raises(RuntimeError, match="sizes that cannot be: cache_size: a cache of"):
             memory_like(sizes, 64, None, None)
-        server._inbox.answer = lambda *_: [encode(1, sizes=sizes)]
+        server._state.answer = lambda *_: [encode(1, sizes=sizes)]
         with pytest.raises(RuntimeError, match="cache_size"):
             client.sync_sizes(64)

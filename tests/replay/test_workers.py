@@ -35,7 +35,7 @@ def assert_serves(server: ReplayMemoryServer, *clients: ReplayMemoryClient) -> N
             assert client.push_cache() == 0
     arrived(server, before + 10 * len(clients))
     assert server.total_episodes == len(clients)
-    network.assert_consistent(server.get_batch(8, wait=SLACK))
+    network.assert_consistent(server.get_batch(8, timeout=SLACK))
 
 
 def test_workers_that_bind_tell_where() -> None:

@@ -1,4 +1,4 @@
-"""What a replay memory gives back: named tuples of arrays."""
+"""Batches, samples and episodes: named tuples of arrays."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Batch(NamedTuple):
     Where an episode with a final state ends before, `next` is that.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
+        prev: The step at which the action was taken.
+        next: The step to which it led.
         weight: Sampling weight of prev, float32 (B,).
     """
 
@@ -86,14 +86,11 @@ class Batch(NamedTuple):
 
 
 class IdBatch(NamedTuple):
-    """A batch of a server with `ids=True`: it says which entry of whose memory each row is.
+    """A `Batch` of a server with `ids=True`, with the entry of each row.
 
     Two clients may have given the same id to entries of theirs, so it goes with the sender.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
         ids: The id of prev's entry in its client's memory, uint64 (B,), below 2**63.
         sender: The uuid of that client, uint32 (B,).
     """
@@ -106,15 +103,11 @@ class IdBatch(NamedTuple):
 
 
 class NStepBatch(NamedTuple):
-    """A batch of a server with `nstep=True`, for learners that bootstrap after `multi_step` steps.
+    """A `Batch` of a server with `nstep=True`, for learners that bootstrap after n steps.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
-        nstep_return: As of `NStepSample`, float32 (B, *reward), by the client's settings when it
-            drew the cache.
-        nstep_discount: As of `NStepSample`, float32 (B, *reward).
+        nstep_return: As of `NStepSample`, by the client's settings when it drew the cache.
+        nstep_discount: As of `NStepSample`.
     """
 
     prev: Entry
@@ -125,17 +118,7 @@ class NStepBatch(NamedTuple):
 
 
 class NStepIdBatch(NamedTuple):
-    """A batch of a server with `ids=True` and `nstep=True`.
-
-    Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
-        ids: As of `IdBatch`, uint64 (B,).
-        sender: As of `IdBatch`, uint32 (B,).
-        nstep_return: As of `NStepBatch`, float32 (B, *reward).
-        nstep_discount: As of `NStepBatch`, float32 (B, *reward).
-    """
+    """A batch of a server with `ids=True` and `nstep=True`: an `IdBatch` and an `NStepBatch`."""
 
     prev: Entry
     next: Entry
@@ -147,7 +130,7 @@ class NStepIdBatch(NamedTuple):
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
-"""What `get_batch` of a server may return."""
+"""The types that `get_batch` of a server may return."""
 
 if TYPE_CHECKING:
     # At run time, only Python 3.13 and later know defaults.
@@ -156,17 +139,14 @@ if TYPE_CHECKING:
     BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch, default=Batch)
 else:
     BatchT = TypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch)
-"""What `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
+"""The type that `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
 `nstep=True` an `NStepBatch`, with both an `NStepIdBatch`."""
 
 
 class Sample(NamedTuple):
-    """A batch with what is needed to weigh its rows and to send their errors back.
+    """A `Batch` with the values that are needed to weigh its rows and to send their errors back.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
         id: The id of prev's entry, uint64 (B,).
         probability: weight / weight_sum at the draw, float64 (B,).
         next_terminated: Whether next is the final state of a terminated episode, bool (B,).
@@ -181,19 +161,13 @@ class Sample(NamedTuple):
 
 
 class NStepSample(NamedTuple):
-    """A `Sample` for learners that bootstrap after `multi_step` steps.
+    """A `Sample` for learners that bootstrap after n steps.
 
-    The target of each row is `nstep_return + nstep_discount * V(next.state)`, for episodes that
-    terminated and for truncated ones alike (Sutton and Barto, *Reinforcement Learning*, section
-    7.1).
+    n is `multi_step`, or as many steps as there are to the final state. The target of each row is
+    `nstep_return + nstep_discount * V(next.state)`, for episodes that terminated and for truncated
+    ones alike (Sutton and Barto, *Reinforcement Learning*, section 7.1).
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led, n steps later: `multi_step`, or as many as there are to the final state.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
         nstep_return: The sum over k < n of discount_factor ** k times the reward k steps after
             prev's, float32 (B, *reward), by the present discount_factor.
         nstep_discount: discount_factor ** n, and 0 where the episode terminated within the n steps,
@@ -211,15 +185,9 @@ class NStepSample(NamedTuple):
 
 
 class WeightedSample(NamedTuple):
-    """A `Sample` with importance weights: what `sample(beta=...)` returns.
+    """A `Sample` with importance weights, as of `sample(beta=...)`.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
         importance_weight: (count * probability) ** -beta, divided by the largest, float32 (B,): the
             loss of each row is multiplied by it (Schaul et al. 2016, section 3.4).
     """
@@ -234,19 +202,7 @@ class WeightedSample(NamedTuple):
 
 
 class NStepWeightedSample(NamedTuple):
-    """An `NStepSample` with importance weights: `sample(nstep_return=True, beta=...)`.
-
-    Fields:
-        prev: Where the action was taken.
-        next: Where it led, as of `NStepSample`.
-        weight: Sampling weight of prev, float32 (B,).
-        id: The id of prev's entry, uint64 (B,).
-        probability: weight / weight_sum at the draw, float64 (B,).
-        next_terminated: Whether next is the final state of a terminated episode, bool (B,).
-        nstep_return: As of `NStepSample`, float32 (B, *reward).
-        nstep_discount: As of `NStepSample`, float32 (B, *reward).
-        importance_weight: As of `WeightedSample`, float32 (B,).
-    """
+    """An `NStepSample` and a `WeightedSample`, as of `sample(nstep_return=True, beta=...)`."""
 
     prev: Entry
     next: Entry

@@ -1,4 +1,4 @@
-"""A pair of CURVE keys, and the files that keys are in."""
+"""A pair of CURVE keys, and the files that hold keys, in the format of ZeroMQ's certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LENGTH = 40
 """Characters of a key: 32 bytes in Z85."""
 
 _ENTRY = re.compile(rb"(public|secret)-key[ \t]*=(.*)")
-"""A line of a file of keys, in the format of ZeroMQ's certificates."""
+"""A line with a key."""
 
 _FLAGS = (
     os.O_RDONLY
@@ -37,14 +37,14 @@ _FLAGS = (
 )
 
 _PLAIN_PATH = 32
-"""A path of fewer characters is no key, not even one that was cut."""
+"""A text of fewer characters is shown in errors: it cannot be a key, not even a cut one."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
     """The two keys of one server or client, as 40 characters each (Z85).
 
-    The public one may be known to everybody; who has the secret one is the owner.
+    The public key is for peers; the holder of the secret key is the owner.
     """
 
     public: str
@@ -54,8 +54,8 @@ class KeyPair:
         """Check that the keys belong together.
 
         Raises:
-            TypeError: One is no string.
-            ValueError: One is no key, or they are no pair.
+            TypeError: A key is not a string.
+            ValueError: A key is not valid, or the keys are not a pair.
             RuntimeError: As `new`.
         """
         check_curve()
@@ -65,7 +65,7 @@ class KeyPair:
 
     @classmethod
     def new(cls) -> Self:
-        """Make a pair that nobody has.
+        """Return a new random pair.
 
         Raises:
             RuntimeError: This libzmq was built without CURVE.
@@ -78,13 +78,13 @@ class KeyPair:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a pair from its secret file, `NAME.key_secret`.
 
-        A file that others than its owner may read is reported to the logger `cogrs.replay`.
+        If others than its owner may read the file, the logger `cogrs.replay` warns of that.
 
         Raises:
             TypeError: `path` is not a path.
-            OSError: The file cannot be read, or is not a regular one. A text that may be a key
-                instead of a path is not repeated.
-            ValueError: It holds no pair, or is larger than 64 KiB.
+            OSError: The file cannot be read, or is not a regular one. The error does not repeat a
+                text that may be a key instead of a path.
+            ValueError: It does not hold a pair, or is larger than 64 KiB.
             RuntimeError: As `new`.
         """
         public, secret = _read("path", path_of("path", path), "a file of a key pair")
@@ -116,15 +116,15 @@ class KeyPair:
 
         Args:
             name: A file's name without its suffix.
-            folder: Where; it is made when it is not there.
+            folder: Where; it is created if it does not exist.
 
         Returns:
             The paths of both.
 
         Raises:
-            TypeError: `name` is no string, or `folder` no path.
-            ValueError: `name` is no name of a file.
-            FileExistsError: One of the files is there already; nothing is written.
+            TypeError: `name` is not a string, or `folder` not a path.
+            ValueError: `name` cannot be the name of a file.
+            FileExistsError: One of the files exists; nothing is written.
             OSError: They cannot be written.
         """
         if not isinstance(name, str):
@@ -148,7 +148,7 @@ class KeyPair:
 
 
 def check_curve() -> None:
-    """Refuse to go on without CURVE.
+    """Refuse to use keys without CURVE.
 
     Raises:
         RuntimeError: This libzmq was built without it.
@@ -164,9 +164,9 @@ def pair_of(value: object) -> KeyPair:
     """Return the key pair that an argument named `key` stands for.
 
     Raises:
-        TypeError: Neither a pair nor a path.
+        TypeError: `value` is neither a pair nor a path.
         OSError: The file cannot be read.
-        ValueError: It holds no pair.
+        ValueError: It does not hold a pair.
     """
     if isinstance(value, KeyPair):
         return value
@@ -182,9 +182,9 @@ def public_of(name: str, value: object) -> bytes:
     """Return a public key, given as its 40 characters, as a file, or with the secret one.
 
     Raises:
-        TypeError: None of these.
+        TypeError: `value` has another type.
         OSError: The file cannot be read.
-        ValueError: It holds no key, or the characters are not one.
+        ValueError: It does not hold a key, or the characters are not a key.
     """
     if isinstance(value, KeyPair):
         return value.public.encode()
@@ -201,13 +201,13 @@ def _key(name: str, value: object) -> bytes:
         if len(key) != _LENGTH or z85.encode(z85.decode(key)) != key:
             raise ValueError
     except (ValueError, KeyError, OverflowError, UnicodeError, struct.error):
-        # What was given is not repeated: it may be secret.
+        # The value is not repeated: it may be secret.
         raise ValueError(f"{name}: expected a key of {_LENGTH} characters in Z85") from None
     return key
 
 
 def _read(name: str, path: Path, expected: str) -> tuple[bytes, bytes | None]:
-    """Read a file of a key; the argument it was given as, and what was expected, are for errors."""
+    """Read a file of a key; `name`, the argument, and `expected` are for errors."""
     failure: OSError
     if "\0" in os.fspath(path):
         raise ValueError(f"{name}: expected {expected}, got a text with NUL")
@@ -222,7 +222,7 @@ def _read(name: str, path: Path, expected: str) -> tuple[bytes, bytes | None]:
 
 
 def _contents(path: Path) -> bytes:
-    """Read a regular file that is no larger than one of keys; wait for nothing.
+    """Read a regular file of at most the size of a file of keys, without waiting.
 
     Raises:
         OSError: It cannot be read, or is not a regular file.

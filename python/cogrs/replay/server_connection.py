@@ -1,20 +1,25 @@
-"""One of the servers that a sampler draws from: what it was asked for, and what it told."""
+"""A sampler's connection to one of its servers: its request under way, and the last replies.
+
+At most one request is under way, on a DEALER. It waits to be sent while there is no connection, and
+then belongs to that connection: requests to a server that restarts are lost, so none is sent twice.
+
+Not thread-safe: the sampler locks.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zmq
 
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
-from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS, PUBLICATION_PART, SMALL_FRAME
-from cogrs.replay.endpoint import Conn
-from cogrs.replay.net.connection_monitor import ReceiveQuota
-from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode, memory_like
+from cogrs.limits import PUBLICATION_PART, SMALL_FRAME
+from cogrs.replay.net.request_socket import connect
+from cogrs.replay.stats import ServerConnectionStats
+from cogrs.replay.wire import WireError, decode, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,36 +27,12 @@ if TYPE_CHECKING:
     from cogrs._core import ReplayMemory, SampleMixer
     from cogrs.replay.net.transport import Transport
 
-PAUSE = 0.05
+PAUSE: Final = 0.05
 """Seconds until a server that had too few samples is asked again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerConnectionStats:
-    """Figures of one server of a `ReplaySampler`.
-
-    Attributes:
-        endpoint: Where it is.
-        weight_sum: The sum of its caches' sums of weights as it told last; 0 while it has fewer
-            than `n_caches`; None before it told any.
-        unused: Samples that it had not given, as it told last.
-        samples: Samples that it gave, ever.
-        kept: Those that are here and not in a batch yet.
-        timeouts: Requests that it did not answer in time.
-        down: Whether it is left out because it does not answer.
-    """
-
-    endpoint: str
-    weight_sum: float | None
-    unused: int
-    samples: int
-    kept: int
-    timeouts: int
-    down: bool
-
-
 class CacheLayout(NamedTuple):
-    """What must be the same for all servers whose samples go into one batch.
+    """The properties that all servers share whose samples go into one batch.
 
     Fields:
         template: Digest of the templates.
@@ -72,7 +53,7 @@ class _Publication(NamedTuple):
     """A message to publish, of which each part goes when the one before has arrived.
 
     Fields:
-        number: Of the answer.
+        number: Of the reply.
         head: The header of each part.
         message: Its contents.
     """
@@ -83,24 +64,20 @@ class _Publication(NamedTuple):
 
 
 class ServerConnection:
-    """A server's REP endpoint. Not thread-safe; the owner locks.
-
-    At most one request is under way. It waits to be sent while there is no connection, and then
-    stays with that: what a server that comes again had been asked is lost, so nobody asks twice.
+    """A connection to a server's REP endpoint.
 
     Attributes:
         endpoint: Where it is.
-        sizes: What its memory looks like; None before it told.
-        weight_sum: As it told last; None before.
+        sizes: The templates and settings of its memory; None before its first reply.
+        weight_sum: Of its last reply; None before.
         unused: Likewise.
         shortage: Why it gave nothing when it was last asked; empty if it did.
-        samples: Samples that it gave.
         timeouts: Requests that were given up.
         answered: Whether it ever answered.
-        down: Whether others are drawn from without it.
+        down: Whether batches are drawn without it.
         told: Whether it told a sum in the present call.
         published: The largest number of a message that it has published.
-        agreed: Whether its sizes were compared with those of the others.
+        agreed: Whether its layout was compared with that of the others.
     """
 
     def __init__(self, transport: Transport, endpoint: str) -> None:
@@ -111,13 +88,13 @@ class ServerConnection:
         self.weight_sum: float | None = None
         self.unused = 0
         self.shortage = ""
-        self.samples = 0
         self.timeouts = 0
         self.published = 0
         self.answered = False
         self.down = False
         self.agreed = False
         self.told = False
+        self._samples = 0
         self._socket: zmq.Socket[bytes] | None = None
         self._numbers = itertools.count(1)
         self._number = 0
@@ -136,7 +113,7 @@ class ServerConnection:
 
     @property
     def unsent(self) -> bool:
-        """Whether the request under way waits for a connection, and there never was an answer."""
+        """Whether the request under way waits for a connection, and there never was a reply."""
         return self._unsent is not None and not self.answered
 
     @property
@@ -144,23 +121,23 @@ class ServerConnection:
         """Whether it had too few samples a moment ago."""
         return time.monotonic() < self._again
 
-    def late(self, timeout: float | None) -> bool:
-        """Tell whether the request under way has had so many seconds."""
+    def is_late(self, timeout: float | None) -> bool:
+        """Return whether the request under way is older than so many seconds."""
         return (
             timeout is not None
             and self._since is not None
             and time.monotonic() - self._since >= timeout
         )
 
-    def begin(self, timeout: float | None) -> None:
-        """Begin a call, to which it has told nothing yet."""
-        if self.late(timeout) and self._rows == 0:
-            self.reset()  # asked long ago, and nothing is lost by asking again
+    def begin_call(self, timeout: float | None) -> None:
+        """Begin a call, in which the server has told nothing yet."""
+        if self.is_late(timeout) and self._rows == 0:
+            self.disconnect()  # asked long ago, and nothing is lost by asking again
         self.told = False
         self.shortage = ""
 
-    def ask_unknown(self, sender: int, *, sums: bool) -> None:
-        """Ask what its memory looks like, or for its sum if wanted, unless that is known."""
+    def ask_missing(self, sender: int, *, sums: bool) -> None:
+        """Ask for its sizes, or if wanted for its sum, unless that is known."""
         if self.busy or self.rests:
             return
         if self.sizes is None:
@@ -168,8 +145,8 @@ class ServerConnection:
         elif sums and (not self.weight_sum or self.down):
             self.ask(sender, 0)
 
-    def renew(self, sender: int) -> None:
-        """Ask for its sum unless it told in this call, or is being asked."""
+    def refresh(self, sender: int) -> None:
+        """Ask for its sum unless it told that in this call, or is being asked."""
         if self.sizes is not None and not self.told:
             self.ask(sender, 0)
 
@@ -181,47 +158,47 @@ class ServerConnection:
         request = pb.SamplesRequest(rows=rows, number=self._number)
         self._ask(encode(sender, samples_request=request), rows)
 
-    def memory(self) -> ReplayMemory:
-        """Make a memory without room that is otherwise like its own.
+    def empty_memory(self) -> ReplayMemory:
+        """Return a memory without room that is otherwise like the server's.
 
         Raises:
-            RuntimeError: There can be none; it will be asked anew what its memory looks like.
+            RuntimeError: No memory can have its sizes; it will be asked for them again.
         """
         try:
             return memory_like(self.sizes or pb.Sizes(), 0, None, None)
         except RuntimeError as error:
-            self.forget()
+            self.forget_sizes()
             raise RuntimeError(f"{self.endpoint}: {error}") from None
 
-    def check(self, look: CacheLayout, samples: pb.Samples) -> None:
-        """Refuse samples that do not look as they should.
+    def check_layout(self, layout: CacheLayout, samples: pb.Samples) -> None:
+        """Refuse samples of another layout.
 
         Raises:
-            RuntimeError: They do not; the connection is given up.
+            RuntimeError: The layout is another; the connection is given up.
         """
         given = samples.template, samples.flags, samples.frame_stack, samples.ids, samples.nstep
-        if given != look:
-            self.reset()
+        if given != layout:
+            self.disconnect()
             raise RuntimeError(
                 f"{self.endpoint} gives samples of other templates, cache_flags, frame_stack, ids "
                 "or nstep than the first server had: make a new sampler"
             )
 
-    def keep(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
-        """Have samples kept until they are used.
+    def push_to(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
+        """Give samples of this server, the one at index `at`, to the mixer.
 
         Raises:
-            RuntimeError: They cannot be; the connection is given up.
+            RuntimeError: They are not sound; the connection is given up.
         """
         try:
             mixer.push(at, rows, columns)
         except ValueError as error:
-            self.reset()
+            self.disconnect()
             raise RuntimeError(f"{self.endpoint} gave samples that cannot be: {error}") from None
-        self.samples += rows
+        self._samples += rows
 
-    def tell(self, *message: bytes) -> bool:
-        """Send something without the bookkeeping of `ask`, and return whether it could be."""
+    def send(self, *message: bytes) -> bool:
+        """Send something without the bookkeeping of `ask`; return whether there was room."""
         try:
             self._connected().send_multipart((b"", *message), zmq.NOBLOCK, copy=False)
         except zmq.Again:
@@ -229,70 +206,70 @@ class ServerConnection:
         return True
 
     def publish(self, sender: int, digest: bytes, message: bytes) -> int | None:
-        """Ask the server to publish a message; return the number of the answer.
+        """Ask the server to publish a message; return the number of the reply.
 
         None when it cannot be asked: there is no connection, or its sizes are not known.
         """
         if self.sizes is None:
             return None
         number = next(self._numbers)
-        told = pb.Publish(digest=digest, size=len(message), number=number)
-        self._publication = _Publication(number, encode(sender, publish=told), message)
+        header = pb.Publish(digest=digest, size=len(message), number=number)
+        self._publication = _Publication(number, encode(sender, publish=header), message)
         return number if self._send_part(0) else None
 
     def register(self, poller: zmq.Poller) -> None:
-        """Have a poller wait for what there is to do."""
+        """Have a poller wait until this connection can go on."""
         if self._socket is not None:
             events = zmq.POLLIN if self._unsent is None else zmq.POLLIN | zmq.POLLOUT
             poller.register(self._socket, events)
 
-    def answers(self) -> Iterator[tuple[pb.Samples, list[zmq.Frame]]]:
-        """Send what waits, take the answers that are there, and yield the samples in them.
+    def replies(self) -> Iterator[tuple[pb.Samples, list[zmq.Frame]]]:
+        """Send the request that waits, take the replies that came, and yield their samples.
 
         Raises:
-            RuntimeError: An answer is none; the connection is given up.
+            RuntimeError: A reply is not sound; the connection is given up.
         """
-        self._send()
+        self._send_unsent()
         while self._socket is not None:
             try:
                 frames = self._transport.receive(self._socket)
             except zmq.Again:
                 return
             except BaseException:
-                self.reset()  # half a message is left there
+                self.disconnect()  # half a message is left there
                 raise
             try:
-                given = self._understood(frames)
+                given = self._read(frames)
             except WireError as error:
-                self.reset()
+                self.disconnect()
                 raise RuntimeError(f"{self.endpoint} answered with {error}") from None
             if given is not None:
                 yield given
 
     def give_up(self) -> None:
-        """Count a request that was not answered."""
+        """Give up the request under way, and count it."""
         self.timeouts += 1
-        self.reset()
+        self.disconnect()
 
-    def forget(self) -> None:
-        """Ask anew what its memory looks like."""
-        self.reset()
+    def forget_sizes(self) -> None:
+        """Disconnect, and ask for the sizes of its memory again next time."""
+        self.disconnect()
         self.sizes = self.weight_sum = None
         self.agreed = False
 
-    def reset(self) -> None:
+    def disconnect(self) -> None:
         """Give up the connection, and the request under way."""
         if self._socket is not None:
             self._socket.close(linger=0)
         self._socket = self._unsent = self._since = self._publication = None
 
     def stats(self, kept: int) -> ServerConnectionStats:
-        """Take its figures."""
+        """Return its figures."""
         return ServerConnectionStats(
             endpoint=self.endpoint,
             weight_sum=self.weight_sum,
             unused=self.unused,
-            samples=self.samples,
+            samples=self._samples,
             kept=kept,
             timeouts=self.timeouts,
             down=self.down,
@@ -303,59 +280,54 @@ class ServerConnection:
         self._rows = rows
         self._unsent = message
         self._since = time.monotonic()
-        self._send()
+        self._send_unsent()
 
-    def _send(self) -> None:
+    def _send_unsent(self) -> None:
         if self._unsent is not None:
             message = self._unsent
             # Before it is sent: Ctrl-C may come in between, and nothing is to be asked twice.
             self._unsent = None
-            if not self.tell(message):
+            if not self.send(message):
                 self._unsent = message
 
     def _send_part(self, first: int) -> bool:
-        """Send what comes next of a message to publish; tell whether it could be sent."""
+        """Send the next part of a message to publish; return whether there was room."""
         if self._publication is None or self.sizes is None:
             return False
         _, head, message = self._publication
         self._sent = end = min(first + PUBLICATION_PART, len(message))
-        # Larger pieces would end the connection; none is smaller than what every server takes.
+        # Larger pieces would end the connection; every server takes pieces of a small frame.
         size = max(self.sizes.max_frame, SMALL_FRAME)
         pieces = [message[at : min(at + size, end)] for at in range(first, end, size)]
-        return self.tell(head, *pieces)
+        return self.send(head, *pieces)
 
     def _connected(self) -> zmq.Socket[bytes]:
         if self._socket is None:
-            made = self._transport.socket(zmq.DEALER, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
-            made.setsockopt(zmq.IMMEDIATE, 1)
-            self._transport.attach(
-                made, "endpoints", self.endpoint, Conn, intake=ReceiveQuota(MOST_WAITING_OF_ANSWERS)
-            )
-            self._socket = made
+            self._socket = connect(zmq.DEALER, self._transport, "endpoints", self.endpoint)
         return self._socket
 
-    def _understood(self, frames: list[zmq.Frame]) -> tuple[pb.Samples, list[zmq.Frame]] | None:
+    def _read(self, frames: list[zmq.Frame]) -> tuple[pb.Samples, list[zmq.Frame]] | None:
         if len(frames) < 2 or len(frames[0]) > 0:
             raise WireError("something that is not an answer of cogrs")
         header = decode(frames[1])
         self.answered = True
         kind = header.WhichOneof("body")
         if kind == "refusal":
-            self.reset()
+            self.disconnect()
             raise RuntimeError(f"{self.endpoint} refused: {escaped(header.refusal.reason)}")
         if kind == "priorities_reply":
             return None
         if kind in ("publish", "publish_reply"):
-            self._go_on(header)
+            self._continue_publishing(header)
             return None
         if kind not in ("sizes", "samples") or not self.busy:
             raise WireError(f"{kind or 'nothing'} that was not asked for")
         if kind == "sizes":
             self.sizes, self._since = header.sizes, None
             return None
-        return self._given(header.samples, len(frames) - 2), frames[2:]
+        return self._read_samples(header.samples, len(frames) - 2), frames[2:]
 
-    def _go_on(self, header: pb.Header) -> None:
+    def _continue_publishing(self, header: pb.Header) -> None:
         """Send the next part of a message to publish, or note that it is published."""
         publication = self._publication
         if header.HasField("publish_reply"):
@@ -367,7 +339,7 @@ class ServerConnection:
                 raise WireError("a part of a message to publish that was not sent")
             self._send_part(self._sent)
 
-    def _given(self, samples: pb.Samples, columns: int) -> pb.Samples:
+    def _read_samples(self, samples: pb.Samples, columns: int) -> pb.Samples:
         expected = 0 if samples.shortage else self._rows
         told = samples.number, samples.rows, columns > 0
         if told != (self._number, expected, expected > 0):

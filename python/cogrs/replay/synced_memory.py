@@ -1,4 +1,4 @@
-"""The memory of a client, made like the server's."""
+"""A client's memory, made like the server's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class SyncedMemory:
-    """A memory like the server's, and what caches of it must look like."""
+    """A memory like the server's, and the layout that the server expects of its caches.
+
+    Attributes:
+        rem: The memory.
+        ids: Whether caches carry ids.
+        nstep: Whether caches carry n-step returns.
+        digest: Digest of the templates.
+    """
 
     def __init__(
         self,
@@ -26,12 +33,12 @@ class SyncedMemory:
         """Create the memory that takes the place of `before`, whose counts stay counted.
 
         Raises:
-            RuntimeError: There can be no memory of these sizes.
+            RuntimeError: No memory can have these sizes.
             MemoryError: As `ReplayMemory`.
         """
         self._round: int = before._round + 1 if before else 0
         if seed is not None:
-            # Another memory goes on with other draws, and two clients with other seeds never meet.
+            # Each memory has other draws, and two clients with other seeds never have the same.
             seed = (seed + (self._round << 32)) % (1 << 64)
         self.rem = memory_like(sizes, max_step, uuid, seed)
         self.ids = sizes.ids
@@ -44,15 +51,15 @@ class SyncedMemory:
         self._before = before.totals() if before else (0, 0)
 
     def totals(self) -> tuple[int, int]:
-        """Episodes and steps closed in this memory and those before it."""
+        """Return the episodes and steps closed in this memory and those before it."""
         episodes, steps = self._before
         return episodes + self.rem.total_episodes, steps + self.rem.total_steps
 
     def check(self, flags: int, frame_stack: int, largest: int) -> None:
-        """Refuse caches that the server would.
+        """Refuse caches that the server would refuse.
 
         Raises:
-            ValueError: They differ from what the server told, or their frames are too large.
+            ValueError: Their layout is not the server's, or their frames are too large.
         """
         if (flags, frame_stack) != self._layout:
             raise ValueError(

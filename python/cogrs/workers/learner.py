@@ -78,7 +78,7 @@ class LearnerWorker(Generic[BatchT]):
             The figures of `update`; None when there were too few samples for so long.
         """
         try:
-            batch = self._server.get_batch(self._batch_size, wait=wait)
+            batch = self._server.get_batch(self._batch_size, timeout=wait or 1e-9)
         except TimeoutError:
             return None
         figures = self._update(batch)

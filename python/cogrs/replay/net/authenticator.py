@@ -1,10 +1,17 @@
-"""Who may connect to a server that has keys: ZeroMQ's authentication protocol (ZAP, RFC 27)."""
+"""The ZAP authenticator of an object with keys: ZeroMQ's authentication protocol (RFC 27).
+
+libzmq asks it about each connection to a listening socket. Sockets demand a reply, so nobody gets
+in once it has ended. The authenticator names each connection by its role and key (User-Id), which
+workers read of each message.
+
+Threads: keys that are known are answered at once, by the first thread, which owns the ZAP socket;
+questions that only reading a folder answers go to the second by a queue, and its replies back.
+"""
 
 from __future__ import annotations
 
 import logging
 import queue
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -13,113 +20,114 @@ from zmq.utils import z85
 
 from cogrs.replay.net.connection_monitor import FAILURES
 from cogrs.replay.net.curve import SAMPLER
+from cogrs.replay.net.socket_context import start_thread
 from cogrs.replay.net.waker import Waker
 
 if TYPE_CHECKING:
     from cogrs.replay.net.curve import AllowList
-    from cogrs.replay.net.transport import Transport
+    from cogrs.replay.net.socket_context import SocketContext
 
 _logger = logging.getLogger("cogrs.replay")
 
 _ADDRESS = "inproc://zeromq.zap.01"
 
 _MOST_PEERS = 1000
-"""Peers that are remembered because they were refused."""
+"""Refused peers that are remembered, so that each is reported once."""
 
 _USER_ID: Final = "User-Id"
-"""The property of a frame by which libzmq tells what this module has called its sender."""
+"""The property of a frame in which libzmq has what the authenticator called its sender."""
 
 
 class Authenticator:
-    """A thread that libzmq asks about each connection to a listening socket of a transport.
+    """Two threads that decide which peers may connect to the sockets of a context.
 
-    It runs before the first of them listens, and libzmq refuses everybody once it has ended. Where
-    the answer takes a look into a folder, that is left to a second thread, and others are answered
-    meanwhile.
+    It runs before the first of them listens.
     """
 
-    def __init__(self, transport: Transport, allowed: AllowList) -> None:
+    def __init__(self, context: SocketContext, allowed: AllowList) -> None:
         """Start.
 
         Raises:
             OSError: No socket can be made.
         """
-        self._transport = transport
+        self._context = context
         self._allowed = allowed
         self._refused: set[tuple[str, str]] = set()
         self._unknown: queue.SimpleQueue[tuple[float, list[bytes]] | None] = queue.SimpleQueue()
-        """Questions that take a look into a folder, and when they came."""
-        self._answers: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
+        """Questions for which a folder has to be read, and when they came."""
+        self._replies: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
         # A REP socket could not answer one question while another waits.
-        socket = transport.socket(zmq.ROUTER, hwm=0)
+        socket = context.socket(zmq.ROUTER, hwm=0)
         socket.bind(_ADDRESS)
-        self._bell = Waker(transport)
-        for name, run, args in (("guard", self._run, (socket,)), ("guard-reader", self._read, ())):
-            threading.Thread(target=run, args=args, name=f"cogrs-{name}", daemon=True).start()
+        self._waker = Waker(context)
+        start_thread("authenticator", self._run, socket)
+        start_thread("authenticator-reader", self._read)
 
-    def heard(self, endpoint: str, event: int) -> None:
-        """Report a connection to a listening socket that failed before anybody was asked."""
+    def on_event(self, endpoint: str, event: int) -> None:
+        """Report a connection to a listening socket that failed before its key was asked about."""
         if event & FAILURES:
             self._refuse(f"to {endpoint}", "that ended without keys for this server")
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
-        for each in (socket, self._bell.socket):
+        for each in (socket, self._waker.socket):
             poller.register(each, zmq.POLLIN)
-        with self._transport.loop(), socket:
+        with self._context.loop(), socket:
             try:
                 while True:  # until the context is terminated, which raises
                     if socket in dict(poller.poll()):
-                        self._ask(socket.recv_multipart(), socket)
-                    self._bell.hush()
-                    while not self._answers.empty():
-                        socket.send_multipart(self._answers.get())
+                        self._handle(socket.recv_multipart(), socket)
+                    self._waker.reset()
+                    while not self._replies.empty():
+                        socket.send_multipart(self._replies.get())
             finally:
                 self._unknown.put(None)
-                self._bell.close()
+                self._waker.close()
 
-    def _ask(self, frames: list[bytes], socket: zmq.Socket[bytes]) -> None:
-        """Answer a question, or have it answered when the folders have been read."""
-        answer = self._answer(frames)
-        if answer is None:
+    def _handle(self, frames: list[bytes], socket: zmq.Socket[bytes]) -> None:
+        reply = self._reply(frames)
+        if reply is None:
             self._unknown.put((time.monotonic(), frames))
         else:
-            socket.send_multipart(answer)
+            socket.send_multipart(reply)
 
     def _read(self) -> None:
-        """Answer what takes a look into folders, until the other thread ends."""
+        """Answer the questions for which folders are read, until the other thread ends."""
         while (question := self._unknown.get()) is not None:
             asked_at, frames = question
-            answer = self._answer(frames, asked_at)
-            if answer is not None:
-                self._answers.put(answer)
+            reply = self._reply(frames, asked_at)
+            if reply is not None:
+                self._replies.put(reply)
                 try:
-                    self._bell.ring()
+                    self._waker.wake()
                 except zmq.ZMQError:  # closed meanwhile
                     return
 
-    def _answer(self, frames: list[bytes], asked_at: float | None = None) -> list[bytes] | None:
-        """Return the answer to a question; None where it is not known without reading a folder.
+    def _reply(self, frames: list[bytes], asked_at: float | None = None) -> list[bytes] | None:
+        """Return the reply to a question; None where only reading a folder tells.
 
-        Folders are read where that is told when the question came.
+        Args:
+            frames: The question.
+            asked_at: When it came: then folders are read that were not read since. None: they are
+                not read.
         """
         peer, delimiter, version, request, domain, address, _, mechanism, *credentials = frames
         where, name = domain.decode(), address.decode() or "this machine"
         role: str | None = ""
-        user_id = who = ""
+        user_id = which = ""
         if mechanism != b"CURVE" or len(credentials) != 1:
-            who = "without a key"
+            which = "without a key"
         else:
             role = self._allowed.role_of(
                 where, credentials[0], read=asked_at is not None, asked_at=asked_at or 0.0
             )
             user_id = z85.encode(credentials[0]).decode()
-            who = f"with key {user_id}"
+            which = f"with key {user_id}"
         if role is None:
             return None
         if not role:
-            self._refuse(f"from {name}", f"{who}, which is none of its {where}")
-        # After 400, an error for good, libzmq's clients give up; after 300 they try again later.
+            self._refuse(f"from {name}", f"{which}, which is not one of its {where}")
+        # After 400, a permanent error, libzmq's clients give up; after 300 they try again later.
         status = (b"200", b"OK") if role else (b"300", b"this key is not allowed")
         identity = f"{role} {user_id}".encode() if role else b""
         return [peer, delimiter, version, request, *status, identity, b""]
@@ -128,11 +136,11 @@ class Authenticator:
         if (where, why) in self._refused or len(self._refused) >= _MOST_PEERS:
             return
         self._refused.add((where, why))
-        _logger.warning("refused a connection %s %s; further ones are not told", where, why)
+        _logger.warning("refused a connection %s %s; further ones are not reported", where, why)
 
 
 class Identity:
-    """Who sends a message, as the guard of the socket that it came to has found.
+    """The sender of a message, as the authenticator of the socket that it came to named it.
 
     Attributes:
         key: The sender's public key, as 40 characters; empty where there are no keys.
@@ -142,7 +150,7 @@ class Identity:
     __slots__ = ("key", "samples")
 
     def __init__(self, user_id: str) -> None:
-        """Read what the guard called the sender."""
+        """Read a User-Id."""
         role, _, self.key = user_id.partition(" ")
         self.samples = role == SAMPLER
 
@@ -152,9 +160,9 @@ ANYBODY: Final = Identity(f"{SAMPLER} ")
 
 
 def user_id_of(frame: zmq.Frame) -> str:
-    """Return what the guard called the sender of a frame; empty for nobody.
+    """Return what the authenticator called the sender of a frame; empty for nobody.
 
-    Only to be asked where there is a guard: otherwise it is the sender that says it.
+    Only to be called where there is an authenticator: otherwise the sender chooses it.
     """
     try:
         return str(frame.get(_USER_ID))

@@ -1,4 +1,8 @@
-"""CURVE keys on sockets: who a server and its clients are, and what each client may do."""
+"""CURVE keys on sockets, and the list of clients that a server allows, each with its role.
+
+A proxy's back is a domain of its own, where only the server's own key pair counts. `AllowList` is
+asked by the two threads of the authenticator; it does not change, and `KeyFolder` has a lock.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,15 @@ if TYPE_CHECKING:
     from cogrs.replay.endpoint import Mode
 
 _HANDSHAKE_MS = 5000
-"""A client that was refused tries again so often: its key may have been allowed meanwhile."""
+"""Milliseconds after which a refused client tries again: its key may be allowed by then."""
 
 FRAME_OVERHEAD: Final = 64
 """Bytes by which CURVE makes a frame larger, at most."""
 
 CLIENTS: Final = "clients"
-"""What clients connect to: takes those that the server allows."""
+"""The domain of sockets that clients connect to: those that the server allows."""
 WORKERS: Final = "workers"
-"""The back of a proxy: takes only who has the server's own keys."""
+"""The domain of a proxy's back: for holders of the server's own keys alone."""
 
 PUSHER: Final = "pusher"
 """A client that may push, ask for sizes, tell its own totals, and subscribe."""
@@ -38,22 +42,22 @@ class Curve:
     """The keys of one server or client, for its sockets.
 
     Attributes:
-        allowed: Whom its listening sockets take.
+        allowed: The clients that its listening sockets accept; None for a client.
     """
 
     def __init__(self, pair: KeyPair, server: bytes, allowed: AllowList | None = None) -> None:
-        """Connect as `pair` to whoever has the secret key that belongs to `server`."""
+        """Connect as `pair`, to the holder of the secret key that belongs to `server`."""
         self._pair = pair
         self._server = server
         self.allowed = allowed
 
     @classmethod
     def of_client(cls, key: object, server_key: object) -> Curve | None:
-        """Make what a client's arguments say; None when there are none.
+        """Return the keys that a client's arguments name; None when both are None.
 
         Raises:
-            TypeError: One is of a wrong type.
-            ValueError: One is given without the other, or is no key.
+            TypeError: An argument has the wrong type.
+            ValueError: One is given without the other, or is not a key.
             OSError: A file cannot be read.
             RuntimeError: This libzmq was built without CURVE.
         """
@@ -68,7 +72,7 @@ class Curve:
 
     @classmethod
     def of_server(cls, key: object, allow: object, samplers: object = None) -> Curve | None:
-        """Make what a server's arguments say; None when there are none.
+        """Return the keys that a server's arguments name; None when all are None.
 
         Raises:
             As `of_client`.
@@ -96,26 +100,26 @@ class Curve:
         if mode == Bind:
             socket.curve_server = True
             socket.setsockopt_string(zmq.ZAP_DOMAIN, domain)
-            # Without it libzmq takes everybody when there is nobody to ask, as while closing.
+            # Without it libzmq accepts everybody while no authenticator runs, as while closing.
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         else:
             socket.curve_serverkey = self._server
 
 
 class AllowList:
-    """Whom a server takes, and as what: lists, or what lies in folders when it is asked."""
+    """The keys that a server accepts, and their roles: given lists, or folders that may change."""
 
     def __init__(self, own: bytes, allow: object, samplers: object = None) -> None:
-        """Take the holders of the server's own keys, and those that the arguments name.
+        """Accept the holders of the server's own keys, and those that the arguments name.
 
         Args:
             own: The server's public key.
             allow: Keys, or a folder of them.
-            samplers: Likewise, of those that may draw samples; None: all that are allowed.
+            samplers: Likewise, of those that may draw samples; None: all of `allow`.
 
         Raises:
             TypeError: Neither a folder nor keys.
-            ValueError: One is no key.
+            ValueError: An item is not a key.
             OSError: A file cannot be read, or there is no such folder.
         """
         self._own = z85.decode(own)
@@ -125,10 +129,10 @@ class AllowList:
     def role_of(
         self, domain: str, key: bytes, *, read: bool = True, asked_at: float = math.inf
     ) -> str | None:
-        """Return what the owner of a public key, of 32 bytes, may do in a domain; "" for nothing.
+        """Return the role of a public key, of 32 bytes, in a domain; "" if it is not allowed.
 
-        None where that takes a look into a folder, which is only taken if `read`, and if there was
-        none since `asked_at`, a time of the monotonic clock.
+        None where only reading a folder tells, and `read` is False. With `read` a folder is read
+        unless it was since `asked_at`, a time of the monotonic clock.
         """
         if key == self._own:
             return SAMPLER
@@ -143,10 +147,6 @@ class AllowList:
         if samples is None or pushes is None:
             return None
         return PUSHER if pushes else ""
-
-    def takes(self, domain: str, key: bytes) -> bool:
-        """Tell whether the owner of a public key, of 32 bytes, may connect to a domain."""
-        return bool(self.role_of(domain, key))
 
 
 def _keys(name: str, given: object) -> frozenset[bytes] | KeyFolder:

@@ -1,46 +1,54 @@
-"""How long a call waits: seconds as they are given, and the moment at which they are over."""
+"""How long a call waits: until a moment, or for ever."""
 
 from __future__ import annotations
 
 import threading
 import time
+from typing import Final
 
-from cogrs.shown import shown
+from cogrs.validation import seconds_of
 
-
-def deadline_after(name: str, timeout: float | None) -> float | None:
-    """Return the moment at which a wait ends, of `time.monotonic`.
-
-    Raises:
-        TypeError: No number.
-        ValueError: A negative one.
-    """
-    if timeout is None:
-        return None
-    seconds = seconds_of(name, timeout)
-    if not seconds >= 0:
-        raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
-    return None if seconds > threading.TIMEOUT_MAX else time.monotonic() + seconds
+SLICE: Final = 0.1
+"""Seconds that a call waits at a time: in between it looks whether its object was closed."""
 
 
-def seconds_of(name: str, value: float) -> float:
-    """Return a number of seconds as a float.
+class Deadline:
+    """The moment at which a wait ends."""
 
-    Raises:
-        TypeError: No number.
-        ValueError: More than a float holds.
-    """
-    try:
-        if isinstance(value, (bool, str, bytes)):
-            raise TypeError
-        return float(value)
-    except TypeError:
-        got = type(value).__name__
-        raise TypeError(f"{name}: expected seconds or None, got {got}") from None
-    except OverflowError:
-        raise ValueError(f"{name}: expected seconds or None, got {shown(value)}") from None
+    __slots__ = ("_end",)
 
+    def __init__(self, seconds: float | None) -> None:
+        """Start now; None never ends."""
+        self._end: float | None = None
+        if seconds is not None and seconds <= threading.TIMEOUT_MAX:
+            self._end = time.monotonic() + seconds
 
-def seconds_to(deadline: float) -> float:
-    """Return the seconds until a deadline, 0 when it has passed."""
-    return max(0.0, deadline - time.monotonic())
+    @classmethod
+    def of(cls, name: str, timeout: float | None) -> Deadline:
+        """Return the end of a wait that begins now, from an argument of this name.
+
+        Raises:
+            TypeError: It is not a number.
+            ValueError: It is negative or NaN.
+        """
+        if timeout is None:
+            return cls(None)
+        seconds = seconds_of(name, timeout)
+        if not seconds >= 0:
+            raise ValueError(f"{name}: expected seconds >= 0 or None, got {timeout}")
+        return cls(seconds)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until then, 0 afterwards; None for ever."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is over."""
+        return self.left == 0
+
+    def within(self, seconds: float) -> float:
+        """Return the seconds until then, at most so many."""
+        left = self.left
+        return seconds if left is None else min(seconds, left)

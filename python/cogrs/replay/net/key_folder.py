@@ -19,7 +19,7 @@ _logger = logging.getLogger("cogrs.replay")
 
 
 class _Version(NamedTuple):
-    """What a file was when it was read: a file that still has all of these has not changed."""
+    """The state of a file when it was read: while all of these are equal, it has not changed."""
 
     inode: int
     size: int
@@ -33,14 +33,14 @@ class _Version(NamedTuple):
 
 
 class KeyFolder:
-    """The keys that the files `*.key` of a folder hold. Any thread may ask.
+    """The keys in the files `*.key` of a folder. Any thread may call any method.
 
-    Files are read again when they have changed. What cannot be read, or is not a regular file, is
-    left out, with one warning for each path.
+    Files are read again when they have changed. Files that cannot be read, and those that are not
+    regular files, are left out, with one warning for each path.
     """
 
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
-        """Remember the folder, which was given as an argument of this name.
+        """Use a folder, which was given as an argument of this name.
 
         Raises:
             NotADirectoryError: There is no such folder.
@@ -52,14 +52,14 @@ class KeyFolder:
             raise NotADirectoryError(f"{name}: expected a folder of public keys, got {got}")
         self._lock = threading.Lock()
         self._keys: dict[str, tuple[_Version, bytes | None]] = {}
-        """Of each file: as what it was read, and its key, if it has one."""
+        """By path: the state of each file when it was read, and its key, if it has one."""
         self._paths: dict[bytes, str] = {}
         """Where each key is."""
         self._warned: set[str] = set()
         self._read_at = -math.inf
 
     def known(self, key: bytes) -> bool | None:
-        """Return whether a key is there, None where only reading the folder tells."""
+        """Return True if a key is there; None where only reading the folder tells."""
         path = self._paths.get(key)
         if path is None:
             return None
@@ -72,7 +72,7 @@ class KeyFolder:
     def has(self, key: bytes, asked_at: float = math.inf) -> bool:
         """Read the folder, unless that was done since `asked_at`; return whether a key is there.
 
-        So one look answers all who asked before it, however many there are.
+        So one reading answers all questions that came before it.
         """
         with self._lock:
             if self._read_at <= asked_at:
@@ -101,6 +101,6 @@ class KeyFolder:
     def _warn(self, path: str, error: Exception) -> None:
         if path not in self._warned:
             self._warned.add(path)
-            # Whoever may put a file there has chosen its name.
+            # The name of the file was chosen by somebody else.
             where, why = escaped(path), escaped(str(error))
             _logger.warning("%s: a key that cannot be read is left out: %s", where, why)

@@ -1,10 +1,18 @@
-"""A client's caches and log lines, on their way to one server or to several in turn."""
+"""A client's caches and log lines, on their way to one server or to several in turn.
+
+With one endpoint, messages wait for a server that is away, up to the high-water mark. With several
+each goes to one that is there (ZMQ_IMMEDIATE): ZeroMQ would otherwise give those that are away as
+many as the others, and keep them waiting.
+
+Where one side has keys and the other has none, libzmq gives the connection up with the messages
+that waited for it, and only a monitor is told. So this socket has a monitor of its own, and checks
+it before each message.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -12,9 +20,9 @@ from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.limits import SMALL_FRAME
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.deadline import SLICE, Deadline
 from cogrs.replay.net.shared_socket import SharedSocket
-from cogrs.replay.net.transport import is_ready
+from cogrs.replay.net.socket_context import is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,32 +38,22 @@ _FIRST = 1.0
 """Seconds that the first message waits for a connection, to learn whether the server takes any."""
 
 _DOUBT = 10.0
-"""Seconds that it waits where connections broke before anybody had said why: libzmq tries again."""
-
-_SLICE = 0.1
-"""Seconds that it waits for room before it looks at connections."""
+"""Seconds that it waits where a connection broke without a verdict: libzmq tries again."""
 
 
 class PushSocket:
-    """A PUSH socket that is made on first use and that threads use in turn.
-
-    With one endpoint, messages wait for a server that is away, up to the high-water mark. With
-    several each goes to one that is there: ZeroMQ would otherwise give those that are away as many
-    as the others, and keep them waiting.
-
-    Where one side has keys and the other has none, libzmq gives the connection up with what waited
-    for it, and tells only who listens for it.
-    """
+    """A PUSH socket that is created on first use; threads take turns."""
 
     def __init__(self, transport: Transport, endpoints: Sequence[str], hwm: int) -> None:
         """Do not connect yet."""
         self._transport = transport
         self._endpoints = endpoints
         self._hwm = hwm
-        # libzmq's thread waits for a reader of what it reports, so it stops before that goes.
-        self._channel = SharedSocket(transport, self._make, zmq.Socket.disable_monitor)
+        # libzmq's thread waits for a reader of its events, so they stop before the reader goes.
+        self._shared = SharedSocket(transport, self._create, zmq.Socket.disable_monitor)
         self._events: zmq.Socket[bytes] | None = None
-        self._heard: list[Any] = []
+        self._received: list[Any] = []
+        """Events that were taken and not looked at."""
         self._reported: set[str] = set()
         self._connected = False
         """Whether there was a connection to any server."""
@@ -72,8 +70,8 @@ class PushSocket:
         """
         if not self._endpoints[0]:
             raise RuntimeError(f"{call}: this client was created without a push_endpoint")
-        deadline = deadline_after("timeout", timeout)
-        with self._channel.turn(deadline) as socket:
+        deadline = Deadline.of("timeout", timeout)
+        with self._shared.acquire(deadline) as socket:
             message: tuple[Any, ...] = ()
             while socket is not None and self._has_room(call, socket, deadline):
                 message = message or (head(), *frames)
@@ -91,10 +89,13 @@ class PushSocket:
 
     def close(self) -> None:
         """Close the socket for good; the transport is marked as closed before."""
-        self._channel.close()
+        self._shared.close()
 
-    def _make(self) -> zmq.Socket[bytes]:
-        self._forget_events()
+    def _create(self) -> zmq.Socket[bytes]:
+        self._received.clear()
+        if self._events is not None:
+            self._events.close(linger=0)
+            self._events = None
         # Nobody reads what comes to a PUSH socket, and it stays.
         socket = self._transport.socket(zmq.PUSH, hwm=self._hwm, max_frame=SMALL_FRAME)
         try:
@@ -102,7 +103,7 @@ class PushSocket:
                 socket.setsockopt(zmq.IMMEDIATE, 1)
             self._events = self._transport.monitor(socket, _EVENTS)
             for endpoint in self._endpoints:
-                self._transport.attach(socket, "push_endpoint", endpoint, Conn, intake=None)
+                self._transport.attach(socket, "push_endpoint", endpoint, Conn, quota=None)
             self._wait_first(self._events)
         except BaseException:
             if not socket.closed:
@@ -113,42 +114,42 @@ class PushSocket:
 
     def _wait_first(self, events: zmq.Socket[bytes]) -> None:
         """Wait until something is known of a connection."""
-        begin = time.monotonic()
-        end = begin + _FIRST
-        while seconds_to(end) > 0:
+        doubt = Deadline(_DOUBT)
+        end = Deadline(_FIRST)
+        while not end.passed:
             self._transport.check()
             if not events.poll(50):
                 continue
             event = parse_monitor_message(events.recv_multipart())
             if event["event"] & _VERDICTS:
-                self._heard.append(event)
+                self._received.append(event)
                 return
-            end = begin + _DOUBT
+            end = doubt
 
-    def _has_room(self, call: str, socket: zmq.Socket[bytes], deadline: float | None) -> bool:
-        """Wait until there is room for a message, and look meanwhile at connections."""
+    def _has_room(self, call: str, socket: zmq.Socket[bytes], deadline: Deadline) -> bool:
+        """Wait until there is room for a message, and check connections meanwhile."""
         while True:
-            self._check(call, socket)
-            slice_end = time.monotonic() + _SLICE
-            end = slice_end if deadline is None else min(slice_end, deadline)
-            if self._channel.wait(socket, zmq.POLLOUT, end):
+            self._check(call)
+            if self._shared.wait(socket, zmq.POLLOUT, Deadline(deadline.within(SLICE))):
                 return True
-            if deadline is not None and seconds_to(deadline) <= 0:
+            if deadline.passed:
                 return False
 
-    def _check(self, call: str, socket: zmq.Socket[bytes]) -> None:
-        """Refuse to send what would be lost."""
+    def _check(self, call: str) -> None:
+        """Refuse to send messages that would be lost."""
         events = self._events
-        while events is not None and (self._heard or is_ready(events, zmq.POLLIN)):
+        while events is not None and (self._received or is_ready(events, zmq.POLLIN)):
             event = (
-                self._heard.pop() if self._heard else parse_monitor_message(events.recv_multipart())
+                self._received.pop()
+                if self._received
+                else parse_monitor_message(events.recv_multipart())
             )
             self._connected |= event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if event["event"] != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
                 continue
             where = event["endpoint"].decode()
             if len(self._endpoints) == 1:
-                self._channel.drop()  # libzmq does not connect this one again
+                self._shared.drop()  # libzmq does not connect this one again
                 raise ConnectionError(
                     f"{call}: {where} and this client do not speak the same protocol: one of them "
                     "has keys and the other has none, or the peer is no server of this kind; "
@@ -161,9 +162,3 @@ class PushSocket:
                     "other way round",
                     where,
                 )
-
-    def _forget_events(self) -> None:
-        self._heard.clear()
-        if self._events is not None:
-            self._events.close(linger=0)
-            self._events = None

@@ -1,4 +1,4 @@
-"""A client's requests: one at a time, each answered or given up."""
+"""A client's requests: one at a time, each answered or given up; threads take turns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import zmq
 from cogrs.escape import escaped
 from cogrs.limits import LARGEST_REPLY, MOST_WAITING_OF_ANSWERS
 from cogrs.replay.endpoint import Conn
-from cogrs.replay.net.connection_monitor import ReceiveQuota
-from cogrs.replay.net.deadline import deadline_after
+from cogrs.replay.net.deadline import Deadline
+from cogrs.replay.net.receive_quota import ReceiveQuota
 from cogrs.replay.net.shared_socket import SharedSocket
-from cogrs.replay.wire import REQUEST_HWM, WireError, decode, encode
+from cogrs.replay.net.socket_context import REQUEST_HWM
+from cogrs.replay.wire import WireError, decode, encode
 
 if TYPE_CHECKING:
     from cogrs.api import replay_pb2 as pb
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RequestSocket:
-    """A REQ socket that is made on first use and that threads use in turn."""
+    """A REQ socket. After a request without a reply the next one uses a fresh socket."""
 
     def __init__(
         self, transport: Transport, endpoint: str, sender: int, timeout: float | None
@@ -33,59 +34,62 @@ class RequestSocket:
         self._sender = sender
         self._timeout = timeout
         self._answered = False
-        self._channel = SharedSocket(transport, partial(_connect, transport, endpoint))
+        self._shared = SharedSocket(
+            transport, partial(connect, zmq.REQ, transport, "req_endpoint", endpoint)
+        )
 
     def ask(self, call: str, expected: str, **body: object) -> pb.Header:
-        """Send a request, and return its answer, whose body is of the expected kind.
+        """Send a request, and return its reply, whose body is of the expected kind.
 
         Raises:
-            TimeoutError: There is no answer.
-            RuntimeError: There is no endpoint, the answer is not what was expected, or the client
-                is closed.
+            TimeoutError: No reply came.
+            RuntimeError: There is no endpoint, the reply is not the expected one, or the client is
+                closed.
         """
         self._transport.check()
         if not self._endpoint:
             raise RuntimeError(f"{call}: this client was created without a req_endpoint")
-        deadline = deadline_after("timeout", self._timeout)
-        with self._channel.turn(deadline) as socket:
+        deadline = Deadline.of("timeout", self._timeout)
+        with self._shared.acquire(deadline) as socket:
             if socket is None:
                 raise self._timed_out(call, "no turn: others wait for")
             try:
                 if not self._sent(socket, encode(self._sender, **body), deadline):
                     hint = "" if self._answered else self._transport.hint
                     raise self._timed_out(call, "no answer from", hint)
-                if not self._channel.wait(socket, zmq.POLLIN, deadline):
+                if not self._shared.wait(socket, zmq.POLLIN, deadline):
                     raise self._timed_out(call, "no answer from")
                 frames = [frame.bytes for frame in self._transport.receive(socket)]
                 self._answered = True
             except BaseException:
-                self._channel.drop()  # a REQ socket that waits for an answer cannot ask again
+                self._shared.drop()  # a REQ socket that waits for a reply cannot ask again
                 raise
-        return self._understood(frames, expected)
+        return self._read(frames, expected)
 
     def close(self) -> None:
         """Close the socket for good; the transport is marked as closed before."""
-        self._channel.close()
+        self._shared.close()
 
-    def _sent(self, socket: zmq.Socket[bytes], message: bytes, deadline: float | None) -> bool:
-        """Send a request as soon as there is a connection; tell whether there was one."""
-        while self._channel.wait(socket, zmq.POLLOUT, deadline):
+    def _sent(self, socket: zmq.Socket[bytes], message: bytes, deadline: Deadline) -> bool:
+        """Send a request as soon as there is a connection; return whether there was one."""
+        while self._shared.wait(socket, zmq.POLLOUT, deadline):
             # The connection may go in between.
             with contextlib.suppress(zmq.Again):
                 socket.send(message, zmq.NOBLOCK)
                 return True
         return False
 
-    def _understood(self, frames: list[bytes], expected: str) -> pb.Header:
+    def _read(self, frames: list[bytes], expected: str) -> pb.Header:
         try:
             if len(frames) != 1:
                 raise WireError(f"{len(frames)} frames where 1 is expected")
             header = decode(frames[0])
         except WireError as error:
             raise RuntimeError(f"{self._endpoint} answered with {error}") from None
-        if header.WhichOneof("body") == "refusal":
+        kind = header.WhichOneof("body")
+        if kind == "refusal":
             raise RuntimeError(f"{self._endpoint} refused: {escaped(header.refusal.reason)}")
-        if header.WhichOneof("body") != expected:
+        if kind != expected:
             raise RuntimeError(f"{self._endpoint} answered with something else than {expected}")
         return header
 
@@ -93,11 +97,13 @@ class RequestSocket:
         return TimeoutError(f"{call}: {why} {self._endpoint} after {self._timeout:g} s{hint}")
 
 
-def _connect(transport: Transport, endpoint: str) -> zmq.Socket[bytes]:
-    socket = transport.socket(zmq.REQ, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
-    # A request is sent once there is a connection, so that it is known which of both was missing.
+def connect(kind: int, transport: Transport, name: str, endpoint: str) -> zmq.Socket[bytes]:
+    """Return a socket for requests that sends only where there is a connection (ZMQ_IMMEDIATE).
+
+    So it is known whether the connection or the reply was missing, and a message that was not sent
+    is not sent twice.
+    """
+    socket = transport.socket(kind, hwm=REQUEST_HWM, max_frame=LARGEST_REPLY)
     socket.setsockopt(zmq.IMMEDIATE, 1)
-    transport.attach(
-        socket, "req_endpoint", endpoint, Conn, intake=ReceiveQuota(MOST_WAITING_OF_ANSWERS)
-    )
+    transport.attach(socket, name, endpoint, Conn, quota=ReceiveQuota(MOST_WAITING_OF_ANSWERS))
     return socket

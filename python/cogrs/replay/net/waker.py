@@ -8,38 +8,38 @@ from typing import TYPE_CHECKING
 import zmq
 
 if TYPE_CHECKING:
-    from cogrs.replay.net.transport import Transport
+    from cogrs.replay.net.socket_context import SocketContext
 
 
 class Waker:
-    """Wakes a loop that polls sockets from another thread."""
+    """Wakes a loop that polls `socket`. Any thread may call `wake`; the rest is the loop's."""
 
-    def __init__(self, transport: Transport) -> None:
-        """Make both ends."""
+    def __init__(self, context: SocketContext) -> None:
+        """Create a pair of connected sockets."""
         name = f"inproc://cogrs.{id(self):x}"
-        self.socket = transport.socket(zmq.PAIR, hwm=0)
+        self.socket = context.socket(zmq.PAIR, hwm=0)
         self.socket.bind(name)
-        self._rope = transport.socket(zmq.PAIR, hwm=0)
-        self._rope.connect(name)
+        self._sender = context.socket(zmq.PAIR, hwm=0)
+        self._sender.connect(name)
         self._lock = threading.Lock()
-        self._rung = False
+        self._woken = False
 
-    def ring(self) -> None:
-        """Wake the loop. A bell that rings already stays as it is."""
+    def wake(self) -> None:
+        """Wake the loop; once, however often this is called before the loop resets it."""
         with self._lock:
-            if not self._rung and not self._rope.closed:
-                self._rung = True
-                self._rope.send(b"")
+            if not self._woken and not self._sender.closed:
+                self._woken = True
+                self._sender.send(b"")
 
-    def hush(self) -> None:
-        """Reset the bell; the loop calls this before it looks for work."""
+    def reset(self) -> None:
+        """Take the message that woke the loop; to be called before the loop looks for work."""
         with self._lock:
-            self._rung = False
+            self._woken = False
             while self.socket.poll(0):
                 self.socket.recv()
 
     def close(self) -> None:
-        """Close both ends; to be called by the loop when it ends."""
+        """Close both sockets, when the loop ends."""
         with self._lock:
-            self._rope.close(linger=0)
+            self._sender.close(linger=0)
             self.socket.close(linger=0)

@@ -6,24 +6,23 @@ from collections import deque
 
 import numpy as np
 
-from cogrs.api import replay_pb2 as pb
 from cogrs.limits import MOST_PRIORITY_ROWS
-from cogrs.replay.priorities import Priorities, received
-from cogrs.replay.wire import WireError, encode
+from cogrs.replay.priorities import Priorities
+from cogrs.replay.wire import WireError
 
 _MERGE = 1 << 20
 """Bytes of messages that wait before they are merged, at least."""
 
 
 class MergingQueue:
-    """Messages with priorities for one client, oldest first. Not thread-safe; the owner locks.
+    """Messages with priorities for one client, oldest first. Not thread-safe: the owner locks.
 
-    What waits is merged now and then, of errors of one entry the newest is kept. So it grows with
-    the client's entries alone, however long the client does not read.
+    Messages are merged now and then: of several errors of one entry the newest is kept. So the
+    queue grows with the client's entries alone, however long the client does not read.
     """
 
     def __init__(self, sender: int = 0) -> None:
-        """Hold nothing; merged messages are from `sender`."""
+        """Create an empty queue; merged messages are from `sender`."""
         self._sender = sender
         self._messages: deque[bytes] = deque()
         self._size = 0
@@ -33,7 +32,7 @@ class MergingQueue:
         """Add a message, and return how many of the oldest were dropped.
 
         Args:
-            message: What `Priorities.publish` made; anything else is kept as it is.
+            message: A message that `Priorities.publish` made; another one is kept as it is.
             most: Bytes to keep when they are merged; until then it can be half as many more.
         """
         self._messages.append(message)
@@ -49,7 +48,7 @@ class MergingQueue:
         return dropped
 
     def pop(self) -> bytes | None:
-        """Take the oldest message, merged with what came after it; None if there is none."""
+        """Take the oldest message, merged with those after it; None if the queue is empty."""
         if len(self._messages) > 1:
             self._merge()
         if not self._messages:
@@ -63,31 +62,32 @@ class MergingQueue:
         self._size = sum(map(len, self._messages))
 
     def __len__(self) -> int:
-        """Return the messages that wait."""
+        """Return the number of messages."""
         return len(self._messages)
 
 
 def merged(messages: deque[bytes], sender: int) -> list[bytes]:
-    """Return messages that say the same, each entry once; what cannot be read comes first."""
-    parts: list[Priorities] = []
-    unread: list[bytes] = []
+    """Return messages with the newest error of each entry; unreadable ones come first."""
+    read: list[Priorities] = []
+    unreadable: list[bytes] = []
     for message in messages:
         try:
-            parts.append(received(message))
+            read.append(Priorities.from_message(message))
         except WireError:
-            unread.append(message)
-    if not parts:
-        return unread
-    ids = np.concatenate([part.ids for part in parts])
-    errors = np.concatenate([part.errors for part in parts])
+            unreadable.append(message)
+    if not read:
+        return unreadable
+    ids = np.concatenate([each.ids for each in read])
+    errors = np.concatenate([each.errors for each in read])
+    absolute = np.concatenate([np.full(len(each.ids), each.absolute) for each in read])
     # The newest row of each entry, in the order in which they came.
     _, from_end = np.unique(ids[::-1], return_index=True)
-    rows = np.sort(len(ids) - 1 - from_end)
-    chunks = (
-        rows[first : first + MOST_PRIORITY_ROWS]
-        for first in range(0, len(rows), MOST_PRIORITY_ROWS)
-    )
-    told = (
-        pb.Priorities(ids=ids[chunk].tobytes(), errors=errors[chunk].tobytes()) for chunk in chunks
-    )
-    return [*unread, *(encode(sender, priorities=each) for each in told)]
+    newest = np.sort(len(ids) - 1 - from_end)
+    result = list(unreadable)
+    for kind in (False, True):
+        rows = newest[absolute[newest] == kind]
+        for first in range(0, len(rows), MOST_PRIORITY_ROWS):
+            chunk = rows[first : first + MOST_PRIORITY_ROWS]
+            part = Priorities(ids[chunk], ids[:0].astype(np.uint32), errors[chunk], kind)
+            result.append(part.to_message(sender))
+    return result

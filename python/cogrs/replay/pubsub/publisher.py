@@ -1,11 +1,27 @@
-"""The publishing half of PUB/SUB: a server's messages to all who listen."""
+"""The publishing half of PUB/SUB: a server's messages to its subscribers.
+
+Each subscriber has a queue for each topic, where the newest messages wait until there is room for
+them; a subscriber sees by their numbers how many were dropped. Priorities are about different
+entries, and are merged instead.
+
+ZeroMQ gives a subscriber nothing that was sent before it subscribed. So the last message of each
+topic is kept: a client that asks for it, by a subscription that nobody else has, gets it alone. And
+the number of each topic's last message is announced every second, by which a subscriber sees what a
+broken connection has lost.
+
+Topics of clients come and go, so their number is bounded: a topic that was forgotten begins a new
+stream, which subscribers see.
+
+Threads: one thread uses the socket. The condition `_changed` guards all state here and the queues;
+calls change it and wake the thread, which takes the lock for each message that it sends.
+"""
 
 from __future__ import annotations
 
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import zmq
 
@@ -17,20 +33,22 @@ from cogrs.limits import (
     MOST_CLIENTS_TOPICS_BYTES,
     MOST_WAITING_OF_SUBSCRIBER,
 )
-from cogrs.replay.endpoint import Bind, check_count
-from cogrs.replay.net.connection_monitor import ReceiveQuota
-from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.endpoint import Bind
+from cogrs.replay.net.deadline import Deadline
+from cogrs.replay.net.receive_quota import ReceiveQuota
+from cogrs.replay.net.socket_context import start_thread
 from cogrs.replay.net.waker import Waker
 from cogrs.replay.pubsub.merging_queue import MergingQueue
 from cogrs.replay.pubsub.subscriber_queues import SubscriberQueues
-from cogrs.replay.wire import (
+from cogrs.replay.pubsub.topic_key import (
     ANNOUNCEMENTS,
     TopicKey,
     digest_of_topic,
-    encode,
     message_bytes,
     topic_bytes,
 )
+from cogrs.replay.wire import encode
+from cogrs.validation import check_count
 
 if TYPE_CHECKING:
     from cogrs.replay.net.transport import Transport
@@ -42,33 +60,31 @@ _RETRY_MS = 20
 """Milliseconds after which a slow subscriber is tried again, should libzmq not tell of room."""
 
 _BUSY = 0.1
-"""Seconds after which a publisher that has no end of work looks after other things."""
+"""Seconds after which a publisher whose work does not end does other things."""
 
 _ROOM = 16
-"""Messages that ZeroMQ keeps for a subscriber, at most; what waits beyond is in its outbox."""
+"""Messages that ZeroMQ keeps for a subscriber, at most; the others wait in its queue."""
 
 _TURN = 16
 """Messages that a subscription is sent before it is the turn of the next."""
 
-_MOST_BRIEF = 1024
-"""Brief topics whose last message is kept, those that were published to last."""
+_MOST_PRIORITY_TOPICS = 1024
+"""Topics of priorities whose last message is kept, those that were published to last."""
 
 _MOST_WAITING, _MOST_ABSENT = 32 << 20, 1 << 18
-"""Bytes of a brief topic that wait, for a subscriber that is there, and for one that is not."""
+"""Bytes of priorities that wait, for a subscriber that is there, and for one that is not."""
+
+
+class _Last(NamedTuple):
+    """The last message of a topic; numbers count from 1 in each stream."""
+
+    stream: int
+    number: int = 0
+    body: bytes = b""
 
 
 class Publisher:
-    """A socket and the thread that serves it.
-
-    Each subscriber has an outbox for each topic, where the newest messages wait until there is room
-    for them; how many were dropped it sees by their numbers. What is published to a brief topic is
-    about different entries, and merged instead.
-
-    ZeroMQ gives a subscriber nothing of what was sent before it subscribed. So the last message of
-    each topic is kept: whoever asks for it, by a subscription that nobody else has, gets it alone.
-    And the number of each topic's last message is announced now and then, by which a subscriber
-    sees what a broken connection has lost.
-    """
+    """An XPUB socket and the thread that serves it."""
 
     def __init__(self, transport: Transport, endpoint: str, sender: int, hwm: int) -> None:
         """Bind and start.
@@ -79,35 +95,30 @@ class Publisher:
         self._transport = transport
         self._sender = sender
         self._stream = secrets.randbits(64)
-        self._last: dict[bytes, tuple[int, int, bytes]] = {}
-        """Stream, number and contents of each topic's last message."""
-        self._brief: dict[bytes, int] = {}
-        """Streams of brief topics; the one that has been silent longest comes first."""
-        self._of_clients: dict[bytes, int] = {}
-        """Streams of topics that clients alone have had published; likewise."""
-        self._bytes_of_clients = 0
+        self._last: dict[bytes, _Last] = {}
+        self._priority_streams: dict[bytes, int] = {}
+        """Of topics of priorities; the one that has been silent longest comes first."""
+        self._client_streams: dict[bytes, int] = {}
+        """Of topics that clients alone have had published; likewise."""
+        self._client_bytes = 0
         """Of the last messages of those."""
-        self._backlogs: dict[bytes, MergingQueue] = {}
-        """What waits of brief topics."""
+        self._merging: dict[bytes, MergingQueue] = {}
+        """The priorities that wait, by topic."""
         self._unannounced: set[bytes] = set()
         self._changed = threading.Condition()
-        """Of all these, and of the outboxes."""
         self.total_published = 0
-        self._due = time.monotonic() + _PERIOD
+        self._due = Deadline(_PERIOD)
         self._done = threading.Event()
         socket = transport.socket(zmq.XPUB, hwm=min(hwm, _ROOM), max_frame=LARGEST_SUBSCRIPTION)
         self._queues = SubscriberQueues(socket, hwm, self._newest, transport.receive)
         self._subscribers = self._queues.by_topic
-        self.endpoint = transport.attach(
-            socket, "pub_endpoint", endpoint, Bind, intake=ReceiveQuota(MOST_WAITING_OF_SUBSCRIBER)
-        )
-        self._bell = Waker(transport)
-        name = f"cogrs-publisher-{self.endpoint}"
-        self._thread = threading.Thread(target=self._run, args=(socket,), name=name, daemon=True)
-        self._thread.start()
+        quota = ReceiveQuota(MOST_WAITING_OF_SUBSCRIBER)
+        self.endpoint = transport.attach(socket, "pub_endpoint", endpoint, Bind, quota=quota)
+        self._waker = Waker(transport)
+        self._thread = start_thread(f"publisher-{self.endpoint}", self._run, socket)
 
     def publish(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
-        """Send a message to all who subscribed to the topic; never waits.
+        """Send a message to all subscribers of the topic; never waits.
 
         Raises:
             TypeError: Topic or message is neither bytes nor str.
@@ -121,15 +132,14 @@ class Publisher:
         self._transport.check()
         with self._changed:
             self.total_published += 1
-            if self._of_clients.pop(digest, None) is not None:
-                self._bytes_of_clients -= len(self._last[digest][2])
+            self._take_from_clients(digest)
             self._put(digest, body, self._stream)
-        self._bell.ring()
+        self._waker.wake()
 
     def publish_for_client(self, digest: bytes, body: bytes) -> None:
-        """Send a message of a client to all who subscribed to its topic; never waits.
+        """Send a message of a client to all subscribers of its topic; never waits.
 
-        Of so many topics that only clients publish to the last message is kept.
+        The last message is kept of so many topics that only clients publish to.
 
         Raises:
             RuntimeError: Closed.
@@ -138,16 +148,16 @@ class Publisher:
         with self._changed:
             self.total_published += 1
             known = self._last.get(digest)
-            if known is not None and digest not in self._of_clients:
-                self._put(digest, body, known[0])  # which the owner has published to as well
+            if known is not None and digest not in self._client_streams:
+                self._put(digest, body, known.stream)  # which the owner has published to as well
             else:
                 self._put_for_client(digest, body)
-        self._bell.ring()
+        self._waker.wake()
 
-    def publish_brief(self, topic: bytes, message: bytes) -> None:
-        """Send priorities to a client, by one of many topics that come and go; never waits.
+    def publish_priorities(self, topic: bytes, message: bytes) -> None:
+        """Send priorities to a client; never waits.
 
-        Only of those topics that were published to last is it known what came before.
+        Only of the topics that were published to last it is known what came before.
 
         Raises:
             RuntimeError: Closed.
@@ -155,91 +165,92 @@ class Publisher:
         digest = digest_of_topic(topic)
         self._transport.check()
         with self._changed:
-            if self._of_clients.pop(digest, None) is not None:
-                self._bytes_of_clients -= len(self._last[digest][2])
-            stream = self._stream_of(digest)
-            backlog = self._backlogs.setdefault(digest, MergingQueue(self._sender))
+            self._take_from_clients(digest)
+            stream = self._priority_stream(digest)
+            waiting = self._merging.setdefault(digest, MergingQueue(self._sender))
             most = _MOST_WAITING if digest in self._subscribers else _MOST_ABSENT
-            dropped = backlog.add(message, most)
-            number, body = self._last[digest][1:]
-            self._last[digest] = (stream, number + dropped, body)
-        self._bell.ring()
+            dropped = waiting.add(message, most)
+            _, number, body = self._last[digest]
+            self._last[digest] = _Last(stream, number + dropped, body)
+        self._waker.wake()
 
     def wait_subscribers(self, topic: str | bytes, count: int, timeout: float | None) -> None:
-        """Wait until so many have subscribed to a topic.
+        """Wait until so many clients have subscribed to a topic.
 
         Raises:
             TimeoutError: Fewer have.
-            TypeError: `count` is no integer.
+            TypeError: `count` is not an integer.
             ValueError: `count` < 0.
             RuntimeError: Closed.
         """
         self._transport.check()
         digest = digest_of_topic(topic_bytes(topic))
         check_count("count", count, 0)
-        deadline = deadline_after("timeout", timeout)
+        deadline = Deadline.of("timeout", timeout)
         with self._changed:
-            while len(self._subscribers.get(digest, ())) < count:
+            while (there := len(self._subscribers.get(digest, ()))) < count:
                 self._transport.check()
-                left = None if deadline is None else seconds_to(deadline)
-                if left == 0:
-                    there = len(self._subscribers.get(digest, ()))
+                if deadline.passed:
                     raise TimeoutError(
                         f"wait_subscribers: {there} of {count} subscribed to {topic!r} at "
                         f"{self.endpoint} within {timeout:g} s"
                     )
-                self._changed.wait(left)
+                self._changed.wait(deadline.left)
 
     def finish(self) -> None:
-        """Wake all who wait, for the transport is closed, and wait until all is sent."""
+        """Wake all calls that wait, for the transport is closed, and wait until all is sent."""
         with self._changed:
             self._changed.notify_all()
-        self._bell.ring()
+        self._waker.wake()
         if threading.current_thread() is not self._thread:
             self._done.wait(_PERIOD)
 
-    def _stream_of(self, digest: bytes) -> int:
-        """Return the stream of a brief topic, which is the newest now."""
-        # One that was forgotten begins again, which subscribers see by its stream.
-        self._brief[digest] = stream = self._brief.pop(digest, 0) or secrets.randbits(64)
-        if self._last.get(digest, (0,))[0] != stream:
-            self._last[digest] = (stream, 0, b"")
-        if len(self._brief) > _MOST_BRIEF:
-            absent = (each for each in self._brief if each not in self._subscribers)
-            silent = next(absent, next(iter(self._brief)))
-            del self._brief[silent], self._last[silent]
+    def _take_from_clients(self, digest: bytes) -> None:
+        """Keep the last message of a topic that clients alone had published until now."""
+        if self._client_streams.pop(digest, None) is not None:
+            self._client_bytes -= len(self._last[digest].body)
+
+    def _priority_stream(self, digest: bytes) -> int:
+        """Return the stream of a topic of priorities, which was published to last now."""
+        stream = self._priority_streams.pop(digest, 0) or secrets.randbits(64)
+        self._priority_streams[digest] = stream
+        if self._last.get(digest, _Last(0)).stream != stream:
+            self._last[digest] = _Last(stream)
+        if len(self._priority_streams) > _MOST_PRIORITY_TOPICS:
+            absent = (each for each in self._priority_streams if each not in self._subscribers)
+            silent = next(absent, next(iter(self._priority_streams)))
+            del self._priority_streams[silent], self._last[silent]
             if silent not in self._subscribers:
-                self._backlogs.pop(silent, None)
+                self._merging.pop(silent, None)
         return stream
 
     def _put(self, digest: bytes, body: bytes, stream: int) -> None:
-        known, number, _ = self._last.get(digest, (stream, 0, b""))
+        known, number, _ = self._last.get(digest, _Last(stream))
         number = number + 1 if known == stream else 1
-        self._last[digest] = (stream, number, body)
+        self._last[digest] = _Last(stream, number, body)
         headers: dict[int, bytes] = {}
-        for outbox in self._subscribers.get(digest, {}).values():
-            since = outbox.since[1] if outbox.since[0] == stream else 0
+        for queue in self._subscribers.get(digest, {}).values():
+            since = queue.since[1] if queue.since[0] == stream else 0
             if since not in headers:
                 headers[since] = self._header(stream, number, since)
-            self._queues.put(outbox, headers[since], body)
+            self._queues.put(queue, headers[since], body)
 
     def _put_for_client(self, digest: bytes, body: bytes) -> None:
-        # One that was forgotten begins again, which subscribers see by its stream.
-        stream = self._of_clients.pop(digest, 0) or secrets.randbits(64)
-        self._bytes_of_clients += len(body) - len(self._last.get(digest, (0, 0, b""))[2])
-        self._of_clients[digest] = stream
+        stream = self._client_streams.pop(digest, 0) or secrets.randbits(64)
+        self._client_bytes += len(body) - len(self._last.get(digest, _Last(0)).body)
+        self._client_streams[digest] = stream
         self._put(digest, body, stream)
-        while len(self._of_clients) > 1 and (
-            len(self._of_clients) > MOST_CLIENTS_TOPICS
-            or self._bytes_of_clients > MOST_CLIENTS_TOPICS_BYTES
+        while len(self._client_streams) > 1 and (
+            len(self._client_streams) > MOST_CLIENTS_TOPICS
+            or self._client_bytes > MOST_CLIENTS_TOPICS_BYTES
         ):
-            silent = next(iter(self._of_clients))
-            del self._of_clients[silent]
-            self._bytes_of_clients -= len(self._last.pop(silent)[2])
+            silent = next(iter(self._client_streams))
+            del self._client_streams[silent]
+            self._client_bytes -= len(self._last.pop(silent).body)
             self._queues.drop(silent)
 
     def _newest(self, digest: bytes) -> tuple[int, int]:
-        return self._last.get(digest, (self._stream, 0, b""))[:2]
+        return self._last.get(digest, _Last(self._stream))[:2]
 
     def _header(self, stream: int, number: int, since: int | None = None) -> bytes:
         publication = pb.Publication(stream=stream, number=number, since=since)
@@ -247,34 +258,34 @@ class Publisher:
 
     def _run(self, socket: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
-        poller.register(self._bell.socket, zmq.POLLIN)
+        poller.register(self._waker.socket, zmq.POLLIN)
         with self._transport.loop(), socket:
             try:
-                # The descriptor instead of the socket: it also tells of room for what waits.
+                # The descriptor instead of the socket: it also tells of room for waiting messages.
                 poller.register(socket.fileno(), zmq.POLLIN)
                 while not self._transport.closed:
                     poller.poll(self._serve(socket))
-                end = time.monotonic() + _PERIOD
-                while (wait := self._exchange(socket)) is not None and seconds_to(end) > 0:
+                end = Deadline(_PERIOD)
+                while (wait := self._exchange(socket)) is not None and not end.passed:
                     poller.poll(wait)
             finally:
-                self._bell.close()
+                self._waker.close()
                 self._done.set()
 
     def _serve(self, socket: zmq.Socket[bytes]) -> int:
-        """Do what there is to do, and return the milliseconds until there may be more."""
-        self._bell.hush()
-        if seconds_to(self._due) == 0:
-            self._due = time.monotonic() + _PERIOD
+        """Do all work, and return the milliseconds until there may be more."""
+        self._waker.reset()
+        if self._due.passed:
+            self._due = Deadline(_PERIOD)
             with self._changed:
                 self._unannounced.update(self._last)
-                self._queues.sweep()
-        left = int(seconds_to(self._due) * 1000 + 0.999)
+                self._queues.forget_departed()
+        left = int(self._due.within(_PERIOD) * 1000 + 0.999)
         wait = self._exchange(socket)
         return left if wait is None else min(left, wait)
 
     def _exchange(self, socket: zmq.Socket[bytes]) -> int | None:
-        """Take subscriptions and send what there is room for, for a while.
+        """Take subscriptions and send the messages that there is room for, for a while.
 
         Returns:
             After how many milliseconds to go on; None if nothing is left.
@@ -282,59 +293,57 @@ class Publisher:
         goes_on = True
         end = time.monotonic() + _BUSY
         while goes_on:
-            if seconds_to(end) == 0:
+            if time.monotonic() >= end:
                 return 0
             with self._changed:
-                asked, came = self._queues.read()
-                for peer, key in asked:
-                    stream, number, body = self._last.get(key.digest, (self._stream, 0, b""))
+                questions, came = self._queues.read()
+                for peer, key in questions:
+                    stream, number, body = self._last.get(key.digest, _Last(self._stream))
                     self._queues.answer(peer, key, self._header(stream, number), body)
                 self._changed.notify_all()
-            self._release()
+            self._release_priorities()
             goes_on = self._send_waiting() or came
         if self._queues.busy:
             return _RETRY_MS
         if not self._unannounced:
             return None
-        # Whatever is sent takes note of what has come, and then the descriptor does not tell of it.
+        # Sending takes note of new subscriptions, and then the descriptor does not tell of them.
         return _RETRY_MS if self._announce(socket) or socket.poll(0) else None
 
-    def _release(self) -> None:
-        """Hand on what waits of brief topics to subscribers that have nothing else to read."""
+    def _release_priorities(self) -> None:
+        """Hand priorities that wait to subscribers that have nothing else to read."""
         with self._changed:
-            for digest in self._backlogs.keys() & self._subscribers.keys():
-                if any(not box.waiting for box in self._subscribers[digest].values()):
-                    backlog = self._backlogs[digest]
-                    if (message := backlog.pop()) is not None:
-                        self._put(digest, message, self._stream_of(digest))
-                    if not backlog:
-                        del self._backlogs[digest]
+            for digest in self._merging.keys() & self._subscribers.keys():
+                if any(not queue.waiting for queue in self._subscribers[digest].values()):
+                    waiting = self._merging[digest]
+                    if (message := waiting.pop()) is not None:
+                        self._put(digest, message, self._priority_stream(digest))
+                    if not waiting:
+                        del self._merging[digest]
 
     def _send_waiting(self) -> bool:
-        """Send to each outbox what there is room for; tell whether anything was sent."""
+        """Send each queue's messages while there is room; return whether any was sent."""
         sent = False
         for frame in list(self._queues.busy):
             for _ in range(_TURN):
                 with self._changed:
-                    outbox = self._queues.busy.get(frame)
-                    if outbox is None or not self._queues.send(outbox):
+                    queue = self._queues.busy.get(frame)
+                    if queue is None or not self._queues.send(queue):
                         break
                     sent = True
         return sent
 
     def _announce(self, socket: zmq.Socket[bytes]) -> bool:
-        """Announce the numbers of last messages; tell whether there was no room for some."""
+        """Announce the numbers of last messages; return whether there was no room for some."""
         with self._changed:
-            # One whose messages are still on their way is left for the next time.
+            # A topic whose messages are still on their way is left for the next time.
             while self._unannounced:
                 digest = next(iter(self._unannounced))
                 if digest in self._last and not self._queues.waits(digest):
-                    key, header = (
-                        TopicKey(ANNOUNCEMENTS, digest),
-                        self._header(*self._newest(digest)),
-                    )
+                    frame = TopicKey(ANNOUNCEMENTS, digest).frame()
+                    header = self._header(*self._newest(digest))
                     try:
-                        socket.send_multipart((key.frame(), header, b""), zmq.NOBLOCK)
+                        socket.send_multipart((frame, header, b""), zmq.NOBLOCK)
                     except zmq.Again:
                         return True
                 self._unannounced.discard(digest)

@@ -1,9 +1,21 @@
-"""Subscriptions at an XPUB socket, and the messages that wait for each subscriber."""
+"""Subscriptions at an XPUB socket, and the messages that wait for each subscriber.
+
+ZeroMQ drops the newest message where a subscriber has no room, and does not say which subscriber
+has none. So each subscription gets a key of its own (ZMQ_XPUB_MANUAL), which begins with the one
+that the subscriber asked for, and a message is sent to each as soon as there is room
+(ZMQ_XPUB_NODROP). Until then it waits here, where the newest replaces the oldest.
+
+libzmq keeps a node of some 50 bytes for each byte of a subscription, and takes all that have come
+whenever it is called. So there is room for two at a time (ZMQ_RCVHWM). A message that is not a
+subscription of cogrs counts against its connection, and many of them end it, as does a subscription
+more than a client has.
+
+Threads: only the publisher's thread uses the socket; the publisher locks everything here.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -16,13 +28,13 @@ from cogrs.limits import (
     MOST_SUBSCRIPTIONS_EACH,
     MOST_UNDELIVERED,
 )
-from cogrs.replay.net.connection_monitor import Peer
-from cogrs.replay.wire import LAST, MESSAGES, TopicKey, WireError, new_nonce
+from cogrs.replay.net.peer import Peer
+from cogrs.replay.net.warn_once import WarnOnce
+from cogrs.replay.pubsub.topic_key import LAST, MESSAGES, TopicKey, new_nonce
+from cogrs.replay.wire import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-_logger = logging.getLogger("cogrs.replay")
 
 _LARGE = 1 << 20
 """Bytes from which on messages in libzmq are counted by size: it bounds their number alone."""
@@ -31,21 +43,21 @@ _ROOM = 2
 """Subscriptions of a connection that libzmq takes before it has to be asked; with 1 it stalls."""
 
 _MOST_EVENTS = 256
-"""Subscriptions that are taken before it is looked again at what there is to send."""
+"""Subscriptions that are taken before waiting messages are sent."""
 
 
 class SubscriberQueue:
-    """What waits for one subscription of one peer, the newest messages.
+    """The newest messages for one subscription of one peer.
 
     Attributes:
         peer: The subscriber.
-        key: What it has subscribed to, and nobody else has.
-        since: Stream and number of the topic's last message at that time.
+        key: The key of this subscription, which no other one has.
+        since: Stream and number of the topic's last message when it was made.
         waiting: Header and contents of messages, oldest first.
     """
 
     def __init__(self, peer: Peer, key: TopicKey, since: tuple[int, int], hwm: int) -> None:
-        """Hold nothing, and at most `hwm` messages."""
+        """Create an empty queue of at most `hwm` messages."""
         self.peer = peer
         self.key = key
         self.since = since
@@ -53,7 +65,7 @@ class SubscriberQueue:
 
 
 class QueuedBodies:
-    """Contents of messages that wait, each counted once in however many outboxes it is."""
+    """Contents of messages that wait, each counted once in however many queues it is."""
 
     def __init__(self) -> None:
         """Create an empty collection."""
@@ -62,14 +74,14 @@ class QueuedBodies:
         self._counts: dict[int, int] = {}
 
     def add(self, body: bytes) -> None:
-        """Count a body in one more outbox."""
+        """Count a body in one more queue."""
         count = self._counts.get(id(body), 0)
         self._counts[id(body)] = count + 1
         if not count:
             self.size += len(body)
 
     def remove(self, body: bytes) -> None:
-        """Count a body in one outbox less."""
+        """Count a body in one queue less."""
         count = self._counts.pop(id(body)) - 1
         if count:
             self._counts[id(body)] = count
@@ -78,19 +90,11 @@ class QueuedBodies:
 
 
 class SubscriberQueues:
-    """The outboxes of an XPUB socket. Not thread-safe; the owner locks.
-
-    ZeroMQ drops the newest message where a subscriber has no room. So each subscription gets a key
-    of its own (ZMQ_XPUB_MANUAL), which begins with what was asked for, and a message is sent to
-    each as soon as there is room (ZMQ_XPUB_NODROP). What waits until then waits here.
-
-    libzmq keeps a node of some 50 bytes for each byte of a subscription, and takes all that have
-    come whenever it is called. So there is room for two at a time (ZMQ_RCVHWM); what is none of
-    ours ends its connection, and so do more of them than a client has.
+    """The queues of all subscribers of an XPUB socket.
 
     Attributes:
-        by_topic: SubscriberQueues of each topic that somebody has subscribed to, by peer.
-        busy: Those with messages, by their frames; those that were sent to last come last.
+        by_topic: Queues of each topic that has subscribers, by peer.
+        busy: Queues with messages, by their frames; those that were sent to last come last.
     """
 
     def __init__(
@@ -100,12 +104,12 @@ class SubscriberQueues:
         newest: Callable[[bytes], tuple[int, int]],
         receive: Callable[[zmq.Socket[bytes]], list[zmq.Frame]],
     ) -> None:
-        """Look after a socket that is not bound yet.
+        """Prepare a socket that is not bound yet.
 
         Args:
             socket: An XPUB.
-            hwm: Messages that wait in each outbox, at most.
-            newest: Tells stream and number of the last message of a topic.
+            hwm: Messages that wait in each queue, at most.
+            newest: Returns stream and number of the last message of a topic.
             receive: Takes a message from the socket, or raises `zmq.Again`.
         """
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
@@ -116,13 +120,13 @@ class SubscriberQueues:
         self._newest = newest
         self._receive = receive
         self._keys: dict[Peer, dict[bytes, TopicKey]] = {}
-        """What each peer has subscribed to, by frame."""
+        """The subscriptions of each peer, by frame."""
         self._subscriptions = 0
         """Of all peers together."""
         self._strikes: dict[Peer, int] = {}
         self._ended: set[Peer] = set()
         """Peers whose connections were ended here, until they are gone."""
-        self._warned = False
+        self._warn = WarnOnce()
         self._doubtful: set[Peer | None] | None = None
         """Peers of the subscriptions since the last other message; None without such a message."""
         self._bodies = QueuedBodies()
@@ -131,26 +135,26 @@ class SubscriberQueues:
         self.by_topic: dict[bytes, dict[Peer, SubscriberQueue]] = {}
         self.busy: dict[bytes, SubscriberQueue] = {}
 
-    def put(self, outbox: SubscriberQueue, header: bytes, body: bytes) -> None:
+    def put(self, queue: SubscriberQueue, header: bytes, body: bytes) -> None:
         """Add a message; the oldest makes room, for its number and for its size."""
-        frame = outbox.key.frame()
-        if (before := self.busy.get(frame, outbox)) is not outbox:
+        frame = queue.key.frame()
+        if (before := self.busy.get(frame, queue)) is not queue:
             self._clear(before)
-        if len(outbox.waiting) == outbox.waiting.maxlen:
-            self._bodies.remove(outbox.waiting.popleft()[1])
+        if len(queue.waiting) == queue.waiting.maxlen:
+            self._drop_oldest(queue)
         self._bodies.add(body)
-        outbox.waiting.append((header, body))
-        self.busy[frame] = outbox
+        queue.waiting.append((header, body))
+        self.busy[frame] = queue
         if self._bodies.size > MOST_UNDELIVERED:
-            others = self.by_topic.get(outbox.key.digest, {}).values()
-            self._make_room([outbox, *others, *self.busy.values()])
+            others = self.by_topic.get(queue.key.digest, {}).values()
+            self._make_room([queue, *others, *self.busy.values()])
 
-    def send(self, outbox: SubscriberQueue) -> bool:
-        """Send the oldest message of a busy outbox; tell whether there was room."""
-        frame = outbox.key.frame()
-        header, body = outbox.waiting[0]
+    def send(self, queue: SubscriberQueue) -> bool:
+        """Send the oldest message of a busy queue; return whether there was room."""
+        frame = queue.key.frame()
+        header, body = queue.waiting[0]
         large = len(body) >= _LARGE
-        if large and not self._may_send(outbox.peer, len(body)):
+        if large and not self._may_send(queue.peer, len(body)):
             return False
         try:
             sent = self._socket.send_multipart(
@@ -159,20 +163,20 @@ class SubscriberQueues:
         except zmq.Again:
             return False
         if sent is not None:
-            self._sent.setdefault(outbox.peer, []).append((sent, len(body)))
-        self._bodies.remove(outbox.waiting.popleft()[1])
+            self._sent.setdefault(queue.peer, []).append((sent, len(body)))
+        self._drop_oldest(queue)
         del self.busy[frame]
-        if outbox.waiting:
-            self.busy[frame] = outbox
+        if queue.waiting:
+            self.busy[frame] = queue
         return True
 
     def read(self) -> tuple[list[tuple[Peer, TopicKey]], bool]:
-        """Take some of what has come.
+        """Take some subscriptions.
 
         Returns:
-            The questions for last messages that are new, and whether anything had come.
+            The questions for last messages among them, and whether anything had come.
         """
-        asked: list[tuple[Peer, TopicKey]] = []
+        questions: list[tuple[Peer, TopicKey]] = []
         left = came = False
         for _ in range(_MOST_EVENTS):
             try:
@@ -183,7 +187,7 @@ class SubscriberQueues:
                 break
             came = True
             frame = frames[0]
-            peer, event = Peer.of(frame), frame.bytes
+            peer, event = Peer.of_frame(frame), frame.bytes
             if event[:1] not in (b"\0", b"\1") or len(frames) > 1:
                 self._doubtful = self._doubtful or set()  # no subscriber sends this
                 self._strike(peer)
@@ -194,64 +198,67 @@ class SubscriberQueues:
                 self._strike(peer)
             else:
                 if event[:1] == b"\0":
-                    # What came of a connection that has ended does not tell of which.
+                    # An event of a connection that has ended does not tell of which.
                     left = left or peer is None
                     self._unsubscribe(peer, key)
                 elif self._subscribe(peer, key) and peer is not None:
-                    asked.append((peer, key))
+                    questions.append((peer, key))
             self._doubt(peer)
         if left:
-            self.sweep()
-        return asked, came
+            self.forget_departed()
+        return questions, came
 
     def waits(self, digest: bytes) -> bool:
-        """Tell whether messages of a topic wait for anybody."""
-        return any(outbox.waiting for outbox in self.by_topic.get(digest, {}).values())
+        """Return whether messages of a topic wait."""
+        return any(queue.waiting for queue in self.by_topic.get(digest, {}).values())
 
     def drop(self, digest: bytes) -> None:
-        """Drop what waits of a topic."""
-        for outbox in self.by_topic.get(digest, {}).values():
-            self._clear(outbox)
-            self.busy.pop(outbox.key.frame(), None)
+        """Drop the messages of a topic that wait."""
+        for queue in self.by_topic.get(digest, {}).values():
+            self._clear(queue)
+            self.busy.pop(queue.key.frame(), None)
 
     def answer(self, peer: Peer, key: TopicKey, header: bytes, body: bytes) -> None:
         """Send a peer the last message that it has asked for, as soon as there is room."""
         if key.frame() in self._keys.get(peer, ()):
             self.put(SubscriberQueue(peer, key, (0, 0), 1), header, body)
 
-    def sweep(self) -> None:
-        """Forget what peers that have left had subscribed to."""
-        for peer in [each for each in self._keys if not each.stays()]:
+    def forget_departed(self) -> None:
+        """Forget the subscriptions of peers that have left."""
+        for peer in [each for each in self._keys if not each.is_connected()]:
             for key in list(self._keys[peer].values()):
                 self._forget(peer, key)
-        self._ended = {each for each in self._ended if each.stays()}
-        self._sent = {each: sent for each, sent in self._sent.items() if each.stays()}
-        self._strikes = {each: count for each, count in self._strikes.items() if each.stays()}
+        self._ended = {each for each in self._ended if each.is_connected()}
+        self._sent = {each: sent for each, sent in self._sent.items() if each.is_connected()}
+        self._strikes = {each: n for each, n in self._strikes.items() if each.is_connected()}
 
-    def _clear(self, outbox: SubscriberQueue) -> None:
-        while outbox.waiting:
-            self._bodies.remove(outbox.waiting.popleft()[1])
+    def _drop_oldest(self, queue: SubscriberQueue) -> None:
+        self._bodies.remove(queue.waiting.popleft()[1])
 
-    def _make_room(self, outboxes: Iterable[SubscriberQueue]) -> None:
-        """Drop all but the newest message of outboxes until the rest is small enough."""
-        for outbox in outboxes:
-            while len(outbox.waiting) > 1:
+    def _clear(self, queue: SubscriberQueue) -> None:
+        while queue.waiting:
+            self._drop_oldest(queue)
+
+    def _make_room(self, queues: Iterable[SubscriberQueue]) -> None:
+        """Drop all but the newest message of queues until the rest is small enough."""
+        for queue in queues:
+            while len(queue.waiting) > 1:
                 if self._bodies.size <= MOST_UNDELIVERED:
                     return
-                self._bodies.remove(outbox.waiting.popleft()[1])
+                self._drop_oldest(queue)
 
     def _may_send(self, peer: Peer, size: int) -> bool:
-        """Tell whether libzmq holds so little for a peer that it may be given a large message."""
+        """Return whether libzmq holds so little for a peer that it may get a large message."""
         held = [(sent, length) for sent, length in self._sent.pop(peer, ()) if not sent.done]
         if held:
             self._sent[peer] = held
         return not held or sum(length for _, length in held) + size <= MOST_IN_ZEROMQ
 
     def _doubt(self, peer: Peer | None) -> None:
-        """Ask peers to subscribe again whose subscriptions may have been mixed up with others.
+        """Disconnect peers whose subscriptions may have been mixed up; they subscribe again.
 
-        After a message that is no subscription, libzmq takes the subscriptions that wait for those
-        of the peers of later ones, until none waits. Of a single peer that makes no difference.
+        After a message that is not a subscription, libzmq attributes the subscriptions that wait to
+        the peers of later ones, until none waits. Of a single peer that makes no difference.
         """
         if self._doubtful is None:
             return
@@ -262,7 +269,7 @@ class SubscriberQueues:
                     each.disconnect()
 
     def _subscribe(self, peer: Peer | None, key: TopicKey) -> bool:
-        """Give the peer what it asks for; tell whether that is a last message."""
+        """Subscribe the peer; return whether it asks for a last message."""
         if peer is None or peer in self._ended:
             return False  # it has left meanwhile
         own = key
@@ -280,12 +287,12 @@ class SubscriberQueues:
         self._subscriptions += own.frame() not in keys
         keys[own.frame()] = own
         if key.kind == MESSAGES:
-            outbox = SubscriberQueue(peer, own, self._newest(key.digest), self._hwm)
-            self.by_topic.setdefault(key.digest, {})[peer] = outbox
+            queue = SubscriberQueue(peer, own, self._newest(key.digest), self._hwm)
+            self.by_topic.setdefault(key.digest, {})[peer] = queue
         return key.kind == LAST
 
     def _has_room(self, peer: Peer) -> bool:
-        """Tell whether a peer may have one more; end the connection that has too many."""
+        """Return whether a peer may subscribe once more; disconnect the one that has too many."""
         if len(self._keys.get(peer, ())) >= MOST_SUBSCRIPTIONS_EACH:
             self._end(peer, f"which has subscribed more than {MOST_SUBSCRIPTIONS_EACH} times")
             return False
@@ -296,41 +303,40 @@ class SubscriberQueues:
         return True
 
     def _strike(self, peer: Peer | None) -> None:
-        """Count what no subscriber sends, and end the connection that goes on with it."""
+        """Count a message that no subscriber sends; disconnect a peer that sends many."""
         if peer is not None:
             self._strikes[peer] = self._strikes.get(peer, 0) + 1
             if self._strikes[peer] > MOST_STRIKES:
                 self._end(peer, "which has sent something else than subscriptions of cogrs")
 
     def _end(self, peer: Peer, why: str) -> None:
-        """End the connection of a peer, and forget what it has subscribed to."""
+        """Disconnect a peer, and forget its subscriptions."""
         if peer in self._ended:
             return
         self._ended.add(peer)
         peer.disconnect()
         for key in list(self._keys.get(peer, {}).values()):
             self._forget(peer, key)
-        if not self._warned:
-            self._warned = True
-            _logger.warning("ended the connection of a subscriber, %s; others are not told", why)
+        text = "ended the connection of a subscriber, %s; further ones are not reported"
+        self._warn("ended", text, why)
 
     def _unsubscribe(self, peer: Peer | None, key: TopicKey) -> None:
         if peer is None or peer in self._ended:
             return
         own = key
         if key.kind == MESSAGES:
-            outbox = self.by_topic.get(key.digest, {}).get(peer)
-            if outbox is None:
+            queue = self.by_topic.get(key.digest, {}).get(peer)
+            if queue is None:
                 return
-            own = outbox.key
+            own = queue.key
         with contextlib.suppress(zmq.ZMQError):  # it has left meanwhile
             self._socket.setsockopt(zmq.UNSUBSCRIBE, own.frame())
         self._forget(peer, own)
 
     def _forget(self, peer: Peer, own: TopicKey) -> None:
         frame = own.frame()
-        if (waits := self.busy.pop(frame, None)) is not None:
-            self._clear(waits)
+        if (queue := self.busy.pop(frame, None)) is not None:
+            self._clear(queue)
         keys = self._keys.get(peer, {})
         self._subscriptions -= keys.pop(frame, None) is not None
         if not keys:

@@ -1,4 +1,4 @@
-"""Which client is whose: the keys by which clients may speak of themselves."""
+"""The key by which each client speaks of itself."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from cogrs.replay.wire import WireError
 
 
 class ClientKeys:
-    """The key that each client has used first, which alone may go on to. Any thread may call.
+    """The key that each client has used first, and has to go on using. Any thread may call.
 
-    Clients are known by numbers that they choose, and messages to them and totals go by those. Of
-    each key the clients that spoke last are remembered, so that no key makes another one's be
-    forgotten.
+    Clients are known by numbers that they choose, by which messages to them and totals go. For
+    each key the clients that sent last are remembered, so that no key displaces another's.
     """
 
     def __init__(self) -> None:
-        """Know nobody."""
+        """Begin without clients."""
         self._lock = threading.Lock()
         self._keys: dict[int, str] = {}
         self._clients: dict[str, dict[int, None]] = {}
         """Of each key; those that have been silent longest come first."""
 
     def check(self, uuid: int, key: str) -> None:
-        """Refuse a message of a client with another key than before; without keys: nothing.
+        """Refuse a message of a client with another key than before; without keys do nothing.
 
         Raises:
-            WireError: It has another.
+            WireError: The key is another.
         """
         if not key:
             return

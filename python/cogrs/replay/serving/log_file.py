@@ -1,4 +1,9 @@
-"""The log file of a server: lines of many clients, each client's in order."""
+"""The log file of a server: lines of many clients, each client's in order.
+
+Several workers of a server take lines from their sockets at the same time, so a line can overtake
+another. A line that comes early waits, at most for a period: a line that is lost on the way holds
+up nothing. One lock guards all of it, writing included. No thread flushes: workers call `tick`.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("cogrs.replay")
 
 _PERIOD = 1.0
-"""Seconds between flushes, and for which a line waits for those before it."""
+"""Seconds between flushes, and that a line waits for those before it."""
 
 _MOST_STREAMS = 10_000
-"""Clients whose next line is remembered; of a forgotten one the next line waits for a period."""
+"""Clients whose next number is remembered; a line of a forgotten one waits for a period."""
 
 _MOST_EARLY = 16 << 20
 """Characters of lines that wait for those before them."""
@@ -31,11 +36,7 @@ _MODES = ("w", "a", "x", "w+", "a+", "x+", "r+")
 
 
 class LogFile:
-    """Writes lines in the order in which each client numbered them.
-
-    Several workers of a server take lines from their sockets side by side, so a line can overtake
-    another. One that comes early waits, at most for a period: what is lost on the way holds up
-    nothing.
+    """Writes lines in the order in which each client numbered them. Any thread may call.
 
     Attributes:
         path: Of the file; None before `open`.
@@ -58,8 +59,8 @@ class LogFile:
         """Write to another file from now on, opened as C's `fopen` would; lines are UTF-8.
 
         Raises:
-            TypeError: `path` is none.
-            ValueError: A mode that cannot write.
+            TypeError: `path` is not a path.
+            ValueError: `mode` cannot write.
             OSError: The file cannot be opened; the old one stays.
         """
         text = _without_b(mode)
@@ -77,7 +78,7 @@ class LogFile:
             if self._closed:
                 old, self._file = file, None
         if old is not None:
-            _shut(old)
+            _close(old)
 
     def add(self, sender: int, stream: int, number: int, text: str) -> None:
         """Add line `number` of a client."""
@@ -94,7 +95,7 @@ class LogFile:
                 self._early_size -= len(line)
                 self._write(line)
                 following += 1
-            # The one that has been silent longest comes first.
+            # The client that has been silent longest comes first.
             self._next[stream] = max(following, self._next.pop(stream, 0))
             if not early:
                 del self._early[stream]
@@ -104,22 +105,22 @@ class LogFile:
                 del self._next[next(iter(self._next))]
 
     def tick(self) -> None:
-        """Flush when it is time; to be called often."""
+        """Flush when it is due; to be called often."""
         if time.monotonic() < self._due:
             return
         with self._lock:
             self._due = time.monotonic() + _PERIOD
             self._write_early()
-            self._guard(lambda file: file.flush())
+            self._use_file(lambda file: file.flush())
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write the lines that wait and close the file."""
         with self._lock:
             self._closed = True
             self._write_early()
             file, self._file = self._file, None
         if file is not None:
-            _shut(file)
+            _close(file)
 
     def _write_early(self) -> None:
         for stream, early in self._early.items():
@@ -131,10 +132,10 @@ class LogFile:
         self._early_size = 0
 
     def _write(self, line: str) -> None:
-        self._guard(lambda file: file.write(line))
+        self._use_file(lambda file: file.write(line))
 
-    def _guard(self, use: Callable[[IO[Any]], object]) -> None:
-        """Use the file, if any. A worker has nobody to tell that a disk is full, and goes on."""
+    def _use_file(self, use: Callable[[IO[Any]], object]) -> None:
+        """Use the file, if it is open. When the disk is full, a worker logs that and goes on."""
         if self._file is None:
             return
         try:
@@ -147,14 +148,14 @@ class LogFile:
 
 
 def _without_b(mode: object) -> str | None:
-    """Return a mode without its b, which stands last or before a plus; None if it is no mode."""
+    """Return a mode without its b, which stands last or before a plus; None for another value."""
     if not isinstance(mode, str) or mode.count("b") > 1 or mode.startswith("b"):
         return None
     return mode.replace("b", "")
 
 
-def _shut(file: IO[Any]) -> None:
-    """Close a file; what cannot be written any more is told to the log, for it is too late."""
+def _close(file: IO[Any]) -> None:
+    """Close a file; an error is logged, for it is too late for anything else."""
     try:
         file.close()
     except OSError as error:

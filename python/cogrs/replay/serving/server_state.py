@@ -1,9 +1,21 @@
-"""What reaches a server: requests and pushes of clients, checked before anything is kept."""
+"""The state of a server: what it does with each request and each pushed message.
+
+`ServerState` knows no sockets; workers carry messages to it (`worker`), so any number of workers
+and proxies serve one server. Nothing from the network is trusted: frames are bounded by what the
+templates allow, and headers, kinds, templates and sizes are checked before anything is kept.
+Columns of a cache stay the frames that ZeroMQ received: Rust checks their sizes and gathers batches
+from them (`rust/src/replay/cache_store.rs`). Python handles one header per cache and does no
+per-row work.
+
+Threads: any may call any method. `_lock` guards the counters that clients tell and the refusals,
+`_arrived` wakes calls of `get_batch`; neither is held while the other, the store's or the
+publisher's is taken, but that `get_batch` asks the store for its shortage under `_arrived`. Caches
+are counted by the store, under the lock of the push or the batch, so `stats` agrees with itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from functools import cached_property
@@ -22,10 +34,10 @@ from cogrs.limits import (
     MOST_WAITING_OF_PUSHES,
     SMALL_FRAME,
 )
-from cogrs.replay.endpoint import check_count
 from cogrs.replay.net.authenticator import ANYBODY
-from cogrs.replay.net.connection_monitor import ReceiveQuota
-from cogrs.replay.net.deadline import deadline_after, seconds_to
+from cogrs.replay.net.deadline import Deadline
+from cogrs.replay.net.receive_quota import ReceiveQuota
+from cogrs.replay.net.warn_once import WarnOnce
 from cogrs.replay.priorities import Priorities
 from cogrs.replay.serving.client_keys import ClientKeys
 from cogrs.replay.serving.log_file import LogFile
@@ -33,14 +45,13 @@ from cogrs.replay.serving.message_assembler import MessageAssembler
 from cogrs.replay.serving.stats_reporter import StatsReporter
 from cogrs.replay.stats import ServerStats, Tally
 from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row_bytes, sizes_of
+from cogrs.validation import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.replay.batch import AnyBatch
     from cogrs.replay.net.authenticator import Identity
-
-_logger = logging.getLogger("cogrs.replay")
 
 _NO_CACHES = "this server keeps no caches: create it with n_caches >= 1"
 
@@ -50,26 +61,23 @@ _LARGEST_FRAME = (1 << 63) - 1
 _OF_SAMPLERS = ("samples_request", "priorities", "publish")
 """Requests of clients that may draw."""
 
-_MOST_PEERS = 1000
-"""Peers that are remembered because they were warned of."""
-
 _MOST_COUNTERS = 65_536
 """Clients whose totals are remembered, those that told theirs last."""
 
 
 class ServerState:
-    """The state of a server, whatever sockets it is filled from. Any thread may call any method.
+    """The caches, counters, log file and keys of a server.
 
     Attributes:
         caches: The newest caches.
-        logbook: The log file.
+        log_file: The log file.
         total_episodes: Episodes that clients have closed.
         total_steps: Steps of those episodes.
         total_dropped: Published messages that clients were too slow for.
         total_caches: Caches that have arrived, whole ones only.
-        total_refused: Messages that were dropped: none of ours, or ones that did not fit.
-        publish: Sends priorities, given topic and message, to whoever subscribed; None: nobody.
-        publish_for_client: Sends a message, given digest of the topic and contents, likewise.
+        total_refused: Messages that were dropped or refused.
+        publish: Publishes priorities, given topic and message; None: they are dropped.
+        publish_for_client: Publishes a message, given digest of the topic and contents; likewise.
     """
 
     def __init__(
@@ -82,18 +90,15 @@ class ServerState:
         ids: bool = False,
         nstep: bool = False,
     ) -> None:
-        """Keep the newest `n_caches` caches of memories like this one.
+        """Keep the newest `n_caches` caches of memories like this one; with 0 refuse caches.
 
-        They carry ids if `ids`, and n-step returns with their discounts if `nstep`.
-
-        Workers log what arrives every `log_seconds`; None for never. Without caches, those that
-        arrive are refused.
+        Workers log what arrives every `log_seconds`; None for never.
 
         Raises:
             TypeError: `n_caches` is not an integer.
             ValueError: `n_caches` < 0.
         """
-        self.logbook = LogFile()
+        self.log_file = LogFile()
         self._n_caches = check_count("n_caches", n_caches, 0)
         self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
         self.publish: Callable[[bytes, bytes], object] | None = None
@@ -112,13 +117,13 @@ class ServerState:
         self.total_dropped = 0
         self.total_refused = 0
         self._refused = dict.fromkeys(REASONS, 0)
-        self._counters: dict[int, tuple[int, int, int]] = {}
+        self._counters: dict[int, tuple[int, ...]] = {}
         """The largest totals of each client; the one that has been silent longest comes first."""
-        self._senders = ClientKeys()
-        self._parts = MessageAssembler()
-        self._refused_peers: set[str] = set()
+        self._client_keys = ClientKeys()
+        self._assembler = MessageAssembler()
         self._answers_dropped = 0
-        self._deaf_peers: set[str] = set()
+        self._warn_refused = WarnOnce()
+        self._warn_dropped = WarnOnce()
 
     @cached_property
     def max_frame(self) -> int:
@@ -126,17 +131,22 @@ class ServerState:
 
         Sockets have to be told when they are made.
         """
-        _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
-        return min(max(SMALL_FRAME, largest_row * self._memory.cache_size), _LARGEST_FRAME)
+        largest = self._largest_row * self._memory.cache_size
+        return min(max(SMALL_FRAME, largest), _LARGEST_FRAME)
 
-    def intake(self, hwm: int) -> ReceiveQuota:
-        """Return how much of a client's pushes may wait: `hwm` and some of the largest."""
+    @property
+    def _largest_row(self) -> int:
+        """Bytes of a row in the largest column of a cache."""
+        return cache_layout(self._memory, ids=self._ids, nstep=self._nstep)[2]
+
+    def quota(self, hwm: int) -> ReceiveQuota:
+        """Return how many bytes of a client's pushes may wait: `hwm` and some of the largest."""
         cache = row_bytes(self._memory) * self._memory.cache_size
         largest = max(cache, SMALL_FRAME) + SMALL_FRAME
         return ReceiveQuota((hwm + 4) * largest + MOST_WAITING_OF_PUSHES, largest=2 * largest)
 
     def answer(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> list[Any]:
-        """Answer a request with frames; a bad one is refused with the reason."""
+        """Return the frames of the reply to a request; a bad one is refused with the reason."""
         uuid = self._memory.uuid
         try:
             header = _request(frames)
@@ -146,20 +156,20 @@ class ServerState:
                 raise WireError(text, "key")
             match kind:
                 case "publish":
-                    of = sender.key, header.sender, header.publish.number
-                    return [encode(uuid, **self._publish(of, header.publish, frames[1:]))]
+                    source = sender.key, header.sender, header.publish.number
+                    return [encode(uuid, **self._publish(source, header.publish, frames[1:]))]
                 case "sizes_request":
                     sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
                     return [encode(uuid, sizes=sizes)]
                 case "counter":
-                    self._senders.check(header.sender, sender.key)
+                    self._client_keys.check(header.sender, sender.key)
                     self._count(header.sender, header.counter)
                     return [encode(uuid, counter_reply=pb.CounterReply())]
                 case "samples_request":
                     samples, columns = self._give(header.samples_request)
                     return [encode(uuid, samples=samples), *columns]
                 case "priorities":
-                    self._spread(header.priorities)
+                    self._publish_priorities(header.priorities)
                     return [encode(uuid, priorities_reply=pb.PrioritiesReply())]
                 case _:
                     raise WireError(f"{kind or 'nothing'} as a request", "kind")
@@ -168,16 +178,16 @@ class ServerState:
             return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
 
     def take(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> None:
-        """Take what was pushed; what is none of ours is dropped and counted."""
+        """Take a pushed message; one that is not of this protocol is dropped and counted."""
         try:
             header = _header(frames)
-            self._senders.check(header.sender, sender.key)
+            self._client_keys.check(header.sender, sender.key)
             match header.WhichOneof("body"):
                 case "cache":
                     self._take_cache(header.sender, header.cache, frames[1:])
                 case "log":
                     line = _only(frames).log
-                    self.logbook.add(header.sender, line.stream, line.number, line.text)
+                    self.log_file.add(header.sender, line.stream, line.number, line.text)
                 case kind:
                     raise WireError(f"{kind or 'nothing'} pushed", "kind")
         except WireError as error:
@@ -189,30 +199,30 @@ class ServerState:
             self.total_refused += 1
             self._refused[error.reason] += 1
         text = "refused a message from %s: %s; further ones are only counted"
-        self._warn(self._refused_peers, text, _peer_of(frame), error)
+        self._warn_refused(peer := _peer_of(frame), text, peer, error)
 
-    def drop_answer(self, frame: zmq.Frame) -> None:
-        """Count an answer that its peer has no room for; the first of a peer is logged."""
+    def count_dropped_answer(self, frame: zmq.Frame) -> None:
+        """Count a reply that its peer has no room for; the first of a peer is logged."""
         with self._lock:
             self._answers_dropped += 1
         text = "%s does not read its answers; further ones are dropped"
-        self._warn(self._deaf_peers, text, _peer_of(frame))
+        self._warn_dropped(peer := _peer_of(frame), text, peer)
 
     def get_batch(
-        self, batch_size: int, wait: float | None, out: tuple[Any, ...] | None
+        self, batch_size: int, timeout: float | None, out: tuple[Any, ...] | None
     ) -> AnyBatch:
-        """Return a batch; wait so many seconds for enough samples, None not at all.
+        """Return a batch; wait so many seconds for enough samples, None for ever.
 
         Raises:
-            TimeoutError: After `wait` seconds there are still too few.
-            RuntimeError: There are too few and `wait` is None, the server keeps no caches, or it
-                is closed.
+            TimeoutError: After that there are still too few.
+            RuntimeError: There are too few and `timeout` is 0, the server keeps no caches, or it is
+                closed.
         """
         if self._n_caches == 0:
             raise RuntimeError(f"get_batch: {_NO_CACHES}")
-        if wait is None:
+        deadline = Deadline.of("timeout", timeout)
+        if timeout == 0:
             return self.caches.get_batch(batch_size, out=out)
-        deadline = deadline_after("wait", wait)
         while True:
             self._wait(batch_size, deadline)
             try:
@@ -223,12 +233,12 @@ class ServerState:
                     raise
 
     def tick(self) -> None:
-        """Look after the log file and the log; to be called often."""
-        self.logbook.tick()
+        """Flush the log file and log the rates when it is time; to be called often."""
+        self.log_file.tick()
         self._reporter.tick(self.stats)
 
     def stats(self, published: int = 0) -> ServerStats:
-        """Take the figures of a server that has published so many messages."""
+        """Return the figures of a server that has published so many messages."""
         store = self.caches.stats()
         held, unused, weight_sum, given, discarded, oldest, newest = store[:7]
         received, others, clients = store[7:]
@@ -256,41 +266,40 @@ class ServerState:
             answers_dropped=answers_dropped,
             published=published,
             publications_dropped=dropped,
-            log_lines=self.logbook.total_lines,
+            log_lines=self.log_file.total_lines,
         )
 
     def wake(self) -> None:
-        """Wake all who wait, for the server is closed."""
+        """Wake all calls that wait, for the server is closed."""
         with self._arrived:
             self._closed = True
             self._arrived.notify_all()
 
-    def _wait(self, batch_size: int, deadline: float | None) -> None:
+    def _wait(self, batch_size: int, deadline: Deadline) -> None:
         with self._arrived:
             while (shortage := self.caches.shortage(batch_size)) is not None:
                 if self._closed:
                     raise RuntimeError("this ReplayMemoryServer is closed")
-                left = None if deadline is None else seconds_to(deadline)
-                if left == 0:
+                if deadline.passed:
                     raise TimeoutError(f"get_batch: {shortage}")
-                self._arrived.wait(left)
+                self._arrived.wait(deadline.left)
 
-    def _give(self, asked: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
-        _, _, largest_row = cache_layout(self._memory, ids=self._ids, nstep=self._nstep)
-        if asked.rows > MOST_SAMPLES:
-            text = f"{asked.rows} samples, and one request may ask for {MOST_SAMPLES}"
+    def _give(self, request: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
+        rows = request.rows
+        if rows > MOST_SAMPLES:
+            text = f"{rows} samples, and one request may ask for {MOST_SAMPLES}"
             raise WireError(text, "size")
-        largest, whole = asked.rows * largest_row, asked.rows * row_bytes(self._memory)
+        largest, whole = rows * self._largest_row, rows * row_bytes(self._memory)
         if largest > LARGEST_REPLY or whole > 2 * LARGEST_REPLY:
-            text = f"{asked.rows} samples, more than fit into an answer of {LARGEST_REPLY} bytes"
+            text = f"{rows} samples, more than fit into an answer of {LARGEST_REPLY} bytes"
             raise WireError(text, "size")
         try:
-            weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(asked.rows)
+            weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(rows)
         except MemoryError:
-            raise WireError(f"{asked.rows} samples: there is no memory for them", "cache") from None
+            raise WireError(f"{rows} samples: there is no memory for them", "cache") from None
         samples = pb.Samples(
-            number=asked.number,
-            rows=asked.rows if columns else 0,
+            number=request.number,
+            rows=rows if columns else 0,
             weight_sum=weight_sum,
             unused=unused,
             template=self._digest,
@@ -302,12 +311,12 @@ class ServerState:
         )
         return samples, columns
 
-    def _spread(self, told: pb.Priorities) -> None:
-        rows = len(told.ids) // 8
+    def _publish_priorities(self, message: pb.Priorities) -> None:
+        rows = len(message.ids) // 8
         if rows > MOST_PRIORITY_ROWS:
             text = f"priorities of {rows} rows, and one request may have {MOST_PRIORITY_ROWS}"
             raise WireError(text, "size")
-        priorities = Priorities.read(told)
+        priorities = Priorities.read(message)
         if not self._ids or len(priorities.sender) != len(priorities.ids):
             raise WireError("priorities for nobody", "cache")
         clients = priorities.num_clients
@@ -319,29 +328,29 @@ class ServerState:
                 priorities.publish(self._memory.uuid, self.publish)
 
     def _publish(
-        self, of: tuple[str, int, int], told: pb.Publish, pieces: list[zmq.Frame]
+        self, source: tuple[str, int, int], header: pb.Publish, pieces: list[zmq.Frame]
     ) -> dict[str, Any]:
-        """Take a part of a message, publish what is whole, and return the answer."""
+        """Take a part of a message, publish one that is whole, and return the reply's body."""
         part = b"".join(piece.buffer for piece in pieces)
-        message, size = self._parts.add(of, told, part)
+        message, size = self._assembler.add(source, header, part)
         if message is None:
-            return {"publish": pb.Publish(number=told.number, size=size)}
+            return {"publish": pb.Publish(number=header.number, size=size)}
         if self.publish_for_client is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
-                self.publish_for_client(told.digest, message)
-        return {"publish_reply": pb.PublishReply(number=told.number)}
+                self.publish_for_client(header.digest, message)
+        return {"publish_reply": pb.PublishReply(number=header.number)}
 
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if self._n_caches == 0:
             raise WireError("a cache, where none are kept", "cache")
         if cache.template != self._digest:
             raise WireError("a cache of other templates", "template")
-        if cache.ids != self._ids:
-            with_or_without = "without" if self._ids else "with"
-            raise WireError(f"a cache {with_or_without} ids", "layout")
-        if cache.nstep != self._nstep:
-            with_or_without = "without" if self._nstep else "with"
-            raise WireError(f"a cache {with_or_without} n-step returns", "layout")
+        for sent, expected, what in (
+            (cache.ids, self._ids, "ids"),
+            (cache.nstep, self._nstep, "n-step returns"),
+        ):
+            if sent != expected:
+                raise WireError(f"a cache {'with' if sent else 'without'} {what}", "layout")
         layout = cache.flags, cache.frame_stack
         try:
             taken = self.caches.push(
@@ -357,27 +366,16 @@ class ServerState:
             self._arrived.notify_all()
 
     def _count(self, sender: int, counter: pb.Counter) -> None:
+        totals = counter.episodes, counter.steps, counter.dropped
         with self._lock:
             known = self._counters.pop(sender, (0, 0, 0))
-            told = counter.episodes, counter.steps, counter.dropped
-            self._counters[sender] = largest = (
-                max(known[0], told[0]),
-                max(known[1], told[1]),
-                max(known[2], told[2]),
-            )
+            self._counters[sender] = largest = tuple(map(max, known, totals))
             if len(self._counters) > _MOST_COUNTERS:
                 del self._counters[next(iter(self._counters))]
-            self.total_episodes += largest[0] - known[0]
-            self.total_steps += largest[1] - known[1]
-            self.total_dropped += largest[2] - known[2]
-
-    def _warn(self, told: set[str], text: str, peer: str, *rest: object) -> None:
-        """Warn of a peer, unless that was told before."""
-        with self._lock:
-            if peer in told or len(told) == _MOST_PEERS:
-                return
-            told.add(peer)
-        _logger.warning(text, peer, *rest)
+            episodes, steps, dropped = (new - old for new, old in zip(largest, known, strict=True))
+            self.total_episodes += episodes
+            self.total_steps += steps
+            self.total_dropped += dropped
 
 
 def _header(frames: list[zmq.Frame]) -> pb.Header:
@@ -392,7 +390,7 @@ def _header(frames: list[zmq.Frame]) -> pb.Header:
 
 
 def _request(frames: list[zmq.Frame]) -> pb.Header:
-    """Read a request: a header, which only what is to be published follows."""
+    """Read a request: a header, which only the pieces of a message to publish follow."""
     if len(frames) > 1:
         header = _header(frames)
         if header.WhichOneof("body") == "publish":

@@ -1,4 +1,8 @@
-"""A line about what a server does, now and then, for whoever turned on logging."""
+"""Logs a server's rates now and then: caches, bytes and samples per second.
+
+The line is logged by a worker that finds it due: no thread of its own, and nothing that holds the
+server.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from cogrs.replay.net.deadline import seconds_of
+from cogrs.validation import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +25,8 @@ def check_period(name: str, value: float | None) -> float | None:
     """Return seconds between lines, or None.
 
     Raises:
-        TypeError: No number.
-        ValueError: One that is not above 0.
+        TypeError: `value` is not a number.
+        ValueError: `value` <= 0, or is NaN.
     """
     if value is None:
         return None
@@ -33,7 +37,7 @@ def check_period(name: str, value: float | None) -> float | None:
 
 
 class StatsReporter:
-    """Logs the rates since the line before. The workers of a server bring it along, none waits."""
+    """Logs the rates since the line before. Any worker may call `tick`; none waits for another."""
 
     def __init__(self, period: float | None) -> None:
         """Log every so many seconds; never if None."""
@@ -44,7 +48,7 @@ class StatsReporter:
         self._due = float("inf") if period is None else 0.0
 
     def tick(self, stats: Callable[[], ServerStats]) -> None:
-        """Log what is told, when it is time; to be called often."""
+        """Log the rates when that is due; to be called often."""
         if time.monotonic() < self._due or not self._lock.acquire(blocking=False):
             return
         try:
@@ -65,7 +69,7 @@ class StatsReporter:
 
 
 def line(before: ServerStats, now: ServerStats) -> str:
-    """Describe what happened between two moments."""
+    """Return the rates between two moments as text."""
     seconds = max(now.taken_at - before.taken_at, 1e-9)
     caches, samples, nbytes = (
         (new - old) / seconds for new, old in zip(now.received, before.received, strict=True)

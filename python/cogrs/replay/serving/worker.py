@@ -1,4 +1,8 @@
-"""What carries messages between a server's sockets and its inbox."""
+"""The loops of a server's workers: they carry messages between a socket and the `ServerState`.
+
+Any number of workers may serve one state, each in a thread of its own. None of them holds the
+server itself, so that one that is forgotten closes.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,21 @@ _MOST_HOPS = 16
 """Frames before the empty one of a request: the peer's routing id, and two for each proxy."""
 
 _LONGEST_USER_ID = 100
-"""Bytes of what a guard calls a client."""
+"""Bytes of a User-Id."""
 
 
-def answer(transport: Transport, inbox: ServerState, socket: zmq.Socket[bytes], mode: Mode) -> None:
+def serve_requests(
+    transport: Transport, state: ServerState, socket: zmq.Socket[bytes], mode: Mode
+) -> None:
     """Answer requests at a ROUTER socket until the transport is closed.
 
-    One that connects does so to a proxy, which tells who its clients are.
+    In mode 'Conn' the peer is a proxy, which tells the identities of its clients.
 
     A REP socket would do the same, but one that is sent a request without its empty frame by a peer
     that then leaves can stop for good (libzmq 4.3.5).
     """
     with transport.loop(), socket:
-        # An answer that cannot be sent is an error instead of being dropped in silence.
+        # A reply that cannot be sent is an error instead of being dropped in silence.
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         unread = UnreadReplies()
         for frames in transport.messages(socket):
@@ -40,35 +46,37 @@ def answer(transport: Transport, inbox: ServerState, socket: zmq.Socket[bytes], 
                 sender = _sender(transport, frames, mode, 2)
                 if sender.samples:
                     transport.trust(socket, frames)
-                if mode == Bind:  # a proxy looks at its clients itself
-                    unread.asked(frames)
-                _answer(inbox, socket, frames, sender, unread)
+                if mode == Bind:  # a proxy counts its clients' replies itself
+                    unread.add_client(frames)
+                _answer(state, socket, frames, sender, unread)
 
 
-def take(transport: Transport, inbox: ServerState, socket: zmq.Socket[bytes], mode: Mode) -> None:
-    """Take what comes in at a PULL socket until the transport is closed."""
+def receive_pushes(
+    transport: Transport, state: ServerState, socket: zmq.Socket[bytes], mode: Mode
+) -> None:
+    """Take messages from a PULL socket until the transport is closed."""
     first = 1 if transport.has_keys and mode == Conn else 0
     with transport.loop(), socket:
         for frames in transport.messages(socket):
             if frames is not None:
                 sender = _sender(transport, frames, mode, 0)
-                inbox.take(frames[first:], sender)
-            inbox.tick()
+                state.take(frames[first:], sender)
+            state.tick()
 
 
 def _sender(transport: Transport, frames: list[zmq.Frame], mode: Mode, at: int) -> Identity:
-    """Return who sends a message; a proxy's frame about it is at this place."""
+    """Return the sender of a message; a proxy's frame about it is at index `at`."""
     if not transport.has_keys:
         return ANYBODY
     if mode == Conn:
         frame = frames[at] if at < len(frames) else None
-        told = b"" if frame is None or len(frame) > _LONGEST_USER_ID else frame.bytes
-        return Identity(told.decode(errors="replace"))
+        user_id = b"" if frame is None or len(frame) > _LONGEST_USER_ID else frame.bytes
+        return Identity(user_id.decode(errors="replace"))
     return Identity(user_id_of(frames[-1]))
 
 
 def _answer(
-    inbox: ServerState,
+    state: ServerState,
     socket: zmq.Socket[bytes],
     frames: list[zmq.Frame],
     sender: Identity,
@@ -77,26 +85,26 @@ def _answer(
     envelope = _envelope_size(frames)
     if envelope == 0:
         error = WireError("a request without an empty frame before it", "frames")
-        inbox.refuse(frames[-1], error)
+        state.refuse(frames[-1], error)
         return
     routing_id = frames[0].bytes
     if not unread.has_room(routing_id):
-        inbox.drop_answer(frames[-1])
+        state.count_dropped_answer(frames[-1])
         return
-    reply = [*frames[:envelope], *inbox.answer(frames[envelope:], sender)]
+    reply = [*frames[:envelope], *state.answer(frames[envelope:], sender)]
     try:
         socket.send_multipart(reply, zmq.NOBLOCK, copy=False)
-        unread.answered(routing_id, sum(map(len, reply[envelope:])))
+        unread.add(routing_id, sum(map(len, reply[envelope:])))
     except zmq.Again:
-        inbox.drop_answer(frames[-1])
+        state.count_dropped_answer(frames[-1])
     except zmq.ZMQError as error:
         if error.errno != zmq.EHOSTUNREACH:
             raise
-        # The peer has left, and nobody waits for this answer.
+        # The peer has left, and nobody waits for this reply.
 
 
 def _envelope_size(frames: list[zmq.Frame]) -> int:
-    """Return how many frames lead back to who asked, the empty one included; 0 without that."""
+    """Return how many frames lead back to the client, the empty one included; 0 without that."""
     # The first is the peer's routing id, which the socket has put there.
     for at, frame in enumerate(frames[1 : _MOST_HOPS + 2], 1):
         if len(frame) == 0:
