@@ -33,10 +33,9 @@ from cogrs.replay.wire import SMALL_CACHE, WireError, encode
 from cogrs.validation import check_count
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
-    from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.key_pair import KeyLike
 
 _LARGEST = (1 << 64) - 1
 
@@ -63,8 +62,8 @@ class ReplayMemoryClient(Closeable):
         seed: int | None = None,
         hwm: int = 16,
         sub_hwm: int = 16,
-        key: KeyPair | str | os.PathLike[str] | None = None,
-        server_key: KeyPair | str | os.PathLike[str] | None = None,
+        key: KeyLike | None = None,
+        server_key: KeyLike | None = None,
     ) -> None:
         """Do not connect yet, and never wait unless `max_step` is given.
 

@@ -10,13 +10,16 @@ import stat
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 import zmq
 from zmq.utils import z85
 
 from cogrs.limits import LARGEST_KEY_FILE
 from cogrs.validation import path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -35,6 +38,11 @@ _FLAGS = (
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
+
+KeyLike: TypeAlias = "KeyPair | str | os.PathLike[str]"
+"""A key as an argument: a pair, a public key's 40 characters, or the path of a file."""
+KeysLike: TypeAlias = "Iterable[KeyLike] | str | os.PathLike[str]"
+"""Several keys as an argument, or the path of a folder of public ones."""
 
 _PLAIN_PATH = 32
 """A text of fewer characters is shown in errors: it cannot be a key, not even a cut one."""

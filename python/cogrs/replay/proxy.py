@@ -18,10 +18,7 @@ from cogrs.replay.serving.forwarder import ProxySide, bind_all, forward, request
 from cogrs.validation import check_count
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-
-    from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.key_pair import KeyLike, KeysLike
 
 
 class ReplayProxy(Closeable):
@@ -48,11 +45,9 @@ class ReplayProxy(Closeable):
         *,
         hwm: int = 16,
         max_frame: int = 256 << 20,
-        key: KeyPair | str | os.PathLike[str] | None = None,
-        allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
-        allow_samplers: (
-            Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None
-        ) = None,
+        key: KeyLike | None = None,
+        allow: KeysLike | None = None,
+        allow_samplers: KeysLike | None = None,
         insecure: bool = False,
     ) -> None:
         """Bind and start.

@@ -31,16 +31,15 @@ from cogrs.replay.priorities import Priorities
 from cogrs.replay.publish_request import PublishRequest
 from cogrs.replay.renamed import renamed, timeout_of_wait
 from cogrs.replay.server_connection import PAUSE, CacheLayout, ServerConnection
-from cogrs.replay.wire import digest_of, encode, row_bytes
+from cogrs.replay.wire import encode, row_bytes
 from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.key_pair import KeyLike
     from cogrs.replay.stats import ServerConnectionStats
 
 _logger = logging.getLogger("cogrs.replay")
@@ -70,8 +69,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         timeout: float | None = 30.0,
         skip_down: bool = False,
         seed: int | None = None,
-        key: KeyPair | str | os.PathLike[str] | None = None,
-        server_key: KeyPair | str | os.PathLike[str] | None = None,
+        key: KeyLike | None = None,
+        server_key: KeyLike | None = None,
     ) -> None:
         """Do not connect yet.
 
@@ -332,8 +331,8 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             return
         memory = first.empty_memory()
         carried = {"ids": sizes.ids, "nstep": sizes.nstep}
-        flags, frame_stack, largest = cache_layout(memory, **carried)
-        self._layout = CacheLayout(digest_of(memory), flags, frame_stack, **carried)
+        _, _, largest = cache_layout(memory, **carried)
+        self._layout = CacheLayout.of(memory, sizes)
         self._first = first
         most = min(LARGEST_REPLY // max(largest, 1), 2 * LARGEST_REPLY // row_bytes(memory))
         self._most_rows = max(1, min(most, MOST_SAMPLES))
@@ -343,11 +342,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
         """Refuse a server with samples of another layout; each is checked once."""
         if server.sizes is None or server.agreed:
             return
-        memory = server.empty_memory()
-        flags, frame_stack, _ = cache_layout(memory)
-        sizes = server.sizes
-        layout = CacheLayout(digest_of(memory), flags, frame_stack, sizes.ids, sizes.nstep)
-        if layout != self._layout:
+        if CacheLayout.of(server.empty_memory(), server.sizes) != self._layout:
             first = self._first.endpoint if self._first else "the others"
             server.forget_sizes()
             raise RuntimeError(

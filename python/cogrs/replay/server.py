@@ -37,11 +37,10 @@ from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.key_pair import KeyLike, KeysLike
     from cogrs.replay.stats import ServerStats
 
 _LOOPBACK = "tcp://127.0.0.1:*"
@@ -84,11 +83,9 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         log_seconds: float | None = 10.0,
         ids: bool = False,
         nstep: bool = False,
-        key: KeyPair | str | os.PathLike[str] | None = None,
-        allow: Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
-        allow_samplers: (
-            Iterable[KeyPair | str | os.PathLike[str]] | str | os.PathLike[str] | None
-        ) = None,
+        key: KeyLike | None = None,
+        allow: KeysLike | None = None,
+        allow_samplers: KeysLike | None = None,
         insecure: bool = False,
     ) -> None:
         """Create the memory and the store of caches, and bind the publishing socket.
@@ -334,6 +331,8 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
 
         Raises:
             TimeoutError: Fewer have within `timeout` seconds.
+            TypeError: `count` is not an integer.
+            ValueError: `count` < 0.
             RuntimeError: The server is closed.
         """
         self._publisher.wait_subscribers(topic, count, timeout)

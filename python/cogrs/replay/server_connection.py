@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zmq
 
+from cogrs._core import cache_layout
 from cogrs.api import replay_pb2 as pb
 from cogrs.escape import escaped
 from cogrs.limits import PUBLICATION_PART, SMALL_FRAME
 from cogrs.replay.net.request_socket import connect
 from cogrs.replay.stats import ServerConnectionStats
-from cogrs.replay.wire import WireError, decode, encode, memory_like
+from cogrs.replay.wire import WireError, decode, digest_of, encode, memory_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,12 @@ class CacheLayout(NamedTuple):
     frame_stack: int
     ids: bool
     nstep: bool
+
+    @classmethod
+    def of(cls, memory: ReplayMemory, sizes: pb.Sizes) -> CacheLayout:
+        """Return the layout that a server's sizes describe, given the memory like its own."""
+        flags, frame_stack, _ = cache_layout(memory)
+        return cls(digest_of(memory), flags, frame_stack, sizes.ids, sizes.nstep)
 
 
 class _Publication(NamedTuple):

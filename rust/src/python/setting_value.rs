@@ -41,7 +41,7 @@ pub(super) fn from_keywords(
 pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
     Ok(match name {
         "priority_exponent" => {
-            let value = number(name, value)?;
+            let value = real(name, value)?;
             Box::new(move |settings| settings.set_priority_exponent(value))
         }
         "new_priority" => {
@@ -49,7 +49,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
             Box::new(move |settings| settings.set_new_priority(value))
         }
         "priority_epsilon" => {
-            let value = number(name, value)?;
+            let value = real(name, value)?;
             Box::new(move |settings| settings.set_priority_epsilon(value))
         }
         "frame_padding" => {
@@ -57,7 +57,7 @@ pub(super) fn change(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Change> {
             infallible(move |settings| settings.frame_padding = value)
         }
         "mix_lambda" => {
-            let value = number(name, value)?;
+            let value = real(name, value)?;
             Box::new(move |settings| settings.set_mix_lambda(value))
         }
         "frame_stack" => {
@@ -160,7 +160,18 @@ fn flags_of_fields(value: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
     Ok(flags)
 }
 
+/// A real number; a truth value is not one.
+fn real(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(mistyped(name, "a number", value));
+    }
+    number(name, value)
+}
+
 fn leading(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Leading> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(mistyped(name, "a number or a list of them", value));
+    }
     Ok(match numbers(name, value)? {
         Numbers::One(value) => Leading::All(value),
         Numbers::Many(values) => Leading::Some(values),

@@ -45,11 +45,7 @@ class Authenticator:
     """
 
     def __init__(self, context: SocketContext, allowed: AllowList) -> None:
-        """Start.
-
-        Raises:
-            OSError: No socket can be made.
-        """
+        """Start."""
         self._context = context
         self._allowed = allowed
         self._refused: set[tuple[str, str]] = set()

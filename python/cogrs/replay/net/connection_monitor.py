@@ -142,12 +142,7 @@ class ConnectionMonitor:
         start_thread("connections", self._run)
 
     def watch(self, socket: zmq.Socket[bytes], watched: WatchedSocket) -> None:
-        """Watch a socket that binds or connects after this call.
-
-        Raises:
-            OSError: No socket can be made.
-            RuntimeError: Closed.
-        """
+        """Watch a socket that binds or connects after this call."""
         self._new.append((self._context.monitor(socket, _EVENTS), watched))
 
     def _run(self) -> None:

@@ -1,4 +1,7 @@
-"""A folder of public keys, which may change while a server runs."""
+"""A folder of public keys, which may change while a server runs.
+
+Threads: a lock is held while the folder is read; `known` looks at the result without it.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,6 @@ class PushSocket:
         Raises:
             TimeoutError: It cannot be sent in time.
             ConnectionError: The only server has keys and this client none, or the other way round.
-            RuntimeError: Closed.
         """
         if not self._endpoints[0]:
             raise RuntimeError(f"{call}: this client was created without a push_endpoint")

@@ -58,11 +58,7 @@ class SharedSocket:
             self._socket = None
 
     def wait(self, socket: zmq.Socket[bytes], event: int, deadline: Deadline) -> bool:
-        """Wait until a socket can send or receive; return whether it can.
-
-        Raises:
-            RuntimeError: Closed meanwhile.
-        """
+        """Wait until a socket can send or receive; return whether it can."""
         # A poller is made for each poll, and as a rule there is nothing to wait for.
         while not is_ready(socket, event):
             if socket.poll(int(deadline.within(SLICE) * 1000 + 0.999), event):

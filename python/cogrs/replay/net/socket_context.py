@@ -8,6 +8,9 @@ Threads: a socket is used by one thread at a time, either in a loop of its own o
 `SharedSocket`. `closed` is only ever set; `_loops` and the condition `_loop_ended` belong together.
 The context is terminated by a thread that waits ready for it, for while the interpreter shuts down
 no thread can be started any more.
+
+Calls that need a socket raise RuntimeError when the object is closed, and OSError when the process
+has no file descriptors left.
 """
 
 from __future__ import annotations
@@ -119,10 +122,6 @@ class SocketContext:
                 have `REQUEST_HWM` instead.
             max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
             linger_ms: Milliseconds that it goes on sending after it was closed.
-
-        Raises:
-            OSError: The process has no file descriptors left.
-            RuntimeError: Closed.
         """
         self.check()
         # Before there is a socket: without it a context ends here, and waits for sockets for ever.
@@ -152,10 +151,6 @@ class SocketContext:
 
         libzmq's thread waits until its events are read, and for room. So the reader is there first
         and has room for all; call `disable_monitor` of the other socket before it is closed.
-
-        Raises:
-            OSError: The process has no file descriptors left.
-            RuntimeError: Closed.
         """
         try:
             reader = self.socket(zmq.PAIR, hwm=0, linger_ms=0)

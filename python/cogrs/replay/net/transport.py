@@ -47,7 +47,6 @@ class Transport(SocketContext):
 
         Raises:
             TypeError: `insecure` is neither True nor False.
-            OSError: The process has no file descriptors left.
         """
         check_flag("insecure", insecure)
         # libzmq compares the largest frame with what comes from the network, which is encrypted.

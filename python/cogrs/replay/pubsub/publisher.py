@@ -118,13 +118,7 @@ class Publisher:
         self._thread = start_thread(f"publisher-{self.endpoint}", self._run, socket)
 
     def publish(self, topic: str | bytes, message: str | bytes | bytearray | memoryview) -> None:
-        """Send a message to all subscribers of the topic; never waits.
-
-        Raises:
-            TypeError: Topic or message is neither bytes nor str.
-            ValueError: The message is too long.
-            RuntimeError: Closed.
-        """
+        """See `ReplayMemoryServer.pub_bytes`."""
         body = message_bytes(message)
         if len(body) > LARGEST_MESSAGE:
             raise ValueError(f"message: expected at most {LARGEST_MESSAGE} bytes, got {len(body)}")
@@ -140,9 +134,6 @@ class Publisher:
         """Send a message of a client to all subscribers of its topic; never waits.
 
         The last message is kept of so many topics that only clients publish to.
-
-        Raises:
-            RuntimeError: Closed.
         """
         self._transport.check()
         with self._changed:
@@ -158,9 +149,6 @@ class Publisher:
         """Send priorities to a client; never waits.
 
         Only of the topics that were published to last it is known what came before.
-
-        Raises:
-            RuntimeError: Closed.
         """
         digest = digest_of_topic(topic)
         self._transport.check()
@@ -175,14 +163,7 @@ class Publisher:
         self._waker.wake()
 
     def wait_subscribers(self, topic: str | bytes, count: int, timeout: float | None) -> None:
-        """Wait until so many clients have subscribed to a topic.
-
-        Raises:
-            TimeoutError: Fewer have.
-            TypeError: `count` is not an integer.
-            ValueError: `count` < 0.
-            RuntimeError: Closed.
-        """
+        """See `ReplayMemoryServer.wait_subscribers`."""
         self._transport.check()
         digest = digest_of_topic(topic_bytes(topic))
         check_count("count", count, 0)

@@ -75,7 +75,6 @@ class Subscriber:
 
         Raises:
             TimeoutError: No message came.
-            RuntimeError: Closed.
         """
         self._transport.check()
         deadline = Deadline.of("timeout", timeout)
@@ -100,10 +99,6 @@ class Subscriber:
 
         The last message from before is kept too: it may have been published after this call, and
         before the publisher saw the subscription.
-
-        Raises:
-            OSError: No socket can be made.
-            RuntimeError: Closed.
         """
         with self._changed:
             digest = digest_of_topic(topic)
@@ -111,11 +106,7 @@ class Subscriber:
             self._start_with_last(digest, alone=False)
 
     def take(self, topic: bytes, timeout: float | None) -> list[bytes]:
-        """Take all messages of a topic that have come; wait until the timeout for the first.
-
-        Raises:
-            RuntimeError: Closed.
-        """
+        """Take all messages of a topic that have come; wait until the timeout for the first."""
         self._transport.check()
         deadline = Deadline.of("timeout", timeout)
         with self._changed:

@@ -64,7 +64,6 @@ def bind_all(
     Raises:
         ValueError: An endpoint cannot be bound to.
         OSError: The system refuses.
-        RuntimeError: Closed.
     """
     checked = [
         check_endpoint(side.name, side.endpoint, Bind, inproc=inproc and side.domain == WORKERS)

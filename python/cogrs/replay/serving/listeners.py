@@ -45,7 +45,6 @@ class Listeners:
         Raises:
             ValueError: An endpoint is not valid, or others could connect to it.
             OSError: One cannot be bound.
-            RuntimeError: Closed.
         """
         rep = self._socket("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
@@ -63,7 +62,6 @@ class Listeners:
         Raises:
             ValueError: `endpoint` or `mode` is not valid, or others could connect.
             OSError: The endpoint cannot be bound.
-            RuntimeError: Closed.
         """
         mode = check_mode(mode)
         socket = self._socket("endpoint", kind, endpoint, mode)
@@ -75,7 +73,6 @@ class Listeners:
         Raises:
             ValueError: An endpoint is not valid, or others could connect to it.
             OSError: One cannot be bound.
-            RuntimeError: Closed.
         """
         max_frame, replies = self._state.max_frame, ReceiveQuota(MOST_WAITING_OF_ANSWERS)
         # Samples that workers give a sampler are not bounded by the size of caches.

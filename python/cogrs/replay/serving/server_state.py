@@ -211,13 +211,7 @@ class ServerState:
     def get_batch(
         self, batch_size: int, timeout: float | None, out: tuple[Any, ...] | None
     ) -> AnyBatch:
-        """Return a batch; wait so many seconds for enough samples, None for ever.
-
-        Raises:
-            TimeoutError: After that there are still too few.
-            RuntimeError: There are too few and `timeout` is 0, the server keeps no caches, or it is
-                closed.
-        """
+        """See `ReplayMemoryServer.get_batch`."""
         if self._n_caches == 0:
             raise RuntimeError(f"get_batch: {_NO_CACHES}")
         deadline = Deadline.of("timeout", timeout)
