@@ -1,4 +1,4 @@
-"""A server that answers what a test wants."""
+"""A server whose replies a test chooses."""
 
 import threading
 from collections.abc import Callable

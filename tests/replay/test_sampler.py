@@ -103,7 +103,7 @@ def test_sums_are_renewed_by_each_answer() -> None:
     assert (batch.prev.s >= 100).all()
 
 
-def test_each_sample_is_given_once_whatever_the_sizes_of_batches() -> None:
+def test_each_sample_is_given_once_for_all_sizes_of_batches() -> None:
     servers = [filled(0, caches=3, cache_size=16), filled(100, caches=2, cache_size=16)]
     came = 0
     with sampled(servers, seed=3) as sampler:
@@ -347,7 +347,7 @@ def test_bad_calls_are_refused_and_take_nothing() -> None:
         assert sampler.stats()[0].samples == 0
 
 
-def test_closing_wakes_who_waits_and_leaves_nothing() -> None:
+def test_close_wakes_calls_that_wait_and_leaves_no_thread() -> None:
     before = our_threads()
     with started(1) as server:
         sampler = ReplaySampler([server.rep_endpoint, *unused_endpoints(1)], timeout=60)

@@ -1,4 +1,4 @@
-"""Messages that a learner has servers elsewhere publish, by way of its sampler."""
+"""Messages that a learner has servers elsewhere publish, through its sampler."""
 
 import random
 from contextlib import ExitStack
@@ -228,9 +228,7 @@ def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call:
 
 
 @pytest.mark.parametrize("limit", ["MOST_CLIENTS_TOPICS", "MOST_CLIENTS_TOPICS_BYTES"])
-def test_topics_without_end_do_not_make_a_server_grow(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_of_clients_are_bounded(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     most = {"MOST_CLIENTS_TOPICS": 8, "MOST_CLIENTS_TOPICS_BYTES": 8_000}
     monkeypatch.setattr(f"cogrs.replay.pubsub.publisher.{limit}", most[limit])
     with (

@@ -1,4 +1,4 @@
-"""A peer that speaks ZeroMQ's protocol (ZMTP 3.0) by itself, and so sends what libzmq would not."""
+"""A peer that speaks ZMTP 3.0 by itself, and sends messages that libzmq would not."""
 
 import contextlib
 import select
