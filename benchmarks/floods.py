@@ -1,8 +1,8 @@
-"""How long ticks of a trial are delayed while somebody floods its orchestrator.
+"""How long ticks of a trial are delayed while a process floods its orchestrator.
 
-The orchestrator, the components of the trial that is measured and whoever floods are processes of
-their own. A tick is delayed by the time from a reply of its environment to the next request, in
-which the orchestrator and one agent do next to nothing otherwise.
+The orchestrator, the components of the measured trial and the flood are processes of their own. A
+tick is delayed by the time from a reply of its environment to the next request, in which the
+orchestrator and one agent do next to nothing otherwise.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_settings_come_back(new: str | float) -> None:
 def test_new_priority_that_cannot_be_makes_no_memory(new: str) -> None:
     sizes = wire.sizes_of(memory(), 99)
     sizes.settings.new_priority = new
-    with pytest.raises(RuntimeError, match="answered with sizes that cannot be"):
+    with pytest.raises(RuntimeError, match="answered with invalid sizes"):
         wire.memory_like(sizes, 1, None, None)
 
 

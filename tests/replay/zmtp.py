@@ -55,7 +55,7 @@ def send_until_ended(connection: socket.socket, messages: Iterable[bytes]) -> bo
         for message in messages:
             left = memoryview(message)
             while left:
-                # The end may come while there is no room, and then there never is.
+                # The end may come while the buffer is full, and then it stays so.
                 if is_ended(connection):
                     return True
                 with contextlib.suppress(TimeoutError):

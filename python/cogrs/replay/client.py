@@ -160,7 +160,7 @@ class ReplayMemoryClient(Closeable):
             self._synced = synced
 
     def update_counter(self) -> None:
-        """Tell the server the totals of closed episodes and steps, and of lost messages.
+        """Send the server the totals of closed episodes and steps, and of lost messages.
 
         Call it after each episode. A call that is repeated or lost does no harm: the next one makes
         up for it. So an actor that is to outlive its server goes on after TimeoutError, here and

@@ -97,7 +97,7 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
 
 
 def keep_for_owner(endpoint: str) -> None:
-    """Let only this user connect to an ipc endpoint that was bound: the umask may let others."""
+    """Restrict a bound ipc endpoint to this user: the umask may let others connect."""
     if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
         os.chmod(endpoint.removeprefix("ipc://"), 0o600)
 

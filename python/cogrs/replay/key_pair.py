@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 import zmq
 from zmq.utils import z85
 
+from cogrs.files import read_regular
 from cogrs.limits import LARGEST_KEY_FILE
 from cogrs.validation import path_of
 
@@ -30,14 +31,6 @@ _LENGTH = 40
 
 _ENTRY = re.compile(rb"(public|secret)-key[ \t]*=(.*)")
 """A line with a key."""
-
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
 
 KeyLike: TypeAlias = "KeyPair | str | os.PathLike[str]"
 """A key as an argument: a pair, a public key's 40 characters, or the path of a file."""
@@ -220,38 +213,16 @@ def _read(name: str, path: Path, expected: str) -> tuple[bytes, bytes | None]:
     if "\0" in os.fspath(path):
         raise ValueError(f"{name}: expected {expected}, got a text with NUL")
     try:
-        contents = _contents(path)
+        # Before it is opened: that can have effects, and may wait for the other side of a pipe.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        contents = read_regular(path, LARGEST_KEY_FILE)
     except OSError as error:
         # Raised below: an error's context would hold the text that is not to be shown.
         failure = type(error)(f"{name}: expected {expected}, got {shown(path)}: {error.strerror}")
     else:
         return _entries(path, contents)
     raise failure
-
-
-def _contents(path: Path) -> bytes:
-    """Read a regular file of at most the size of a file of keys, without waiting.
-
-    Raises:
-        OSError: It cannot be read, or is not a regular file.
-        ValueError: It is larger.
-    """
-    # Opening a device can have effects, and opening a pipe waits for its other side.
-    _check_regular(os.stat(path))
-    descriptor = os.open(path, _FLAGS)
-    with os.fdopen(descriptor, "rb") as file:
-        _check_regular(os.fstat(descriptor))
-        contents = file.read(LARGEST_KEY_FILE + 1)
-    if len(contents) > LARGEST_KEY_FILE:
-        raise ValueError(
-            f"{path}: expected a file of a key, got more than {LARGEST_KEY_FILE} bytes"
-        )
-    return contents
-
-
-def _check_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _entries(path: Path, contents: bytes) -> tuple[bytes, bytes | None]:

@@ -94,10 +94,10 @@ class Priorities(NamedTuple):
         try:
             read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
         except ValueError:
-            raise WireError("priorities that cannot be: broken numbers", "cache") from None
+            raise WireError("invalid priorities: broken numbers", "cache") from None
         ids, senders, errors = read
         if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _are_sound(errors):
-            raise WireError("priorities that cannot be", "cache")
+            raise WireError("invalid priorities", "cache")
         return cls(ids, senders, errors, message.absolute)
 
     @classmethod

@@ -16,7 +16,7 @@ R = TypeVar("R")
 def renamed(
     old: str, new: str, convert: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take argument `new` by its old name too; `convert` makes its new value."""
+    """Accept argument `new` of a function by its old name too; `convert` makes its new value."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)

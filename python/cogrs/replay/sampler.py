@@ -85,9 +85,9 @@ class ReplaySampler(Closeable, Generic[BatchT]):
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: There is no endpoint, one is not an endpoint or is given twice, a number is
-                out of range, a key is not valid, or `key` or `server_key` is given without the
-                other.
+            ValueError: `endpoints` is empty, has an item twice or one that is not an endpoint; a
+                number is out of range, a key is not valid, or `key` or `server_key` is given
+                without the other.
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
         """
@@ -128,7 +128,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
     def get_batch(
         self, batch_size: int, *, timeout: float | None = 0.0, out: tuple[Any, ...] | None = None
     ) -> BatchT:
-        """Take a batch of samples from the servers: all of them, or none.
+        """Take a batch of samples from the servers: all rows or nothing.
 
         Args:
             batch_size: Rows B, >= 1.
@@ -197,7 +197,7 @@ class ReplaySampler(Closeable, Generic[BatchT]):
             absolute: Likewise.
 
         Returns:
-            How many servers they were not sent to, for there is no connection.
+            How many servers they were not sent to, for lack of a connection.
 
         Raises:
             TypeError: As of `ReplayMemoryServer.update_priority`.

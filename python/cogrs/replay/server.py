@@ -247,7 +247,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
     def get_batch(
         self, batch_size: int, *, timeout: float | None = 0.0, out: tuple[Any, ...] | None = None
     ) -> BatchT:
-        """Take a batch of samples from the caches: all of them, or none.
+        """Take a batch of samples from the caches: all rows or nothing.
 
         Without `rem.reuse_cache` each sample of a cache is given once; with it, the first comes
         again after the last.

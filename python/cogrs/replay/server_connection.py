@@ -1,7 +1,7 @@
 """A sampler's connection to one of its servers: its request under way, and the last replies.
 
-At most one request is under way, on a DEALER. It waits to be sent while there is no connection, and
-then belongs to that connection: requests to a server that restarts are lost, so none is sent twice.
+At most one request is under way, on a DEALER. It is sent when there is a connection, to which it
+then belongs: requests to a server that restarts are lost, so no request is sent twice.
 
 Not thread-safe: the sampler locks.
 """
@@ -137,7 +137,7 @@ class ServerConnection:
         )
 
     def begin_call(self, timeout: float | None) -> None:
-        """Begin a call, in which the server has told nothing yet."""
+        """Start a call, in which the server has told nothing yet."""
         if self.is_late(timeout) and self._rows == 0:
             self.disconnect()  # asked long ago, and nothing is lost by asking again
         self.told = False
@@ -201,7 +201,7 @@ class ServerConnection:
             mixer.push(at, rows, columns)
         except ValueError as error:
             self.disconnect()
-            raise RuntimeError(f"{self.endpoint} gave samples that cannot be: {error}") from None
+            raise RuntimeError(f"{self.endpoint} gave invalid samples: {error}") from None
         self._samples += rows
 
     def send(self, *message: bytes) -> bool:
@@ -215,7 +215,7 @@ class ServerConnection:
     def publish(self, sender: int, digest: bytes, message: bytes) -> int | None:
         """Ask the server to publish a message; return the number of the reply.
 
-        None when it cannot be asked: there is no connection, or its sizes are not known.
+        None when it cannot be asked: it is not connected, or its sizes are not known.
         """
         if self.sizes is None:
             return None
@@ -225,7 +225,7 @@ class ServerConnection:
         return number if self._send_part(0) else None
 
     def register(self, poller: zmq.Poller) -> None:
-        """Have a poller wait until this connection can go on."""
+        """Register the socket with a poller, which then waits until this connection can go on."""
         if self._socket is not None:
             events = zmq.POLLIN if self._unsent is None else zmq.POLLIN | zmq.POLLOUT
             poller.register(self._socket, events)
@@ -353,7 +353,7 @@ class ServerConnection:
             raise WireError("samples that were not asked for")
         # NaN compares as False.
         if not 0 <= samples.weight_sum < float("inf"):
-            raise WireError("a sum of weights that cannot be")
+            raise WireError("an invalid sum of weights")
         self._since, self.told = None, True
         self.weight_sum, self.unused = samples.weight_sum, samples.unused
         self.shortage = escaped(samples.shortage) if self._rows > 0 else ""

@@ -51,10 +51,18 @@ _LONGEST_SETTING = 1 << 17
 """Numbers in a setting: as many as a reward may have dimensions."""
 
 REASONS = ("foreign", "version", "kind", "frames", "template", "layout", "cache", "key", "size")
-"""Why messages are refused: not of this protocol; another version of it; of a kind that does not
-belong there; of another number of frames, or without the empty one that ends a request's envelope;
-a cache of other templates; of other `cache_flags`, `frame_stack`, `ids` or `nstep`; with sizes or
-weights that cannot be; what the sender's key does not allow; more than one message may ask for."""
+"""Why messages are refused.
+
+- foreign: not of this protocol
+- version: of another version of it
+- kind: of a kind that does not belong there
+- frames: another number of frames, or no empty one at the end of a request's envelope
+- template: a cache of other templates
+- layout: a cache of other `cache_flags`, `frame_stack`, `ids` or `nstep`
+- cache: sizes or weights that are not valid
+- key: the sender's key does not allow it
+- size: more than one message may ask for
+"""
 
 
 class WireError(ValueError):
@@ -118,7 +126,7 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
             for field, each in zip(FIELDS, sizes.templates, strict=True)
         ]
     except ValueError as error:
-        raise WireError(f"templates that cannot be: {error}") from None
+        raise WireError(f"invalid templates: {error}") from None
 
 
 def settings_of(sizes: pb.Sizes) -> Mapping[str, Any]:
@@ -153,7 +161,7 @@ def memory_like(sizes: pb.Sizes, max_step: int, uuid: int | None, seed: int | No
         if cache > LARGEST_CACHE:
             raise WireError(f"cache_size: a cache of {cache} bytes, at most {LARGEST_CACHE}")
     except (TypeError, ValueError, OverflowError) as error:
-        raise RuntimeError(f"the server answered with sizes that cannot be: {error}") from error
+        raise RuntimeError(f"the server answered with invalid sizes: {error}") from error
     return made
 
 

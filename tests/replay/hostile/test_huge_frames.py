@@ -99,7 +99,7 @@ def test_client_of_a_server_that_claims_a_huge_frame_times_out(size: int) -> Non
             ReplayMemoryClient(nowhere, nowhere, nowhere, timeout=1) as asks,
         ):
             hears = Call(lambda: pushes.sub_bytes("t"))
-            # A peer that announces too much is disconnected, and there is no other one.
+            # A peer that announces too much is disconnected, and it is the only one.
             with contextlib.suppress(TimeoutError):
                 pushes.write_log("line")
             with pytest.raises(TimeoutError, match="sync_sizes"):

@@ -76,7 +76,7 @@ def test_settings_not_given_keep_their_defaults() -> None:
 def test_wrong_setting_is_refused_by_name_as_its_property_is(
     name: str, value: Any, error: type[Exception]
 ) -> None:
-    # Even beside a size for which there is no memory: nothing is reserved before.
+    # Even beside a size that exceeds all memory: nothing is reserved before.
     with pytest.raises(error, match=rf"^{name}(\[.*\])?: expected") as caught:
         made(1 << 40, **{"multi_step": 2, "cache_size": 4} | {name: value})
     if hasattr(ReplayMemory, name):

@@ -1,4 +1,4 @@
-"""A thread that watches connections, and ends those that send more than there can be of messages.
+"""A thread that watches connections, and ends those of which more waits than messages can have.
 
 A high-water mark counts whole messages; libzmq bounds the size of a frame, but neither the frames
 of a message nor connections, and does not show the frames of a message that is not whole. So the
@@ -47,7 +47,7 @@ _EVENTS = (
 )
 
 _PERIOD_MS, _IDLE_MS = 200, 500
-"""Milliseconds between two looks at connections, and at new sockets when there are none."""
+"""Milliseconds between two looks at connections, and at new sockets without connections."""
 
 _ROUND = 500
 """Connections that are looked at in a period, in turn: each costs some microseconds."""
@@ -203,7 +203,7 @@ class ConnectionMonitor:
             connection = self._connections.pop(descriptor)
             if held := connection.excess():
                 connection.peer.disconnect()
-                text = f"of which {held:,} bytes wait, more than there can be of messages"
+                text = f"with {held:,} bytes waiting, more than its messages can have"
                 self._warn(connection.endpoint, text)
             else:
                 self._connections[descriptor] = connection

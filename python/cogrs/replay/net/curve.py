@@ -120,7 +120,7 @@ class AllowList:
         Raises:
             TypeError: Neither a folder nor keys.
             ValueError: An item is not a key.
-            OSError: A file cannot be read, or there is no such folder.
+            OSError: A file cannot be read, or the folder does not exist.
         """
         self._own = z85.decode(own)
         self._pushers = _keys("allow", allow)

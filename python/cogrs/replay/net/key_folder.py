@@ -46,7 +46,7 @@ class KeyFolder:
         """Use a folder, which was given as an argument of this name.
 
         Raises:
-            NotADirectoryError: There is no such folder.
+            NotADirectoryError: The folder does not exist.
         """
         self._name = name
         self._path = Path(path)

@@ -151,7 +151,7 @@ class PushSocket:
                 self._shared.drop()  # libzmq does not connect this one again
                 raise ConnectionError(
                     f"{call}: {where} and this client do not speak the same protocol: one of them "
-                    "has keys and the other has none, or the peer is no server of this kind; "
+                    "has keys and the other has none, or the peer is not a server of this kind; "
                     "nothing is sent, and what waited for it is lost"
                 )
             if where not in self._reported:

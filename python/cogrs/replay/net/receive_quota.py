@@ -32,7 +32,7 @@ class ReceiveQuota:
     def __init__(
         self, most: int, *, largest: int | None = None, most_of_strangers: int | None = None
     ) -> None:
-        """Let so many bytes of each connection wait.
+        """Create limits, with nothing taken.
 
         Args:
             most: Bytes, of whole and of unfinished messages.

@@ -43,8 +43,8 @@ class RequestSocket:
 
         Raises:
             TimeoutError: No reply came.
-            RuntimeError: There is no endpoint, the reply is not the expected one, or the client is
-                closed.
+            RuntimeError: The client has no endpoint or is closed, or the reply is not the expected
+                one.
         """
         self._transport.check()
         if not self._endpoint:

@@ -180,7 +180,7 @@ class SocketContext:
                 self._loop_ended.notify_all()
 
     def begin_close(self) -> bool:
-        """Let all loops and waits end; return whether there is something to close.
+        """End all loops and waits; return whether there is something to close.
 
         A forked child closes nothing: sockets and locks are its parent's.
         """

@@ -15,7 +15,7 @@ class WarnOnce:
     """Logs a warning once for each subject. Any thread may call it."""
 
     def __init__(self) -> None:
-        """Begin without subjects."""
+        """Create it without subjects."""
         self._lock = threading.Lock()
         self._subjects: set[object] = set()
 

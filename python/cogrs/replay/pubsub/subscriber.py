@@ -1,8 +1,8 @@
 """The subscribing half of PUB/SUB: one reader, and a queue for each topic.
 
 A subscriber that wants the last message subscribes to a key that nobody else has; the publisher,
-which sees subscriptions, sends it there. So there is no second connection, and after a reconnect
-ZeroMQ asks again by itself.
+which sees subscriptions, sends it there. So this needs no second connection, and after a
+reconnect ZeroMQ asks again by itself.
 
 Threads: one thread uses the socket. The condition `_changed` guards the topics. Keys to subscribe
 to are appended to `_wanted` and `_unwanted` under it, and taken by the thread without it.

@@ -16,7 +16,7 @@ class ClientKeys:
     """
 
     def __init__(self) -> None:
-        """Begin without clients."""
+        """Create it without clients."""
         self._lock = threading.Lock()
         self._keys: dict[int, str] = {}
         self._clients: dict[str, dict[int, None]] = {}

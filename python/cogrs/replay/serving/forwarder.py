@@ -53,7 +53,7 @@ class ProxySide(NamedTuple):
 def bind_all(
     transport: Transport, sides: Sequence[ProxySide], hwm: int, *, inproc: bool = False
 ) -> tuple[list[zmq.Socket[bytes]], list[str]]:
-    """Bind all sides of proxies, or none; return the sockets, and where they are.
+    """Bind all sides of proxies or nothing; return the sockets, and where they are.
 
     Args:
         transport: Creates the sockets.
@@ -110,7 +110,7 @@ def forward(transport: Transport, front: zmq.Socket[bytes], back: zmq.Socket[byt
             if back in ready:
                 _forward_replies(transport, back, front, unread)
             if front in ready and not _forward_messages(transport, front, back, unread):
-                # There is no room: wait for that, and for replies.
+                # Wait for room, and for replies.
                 poller.register(front, 0)
                 poller.register(back, zmq.POLLOUT | (zmq.POLLIN if back.type == zmq.DEALER else 0))
                 poller.poll(IDLE_MS)

@@ -30,7 +30,7 @@ class MessageAssembler:
     """
 
     def __init__(self) -> None:
-        """Begin without messages."""
+        """Create it without messages."""
         self._lock = threading.Lock()
         self._unfinished: dict[tuple[str, int, int], _Unfinished] = {}
         """By key, client and number of the message; the one that rests longest comes first."""

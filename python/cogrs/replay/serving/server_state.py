@@ -290,7 +290,7 @@ class ServerState:
         try:
             weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(rows)
         except MemoryError:
-            raise WireError(f"{rows} samples: there is no memory for them", "cache") from None
+            raise WireError(f"{rows} samples: too little memory for them", "cache") from None
         samples = pb.Samples(
             number=request.number,
             rows=rows if columns else 0,
@@ -312,7 +312,7 @@ class ServerState:
             raise WireError(text, "size")
         priorities = Priorities.read(message)
         if not self._ids or len(priorities.sender) != len(priorities.ids):
-            raise WireError("priorities for nobody", "cache")
+            raise WireError("priorities that this server cannot assign to clients", "cache")
         clients = priorities.num_clients
         if clients > MOST_PRIORITY_CLIENTS:
             text = f"priorities for {clients} clients, and one request may have "
@@ -336,7 +336,7 @@ class ServerState:
 
     def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
         if self._n_caches == 0:
-            raise WireError("a cache, where none are kept", "cache")
+            raise WireError("a cache, but this server keeps no caches", "cache")
         if cache.template != self._digest:
             raise WireError("a cache of other templates", "template")
         for sent, expected, what in (
@@ -351,7 +351,7 @@ class ServerState:
                 cache.rows, cache.weight_sum, frames, sender=sender, layout=layout
             )
         except ValueError as error:
-            raise WireError(f"a cache that cannot be: {error}", "cache") from None
+            raise WireError(f"an invalid cache: {error}", "cache") from None
         if not taken:
             raise WireError("a cache of other cache_flags or frame_stack", "layout")
         with self._lock:

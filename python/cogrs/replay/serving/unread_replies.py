@@ -49,7 +49,7 @@ class UnreadReplies:
     """Counts the bytes of unread replies, by the routing ids of clients."""
 
     def __init__(self) -> None:
-        """Begin without clients."""
+        """Create it without clients."""
         self._sent: dict[bytes, _Sent] = {}
         self._total = 0
         self._most_clients = _FEW
