@@ -101,6 +101,11 @@ class IdBatch(NamedTuple):
     ids: npt.NDArray[np.uint64]
     sender: npt.NDArray[np.uint32]
 
+    @property
+    def id(self) -> npt.NDArray[np.uint64]:
+        """`ids`, as samples call it."""
+        return self.ids
+
 
 class NStepBatch(NamedTuple):
     """A `Batch` of a server with `nstep=True`, for learners that bootstrap after n steps.
@@ -127,6 +132,11 @@ class NStepIdBatch(NamedTuple):
     sender: npt.NDArray[np.uint32]
     nstep_return: npt.NDArray[np.float32]
     nstep_discount: npt.NDArray[np.float32]
+
+    @property
+    def id(self) -> npt.NDArray[np.uint64]:
+        """`ids`, as samples call it."""
+        return self.ids
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch

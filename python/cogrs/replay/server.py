@@ -291,7 +291,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         while the client is connected; for one that is not, some 20,000 are kept.
 
         Args:
-            id: `IdBatch.ids`, integers (B,).
+            id: `IdBatch.id`, integers (B,).
             sender: `IdBatch.sender`, integers (B,).
             priority: The error of each row without exponent, or its weight; finite and >= 0, (B,).
             absolute: Whether the priority is the weight, as of `ReplayMemory.update_priority`.

@@ -62,6 +62,7 @@ def test_batches_tell_whose_entry_each_row_is() -> None:
     assert type(batch) is IdBatch
     assert batch._fields == ("prev", "next", "weight", "ids", "sender")
     assert (batch.ids.dtype, batch.sender.dtype) == (np.uint64, np.uint32)
+    assert batch.id is batch.ids
     assert set(batch.sender.tolist()) == {one.uuid, other.uuid}
     for state, entry, sender in zip(batch.prev.s[:, 0], batch.ids, batch.sender, strict=True):
         start = 0 if sender == one.uuid else 100
