@@ -129,6 +129,8 @@ class PushSocket:
         """Wait until there is room for a message, and check connections meanwhile."""
         while True:
             self._check(call)
+            if is_ready(socket, zmq.POLLOUT):  # as a rule
+                return True
             if self._shared.wait(socket, zmq.POLLOUT, Deadline(deadline.within(SLICE))):
                 return True
             if deadline.passed:

@@ -144,16 +144,7 @@ class Transport(SocketContext):
         Raises:
             zmq.Again: No message has come.
         """
-        quota = self._quotas.get(socket)
-        if quota is None:
-            return receive(socket)
-        try:
-            frames = receive(socket)
-        except zmq.Again:
-            quota.times_empty += 1
-            raise
-        quota.count(frames)
-        return frames
+        return _receive(socket, self._quotas.get(socket))
 
     def trust(self, socket: zmq.Socket[bytes], frames: list[zmq.Frame]) -> None:
         """Give the larger limit to the connection that a message has come from."""
@@ -163,9 +154,10 @@ class Transport(SocketContext):
 
     def messages(self, socket: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame] | None]:
         """Yield messages, and None now and then, until this transport is closed."""
+        quota = self._quotas.get(socket)
         while not self.closed:
             try:
-                yield self.receive(socket)
+                yield _receive(socket, quota)
             except zmq.Again:
                 if not socket.poll(IDLE_MS):
                     yield None
@@ -187,3 +179,15 @@ class Transport(SocketContext):
         if watched.endpoint.startswith("tcp:"):  # of others the system does not count bytes
             self._quotas[socket] = watched.quota
         self._monitor.watch(socket, watched)
+
+
+def _receive(socket: zmq.Socket[bytes], quota: ReceiveQuota | None) -> list[zmq.Frame]:
+    if quota is None:
+        return receive(socket)
+    try:
+        frames = receive(socket)
+    except zmq.Again:
+        quota.times_empty += 1
+        raise
+    quota.count(frames)
+    return frames

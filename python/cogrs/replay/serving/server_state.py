@@ -214,9 +214,9 @@ class ServerState:
         """See `ReplayMemoryServer.get_batch`."""
         if self._n_caches == 0:
             raise RuntimeError(f"get_batch: {_NO_CACHES}")
-        deadline = Deadline.of("timeout", timeout)
-        if timeout == 0:
+        if timeout == 0 and not isinstance(timeout, bool):
             return self.caches.get_batch(batch_size, out=out)
+        deadline = Deadline.of("timeout", timeout)
         while True:
             self._wait(batch_size, deadline)
             try:
