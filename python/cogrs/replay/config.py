@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
-from cogrs.replay.convert import described
+from cogrs.replay.convert import template_of
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 from cogrs.shown import shown
@@ -117,7 +117,7 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
         raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
-    return described(name, text, shape)
+    return template_of(name, text, shape)
 
 
 def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:

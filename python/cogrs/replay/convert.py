@@ -188,7 +188,7 @@ def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
     return dtype.itemsize * math.prod(max(each, 1) for each in shape)
 
 
-def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Return an array of a dtype and a shape that a file or a peer describes, without its memory.
 
     Args:

@@ -32,7 +32,7 @@ from cogrs.replay.renamed import renamed, timeout_of_wait
 from cogrs.replay.serving.listeners import Listeners
 from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.serving.stats_reporter import check_period
-from cogrs.replay.stats import described
+from cogrs.replay.stats import info_lines
 from cogrs.validation import check_count, check_flag
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class ReplayMemoryServer(Closeable, Generic[BatchT]):
         self._rem.print_info()
         places = ("pub_endpoint", "rep_endpoint", "pull_endpoint", "logfile")
         where = {name: getattr(self, name) for name in places}
-        print("\n".join(described(stats, self._rem.uuid, where)))
+        print("\n".join(info_lines(stats, self._rem.uuid, where)))
 
     @property
     def weight_sum(self) -> float:

@@ -110,7 +110,7 @@ class ServerConnectionStats:
     down: bool
 
 
-def described(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
+def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
     return [
         f"ReplayMemoryServer {uuid:08x}",

@@ -16,7 +16,7 @@ from cogrs.api import replay_pb2 as pb
 from cogrs.dtypes import dtype_text
 from cogrs.escape import escaped
 from cogrs.limits import LARGEST_CACHE
-from cogrs.replay.convert import described
+from cogrs.replay.convert import template_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ def templates_of(sizes: pb.Sizes) -> list[np.ndarray[Any, Any]]:
         raise WireError(f"{len(sizes.templates)} templates, an entry has {len(FIELDS)} fields")
     try:
         return [
-            described(field, each.dtype, each.shape)
+            template_of(field, each.dtype, each.shape)
             for field, each in zip(FIELDS, sizes.templates, strict=True)
         ]
     except ValueError as error:
