@@ -1,5 +1,6 @@
 """Requests to a server: none is lost while it runs, and none stops it."""
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -56,15 +57,21 @@ def direct(server: ReplayMemoryServer[Any], _key: Any) -> Iterator[str]:
     yield server.rep_endpoint
 
 
+def close(server: ReplayMemoryServer[Any], loops: list[Call]) -> None:
+    """Close a server, and wait until its loops have ended."""
+    server.close()
+    for loop in loops:
+        with contextlib.suppress(RuntimeError):  # of a worker whose thread had not begun
+            loop.result()
+
+
 @contextmanager
 def own_proxy(server: ReplayMemoryServer[Any], _key: Any) -> Iterator[str]:
     front, back = unused_endpoints(2)
     calls = [Call(lambda: server.rep_proxy_main(front, back))]
     calls += [Call(lambda: server.rep_worker_main(back, Conn)) for _ in range(2)]
     yield front
-    server.close()
-    for call in calls:
-        call.result()
+    close(server, calls)
 
 
 @contextmanager
@@ -73,9 +80,7 @@ def other_proxy(server: ReplayMemoryServer[Any], key: Any) -> Iterator[str]:
     with ReplayProxy(*[LOOPBACK] * 4, **keys) as proxy:
         calls = [Call(lambda: server.rep_worker_main(proxy.rep_back, Conn)) for _ in range(2)]
         yield proxy.rep_front
-        server.close()
-        for call in calls:
-            call.result()
+        close(server, calls)
 
 
 WAYS = [direct, own_proxy, other_proxy]

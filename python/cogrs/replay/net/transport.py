@@ -76,7 +76,7 @@ class Transport(SocketContext):
             why = "it may want keys, and this client has none"
         else:
             why = "it may have no keys, or another than server_key, or not allow this client's key"
-        return f" (not connected; if the server is there, {why})"
+        return f" (no connection; if the server is there, {why})"
 
     @property
     def has_keys(self) -> bool:
