@@ -370,7 +370,7 @@ with network.full_pair(1) as (server, client):
     server.pub_bytes("t", "m")
     client.update_counter()
     client.push_cache()
-    print(client.sub_bytes("t", timeout=10), len(server.get_batch(1, timeout=10).weight))
+    print(client.sub_bytes("t", timeout=10, last=True), len(server.get_batch(1, timeout=10).weight))
 """
     done = network.run(script, within=30)
     assert (done.stdout, done.stderr) == ("interrupted\ninterrupted\nb'm' 1\n", "")
