@@ -16,7 +16,7 @@ ENTRIES = {"vectors": 200_000, "frames": 50_000}
 
 
 def beyond_entries(module: str, name: str) -> float | None:
-    """Bytes of an entry beyond its own fields in a full buffer; None if there is no such buffer.
+    """Bytes of an entry beyond its own fields in a full buffer; None if it is not installed.
 
     Args:
         module: A module of `peers`, or `ours`.

@@ -238,7 +238,7 @@ def copy_file(path: str, other: str) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have malloc keep what is freed, for its peers' sake.
+    """Keep freed memory in malloc, for the sake of its peers.
 
     They take fresh arrays for each batch, and large ones would be faulted in page by page: cpprb
     draws frames three times as fast this way. Ours does not use malloc for batches.

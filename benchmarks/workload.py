@@ -67,7 +67,7 @@ def errors(size: int) -> Iterator[npt.NDArray[np.float64]]:
     """New priorities for ever, float64 (size,).
 
     They differ from those that the same leaves got before: cpprb passes over what is unchanged,
-    which is no learner's case.
+    which is not the case of a learner.
     """
     rng = np.random.default_rng(0)
     return itertools.cycle([rng.random(size) for _ in range(DRAWN + 1)])

@@ -21,7 +21,7 @@ from cogrs.api import orchestrator_pb2, payload_pb2, replay_pb2
 from cogrs.dtypes import dtype_of
 from cogrs.orchestrator.service.config import read_config
 from cogrs.replay.config import start_server
-from cogrs.replay.inbox import Inbox
+from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.wire import VERSION, memory_like
 from cogrs.sdk import ArrayCodec
 from cogrs.yaml_document import parse_yaml
@@ -431,11 +431,11 @@ def headers() -> st.SearchStrategy[bytes]:
 def test_replay_message_of_anything_is_refused_or_answered(
     header: bytes, rest: list[bytes]
 ) -> None:
-    inbox = Inbox(build.memory(), 1, None, None)
+    state = ServerState(build.memory(), 1, None, None)
     frames = [zmq.Frame(each) for each in (header, *rest)]
-    answer = inbox.answer(frames)
+    answer = state.answer(frames)
     assert replay_pb2.Header.FromString(answer[0]).version == VERSION
-    inbox.take(frames)
+    state.take(frames)
 
 
 UNARY = {

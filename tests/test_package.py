@@ -152,3 +152,15 @@ def test_rust_modules_import_each_other_in_no_circle():
     graph = {str(path.relative_to(RUST).with_suffix("")): rust_imports_of(path) for path in files}
     # A circle is an error that names its modules.
     TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("part", ["replay"])
+def test_python_modules_import_each_other_in_no_circle(part):
+    """Imports for type checkers count: a circle of types is one to read, too."""
+    files = [path for path in (PACKAGE / part).rglob("*.py") if path.name != "__init__.py"]
+    dotted = {
+        path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in files
+    }
+    names = set(dotted.values())
+    # A circle is an error that names its modules.
+    TopologicalSorter({dotted[path]: imports_of(path) & names for path in files}).prepare()

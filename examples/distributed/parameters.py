@@ -8,7 +8,7 @@ from cogrs.workers import pack_arrays, unpack_arrays
 
 
 def load(path, seed):
-    """Return the parameters in a file, or draw some where there is none."""
+    """Return the parameters in a file, or random ones where the file does not exist."""
     if not path.exists():
         return draw_params(seed)
     return {name: np.array(array) for name, array in unpack_arrays(path.read_bytes()).items()}

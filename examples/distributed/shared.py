@@ -20,7 +20,7 @@ class CtrlC:
         self._came = True
 
     def is_set(self):
-        """Tell whether it came."""
+        """Return whether it came."""
         return self._came
 
     def wait(self):

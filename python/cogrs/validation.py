@@ -87,6 +87,13 @@ def check_integer(
     return number
 
 
+def check_count(name: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
+    """Return an integer from `least` to `most`; errors name the bound that is broken."""
+    above = isinstance(value, int) and value > most
+    expected = f"an integer <= {most}" if above else f"an integer >= {least}"
+    return check_integer(name, value, least, most, expected=expected)
+
+
 def check_port(name: str, value: object) -> int:
     """Return a TCP port, 0 for a free one; gRPC would take 65536 for that, and -1 for 65535."""
     return check_integer(name, value, 0, 65535)

@@ -23,6 +23,43 @@ NAMES = list(zip("sarpvi", ["state", "action", "reward", "prob", "value", "info"
 """Arguments of `add_entry` by their letter, and how errors name them."""
 UNIFORM = {"do_update_value": False, "do_update_weight": False}
 
+_PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "<f8"], "offsets": [0, 8]})
+ODD_TEMPLATES = [
+    np.zeros((), bool),
+    np.zeros((84, 84), np.uint8),
+    np.zeros((), ">f8"),
+    np.zeros((0,), np.int16),
+    np.zeros((2, 0, 3), np.float64),
+    np.zeros((), "U7"),
+    np.zeros((3,), "S5"),
+    np.zeros((), "V9"),
+    np.zeros((), "M8[ms]"),
+    np.zeros((), "m8[ns]"),
+    np.zeros((), np.complex64),
+    np.zeros((), np.float16),
+    np.zeros((2,), [("x", "<f4", (2, 2)), ("y", "S3")]),
+    np.zeros((), [("höhe", "<i8"), ("inner", [("z", "?"), ("w", ">u2")])]),
+    np.zeros((), _PADDED),
+    np.zeros((), np.dtype([("a", "u1"), ("b", "f8")], align=True)),
+]
+"""Arrays of dtypes and shapes that few memories have."""
+OTHER_SETTINGS = {
+    "priority_exponent": 0.25,
+    "mix_lambda": 0.125,
+    "frame_stack": 3,
+    "multi_step": 5,
+    "cache_size": 7,
+    "max_episode": 11,
+    "reuse_cache": True,
+    "discount_factor": [0.5, 0.75],
+    "reward_coeff": [-1.0, 2.0],
+    "cache_flags": [True, False] * 7,
+    "new_priority": "max",
+    "priority_epsilon": 0.375,
+    "frame_padding": "zero",
+}
+"""Settings, none of which is the default; the reward has two dimensions."""
+
 
 def memory(max_step: int = 16, *, seed: int | None = None, **changes: Any) -> ReplayMemory:
     """A memory; changes are templates by their letter, or settings."""

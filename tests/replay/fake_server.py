@@ -1,4 +1,4 @@
-"""A server that answers what a test wants."""
+"""A server whose replies a test chooses."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import zmq
 
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.inbox import Inbox
+from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.wire import encode
 from tests.replay import build
 
@@ -16,8 +16,10 @@ from tests.replay import build
 class Fake:
     """A REP endpoint that answers as it is told; the sizes are those of a memory of the tests."""
 
-    def __init__(self, answer: Callable[[pb.SamplesRequest, Inbox], list[Any] | None]) -> None:
-        self.inbox = Inbox(build.memory(), 1, None, None)
+    def __init__(
+        self, answer: Callable[[pb.SamplesRequest, ServerState], list[Any] | None]
+    ) -> None:
+        self.state = ServerState(build.memory(), 1, None, None)
         self._answer = answer
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -34,9 +36,9 @@ class Fake:
             peer, empty, request, *_ = self._socket.recv_multipart(copy=False)
             header = pb.Header.FromString(request.bytes)
             if header.WhichOneof("body") == "samples_request":
-                answer = self._answer(header.samples_request, self.inbox)
+                answer = self._answer(header.samples_request, self.state)
             else:
-                answer = self.inbox.answer([request])
+                answer = self.state.answer([request])
             if answer is not None:
                 self._socket.send_multipart([peer, empty, *answer])
 
@@ -57,14 +59,14 @@ def columns(rows: int, first: int = 0) -> list[bytes]:
     return [np.ones(rows, np.float32).tobytes(), *side, *side]
 
 
-def samples(asked: pb.SamplesRequest, inbox: Inbox, **changes: Any) -> list[Any]:
+def samples(asked: pb.SamplesRequest, state: ServerState, **changes: Any) -> list[Any]:
     """What a server answers that has all that it is asked for."""
     fields = {
         "number": asked.number,
         "rows": asked.rows,
         "weight_sum": 1.0,
         "unused": 7,
-        "template": inbox._digest,
+        "template": state._digest,
         "flags": (1 << 14) - 1,
         "frame_stack": 1,
     }

@@ -167,3 +167,18 @@ def check_drawable(case: Case, memory: Any, expected: Checkpoint) -> None:
     if found:
         assert case.returns_agree(np.array([stored.q for stored in found]), expected.prev_q)
     assert memory.weight_sum == pytest.approx(expected.weight_sum, rel=1e-5, abs=0)
+
+
+def pooled_chi2(observed: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
+    """Chi-square and its degrees of freedom; cells too rare for it are counted as one."""
+    rare = expected < 10
+    if rare.any():
+        observed = np.append(observed[~rare], observed[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+    return float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1
+
+
+def chi2_limit(df: int, z: float = 5.0) -> float:
+    """Wilson and Hilferty's approximation: at z = 5, 3 false alarms in 10 million runs."""
+    a = 2 / (9 * df)
+    return df * (1 - a + z * a**0.5) ** 3

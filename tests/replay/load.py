@@ -1,4 +1,4 @@
-"""Load for servers: numbered caches, by which one sees what arrived, whole and in which order."""
+"""Load for servers: numbered caches, which show which arrived, whole and in which order."""
 
 import threading
 import time

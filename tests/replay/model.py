@@ -258,7 +258,7 @@ class NaiveMemory(NaiveWriter):
         if do_update_weight and not do_update_value:
             raise RuntimeError("weights need values")
         if do_update_value and self.templates["v"].size == 0:
-            raise RuntimeError("there is no value")
+            raise RuntimeError("value is missing")
 
     def check_room(self, count: int) -> None:
         if self.open_entries() + count > self.max_step:

@@ -207,6 +207,15 @@ def assert_consistent(batch: Any) -> None:
             np.testing.assert_array_equal(field, batch.prev.s[:, -1] + later)
 
 
+def assert_serves(server: ReplayMemoryServer, client: Any) -> None:
+    """The workers of a server still do what they are for."""
+    before = server.total_caches
+    client.update_counter()
+    assert client.push_cache() == 0
+    arrived(server, before + 1)
+    assert_consistent(server.get_batch(1, wait=SLACK))
+
+
 def run(script: str, *args: str, within: float = 60) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own."""
     return subprocess.run(

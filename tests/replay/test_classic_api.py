@@ -136,7 +136,7 @@ def test_number_of_caches_is_an_integer(n_caches: Any) -> None:
         learner(n_caches=n_caches)
 
 
-def test_client_without_endpoints_refuses_what_needs_them_by_name() -> None:
+def test_client_without_endpoints_refuses_calls_that_need_them_by_name() -> None:
     with learner().start() as server:
         with ReplayMemoryClient(server.pub_endpoint, "", "") as client:
             with pytest.raises(RuntimeError, match=r"sync_sizes: .* without a req_endpoint"):

@@ -1,4 +1,4 @@
-"""What a client does when there is no server, with many threads, and at its end."""
+"""A client without a server, with many threads, and when it closes."""
 
 import gc
 import math
@@ -114,7 +114,9 @@ def test_numbers_out_of_range_are_refused_by_name(name: str, value: Any) -> None
 
 
 @pytest.mark.parametrize("timeout", [0, 0.2])
-def test_no_server_is_a_timeout_that_names_it_and_the_call(timeout: float) -> None:
+def test_call_without_a_server_raises_a_timeout_that_names_call_and_endpoint(
+    timeout: float,
+) -> None:
     with deaf(timeout=timeout) as client:
         start = time.monotonic()
         with pytest.raises(TimeoutError, match=r"^sync_sizes: no answer from tcp://127") as late:
@@ -368,7 +370,7 @@ with network.full_pair(1) as (server, client):
     server.pub_bytes("t", "m")
     client.update_counter()
     client.push_cache()
-    print(client.sub_bytes("t", timeout=10), len(server.get_batch(1, wait=10).weight))
+    print(client.sub_bytes("t", timeout=10, last=True), len(server.get_batch(1, wait=10).weight))
 """
     done = network.run(script, within=30)
     assert (done.stdout, done.stderr) == ("interrupted\ninterrupted\nb'm' 1\n", "")

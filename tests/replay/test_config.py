@@ -1,4 +1,4 @@
-"""Servers that a file describes."""
+"""Servers from a TOML file."""
 
 import os
 import signal

@@ -34,7 +34,7 @@ def measured(server: ReplayMemoryServer) -> dict[str, dict[str, float]]:
     return exposed(registry)
 
 
-def test_metrics_are_those_of_stats() -> None:
+def test_metrics_agree_with_stats() -> None:
     with full_pair(2, cache_size=4) as (server, client):
         for _ in range(3):
             client.push_cache()
@@ -154,7 +154,7 @@ def test_metrics_do_not_keep_a_server() -> None:
     assert exposed(registry) == {}
 
 
-def test_closed_server_still_tells_what_it_counted() -> None:
+def test_closed_server_keeps_its_figures() -> None:
     with full_pair(1) as (server, client):
         client.push_cache()
         arrived(server, 1)

@@ -1,4 +1,4 @@
-"""`push_cache`: what is drawn, sent, refused and waited for."""
+"""`push_cache`: which caches are drawn and sent, when it waits and when it refuses."""
 
 import time
 from typing import Any
@@ -95,7 +95,7 @@ def test_largest_frame_goes_through() -> None:
         assert server.get_batch(64, wait=SLACK).prev.s.all()
 
 
-def test_cache_holds_what_was_there_when_it_was_drawn() -> None:
+def test_cache_keeps_its_samples_when_the_memory_changes() -> None:
     with pair(1, s=np.zeros(1 << 14, np.int64)) as (server, client):
         for number in range(1, 30):
             values = np.full((3, 1 << 14), number)

@@ -18,8 +18,8 @@ import cogrs
 from cogrs import Conn, IdBatch, KeyPair, ReplayMemoryServer, ReplaySampler
 from cogrs.api import replay_pb2 as pb
 from cogrs.replay import ReplayProxy
-from cogrs.replay.inbox import Inbox
 from cogrs.replay.priorities import topic_of
+from cogrs.replay.serving.server_state import ServerState
 from tests.replay import build
 from tests.replay.fake_server import Fake, samples
 from tests.replay.network import (
@@ -103,7 +103,7 @@ def test_sums_are_renewed_by_each_answer() -> None:
     assert (batch.prev.s >= 100).all()
 
 
-def test_each_sample_is_given_once_whatever_the_sizes_of_batches() -> None:
+def test_each_sample_is_given_once_for_all_sizes_of_batches() -> None:
     servers = [filled(0, caches=3, cache_size=16), filled(100, caches=2, cache_size=16)]
     came = 0
     with sampled(servers, seed=3) as sampler:
@@ -169,10 +169,10 @@ def test_waiting_ends_when_samples_come() -> None:
 def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
     go_on = threading.Event()
 
-    def late(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any] | None:
+    def late(asked: pb.SamplesRequest, state: ServerState) -> list[Any] | None:
         if asked.rows:
             go_on.wait(SLACK)
-        return samples(asked, inbox, weight_sum=19.0)
+        return samples(asked, state, weight_sum=19.0)
 
     server = filled(0, cache_size=40)
     with (
@@ -277,6 +277,11 @@ def test_errors_go_back_by_way_of_the_servers() -> None:
             assert ids[each.uuid] in each.rem.episode(0).id
 
 
+def test_source_stats_is_the_former_name_of_server_connection_stats() -> None:
+    with pytest.warns(DeprecationWarning, match="SourceStats is now"):
+        assert cogrs.replay.SourceStats is cogrs.replay.ServerConnectionStats
+
+
 def test_keys_and_proxies() -> None:
     keys, learner = KeyPair.new(), KeyPair.new()
     server = made(1, key=keys, allow=[learner.public])
@@ -342,7 +347,7 @@ def test_bad_calls_are_refused_and_take_nothing() -> None:
         assert sampler.stats()[0].samples == 0
 
 
-def test_closing_wakes_who_waits_and_leaves_nothing() -> None:
+def test_close_wakes_calls_that_wait_and_leaves_no_thread() -> None:
     before = our_threads()
     with started(1) as server:
         sampler = ReplaySampler([server.rep_endpoint, *unused_endpoints(1)], timeout=60)

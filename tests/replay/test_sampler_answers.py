@@ -11,7 +11,7 @@ import zmq
 import cogrs
 from cogrs import Conn, ReplaySampler
 from cogrs.api import replay_pb2 as pb
-from cogrs.replay.inbox import Inbox
+from cogrs.replay.serving.server_state import ServerState
 from cogrs.replay.wire import encode
 from tests.replay import build
 from tests.replay.fake_server import Fake, samples
@@ -21,43 +21,43 @@ from tests.replay.network import SLACK, arrived, connected, started, unused_endp
 def test_sizes_that_cannot_be_are_refused() -> None:
     with Fake(samples) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
         sizes = pb.Sizes(templates=[pb.Template(dtype="|O", shape=[1])] * 7)
-        fake.inbox.answer = lambda frames: [encode(1, sizes=sizes)]
+        fake.state.answer = lambda frames: [encode(1, sizes=sizes)]
         for _ in range(2):
-            with pytest.raises(RuntimeError, match=f"{fake.endpoint}: .* sizes that cannot be"):
+            with pytest.raises(RuntimeError, match=f"{fake.endpoint}: .* invalid sizes"):
                 sampler.get_batch(4)
 
 
-BAD: dict[str, Callable[[pb.SamplesRequest, Inbox], list[Any]]] = {
-    "garbage": lambda asked, inbox: [b"\xff\xff"],
-    "nothing": lambda asked, inbox: [b""],
-    "another kind": lambda asked, inbox: [encode(1, counter_reply=pb.CounterReply())],
-    "another number": lambda asked, inbox: samples(asked, inbox, number=asked.number + 1),
-    "more rows": lambda asked, inbox: samples(asked, inbox, rows=asked.rows + 1),
-    "short but full": lambda asked, inbox: samples(asked, inbox, shortage="none left"),
-    "no sum": lambda asked, inbox: samples(asked, inbox, weight_sum=float("nan")),
-    "a negative sum": lambda asked, inbox: samples(asked, inbox, weight_sum=-1.0),
-    "an endless sum": lambda asked, inbox: samples(asked, inbox, weight_sum=float("inf")),
-    "other templates": lambda asked, inbox: samples(asked, inbox, template=1),
-    "other flags": lambda asked, inbox: samples(asked, inbox, flags=1),
-    "other ids": lambda asked, inbox: samples(asked, inbox, ids=True),
-    "no columns": lambda asked, inbox: samples(asked, inbox, frames=lambda frames: []),
-    "a column less": lambda asked, inbox: samples(asked, inbox, frames=lambda given: given[:-1]),
-    "a column more": lambda asked, inbox: samples(asked, inbox, frames=lambda given: [*given, b""]),
-    "a short column": lambda asked, inbox: samples(
-        asked, inbox, frames=lambda given: [given[0], given[1][:-1], *given[2:]]
+BAD: dict[str, Callable[[pb.SamplesRequest, ServerState], list[Any]]] = {
+    "garbage": lambda asked, state: [b"\xff\xff"],
+    "nothing": lambda asked, state: [b""],
+    "another kind": lambda asked, state: [encode(1, counter_reply=pb.CounterReply())],
+    "another number": lambda asked, state: samples(asked, state, number=asked.number + 1),
+    "more rows": lambda asked, state: samples(asked, state, rows=asked.rows + 1),
+    "short but full": lambda asked, state: samples(asked, state, shortage="none left"),
+    "no sum": lambda asked, state: samples(asked, state, weight_sum=float("nan")),
+    "a negative sum": lambda asked, state: samples(asked, state, weight_sum=-1.0),
+    "an endless sum": lambda asked, state: samples(asked, state, weight_sum=float("inf")),
+    "other templates": lambda asked, state: samples(asked, state, template=1),
+    "other flags": lambda asked, state: samples(asked, state, flags=1),
+    "other ids": lambda asked, state: samples(asked, state, ids=True),
+    "no columns": lambda asked, state: samples(asked, state, frames=lambda frames: []),
+    "a column less": lambda asked, state: samples(asked, state, frames=lambda given: given[:-1]),
+    "a column more": lambda asked, state: samples(asked, state, frames=lambda given: [*given, b""]),
+    "a short column": lambda asked, state: samples(
+        asked, state, frames=lambda given: [given[0], given[1][:-1], *given[2:]]
     ),
-    "a weight of 0": lambda asked, inbox: samples(
-        asked, inbox, frames=lambda given: [bytes(len(given[0])), *given[1:]]
+    "a weight of 0": lambda asked, state: samples(
+        asked, state, frames=lambda given: [bytes(len(given[0])), *given[1:]]
     ),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_answers_are_refused_and_nothing_of_them_is_kept(kind: str) -> None:
+def test_bad_reply_is_refused_and_none_of_its_samples_kept(kind: str) -> None:
     bad = True
 
-    def answer(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
-        made_up = BAD[kind](asked, inbox) if bad and asked.rows else samples(asked, inbox)
+    def answer(asked: pb.SamplesRequest, state: ServerState) -> list[Any]:
+        made_up = BAD[kind](asked, state) if bad and asked.rows else samples(asked, state)
         return made_up
 
     with Fake(answer) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
@@ -74,7 +74,7 @@ def assert_consistent_states(batch: cogrs.Batch) -> None:
 
 
 def test_refusals_and_other_templates_are_told() -> None:
-    def refuse(asked: pb.SamplesRequest, inbox: Inbox) -> list[Any]:
+    def refuse(asked: pb.SamplesRequest, state: ServerState) -> list[Any]:
         return [encode(1, refusal=pb.Refusal(reason="not today"))]
 
     with (

@@ -1,4 +1,4 @@
-"""Messages that a learner has servers elsewhere publish, by way of its sampler."""
+"""Messages that a learner has servers elsewhere publish, through its sampler."""
 
 import random
 from contextlib import ExitStack
@@ -16,11 +16,8 @@ from cogrs.limits import (
     PUBLICATION_PART,
 )
 from cogrs.replay import ReplayProxy
-from cogrs.replay.wire import (
-    FIELDS,
-    digest_of_topic,
-    encode,
-)
+from cogrs.replay.pubsub.topic_key import digest_of_topic
+from cogrs.replay.wire import FIELDS, encode
 from tests.replay import build, network
 from tests.replay.fake_server import Fake, samples
 from tests.replay.network import (
@@ -119,7 +116,7 @@ def test_parts_that_are_none_are_refused_and_bounded(monkeypatch: pytest.MonkeyP
         socket.send_multipart([encode(changes.get("sender", 1), publish=told), *frames])
         return pb.Header.FromString(socket.recv())
 
-    monkeypatch.setattr("cogrs.replay.parts.MOST_PARTS", 4 * len(part))
+    monkeypatch.setattr("cogrs.replay.serving.message_assembler.MOST_PARTS", 4 * len(part))
     with started(1) as server, network.raw(zmq.REQ, server.rep_endpoint) as socket:
         size = 2 * len(part) + 1
         # Each answer tells how much has come, and the last one that it is published.
@@ -140,10 +137,10 @@ def test_parts_that_are_none_are_refused_and_bounded(monkeypatch: pytest.MonkeyP
             answer = ask(socket, pieces, changes.pop("size", size), 2, **changes)
             assert answer.refusal.reason
         assert "at most" in ask(socket, [part], LARGEST_PUBLICATION + 1, 3).refusal.reason
-        assert server._inbox._parts._size == len(part)  # of client 2
+        assert server._state._assembler._size == len(part)  # of client 2
         for number in range(10, 20):
             ask(socket, [part], size, number)
-        assert server._inbox._parts._size == 4 * len(part)
+        assert server._state._assembler._size == 4 * len(part)
         assert ask(socket, [b"e"], size, 10).refusal.reason
         assert server.stats().published == 1
 
@@ -157,7 +154,7 @@ def test_server_that_asks_for_other_parts_is_refused(size: int) -> None:
         return real(frames)
 
     with Fake(samples) as fake, ReplaySampler([fake.endpoint], timeout=SLACK) as sampler:
-        real, fake.inbox.answer = fake.inbox.answer, answer
+        real, fake.state.answer = fake.state.answer, answer
         with pytest.raises(RuntimeError, match="was not sent"):
             sampler.pub_bytes("t", bytes(9_000_000))
 
@@ -231,11 +228,9 @@ def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call:
 
 
 @pytest.mark.parametrize("limit", ["MOST_CLIENTS_TOPICS", "MOST_CLIENTS_TOPICS_BYTES"])
-def test_topics_without_end_do_not_make_a_server_grow(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_of_clients_are_bounded(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     most = {"MOST_CLIENTS_TOPICS": 8, "MOST_CLIENTS_TOPICS_BYTES": 8_000}
-    monkeypatch.setattr(f"cogrs.replay.publisher.{limit}", most[limit])
+    monkeypatch.setattr(f"cogrs.replay.pubsub.publisher.{limit}", most[limit])
     with (
         started(1, ids=True) as server,
         connected(server, None) as client,
@@ -254,7 +249,7 @@ def test_topics_without_end_do_not_make_a_server_grow(
         assert client.sub_bytes("0", timeout=SLACK) == b"again"
         assert client.sub_bytes("ours", last=True, timeout=SLACK) == b"ours"
         assert client.sub_bytes("29", last=True, timeout=SLACK) == bytes([29]) * 1000
-        # One that the server publishes to as well is the server's, whoever began.
+        # A topic that the server publishes to as well is the server's, even if a client began.
         for number in range(20, 60):
             server.pub_bytes(str(number), b"m")
             sampler.pub_bytes(str(number), b"n")
@@ -262,7 +257,7 @@ def test_topics_without_end_do_not_make_a_server_grow(
         sampler.pub_bytes(f"cogrs.priorities.{client.uuid:08x}", b"none")
         assert client.sub_bytes("20", last=True, timeout=SLACK) == b"n"
         publisher = server._publisher
-        sizes = [len(publisher._last[digest][2]) for digest in publisher._of_clients]
-        assert publisher._bytes_of_clients == sum(sizes)
+        sizes = [len(publisher._last[digest][2]) for digest in publisher._client_streams]
+        assert publisher._client_bytes == sum(sizes)
         sampler.pub_bytes("large", bytes(10_000))
         assert client.sub_bytes("large", last=True, timeout=SLACK) == bytes(10_000)

@@ -1,4 +1,4 @@
-"""How a server begins, what it is under load, and how it ends."""
+"""A server when it starts, under load, and when it closes."""
 
 import gc
 import os
@@ -70,7 +70,7 @@ def test_close_twice_and_from_any_thread() -> None:
     server.close()
 
 
-def test_whoever_closes_finds_the_ports_free() -> None:
+def test_ports_are_free_after_close() -> None:
     for _ in range(10):
         server = started()
         with network.raw(zmq.SUB, server.pub_endpoint):
@@ -265,7 +265,7 @@ print("ended")
 BETWEEN = """
 import weakref
 import zmq
-from cogrs.replay.transport import Transport
+from cogrs.replay.net.transport import Transport
 
 class Interrupted(weakref.WeakSet):
     def add(self, item):

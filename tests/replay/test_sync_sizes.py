@@ -1,4 +1,4 @@
-"""`sync_sizes`: a memory like the server's, made at the client."""
+"""`sync_sizes`: a memory like the server's, created at the client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from cogrs import ReplayMemoryClient
 from cogrs.replay.wire import SETTINGS, encode, memory_like, sizes_of
 from tests.replay import build
+from tests.replay.build import ODD_TEMPLATES, OTHER_SETTINGS
 from tests.replay.network import (
     SLACK,
     connected,
@@ -17,8 +18,6 @@ from tests.replay.network import (
     pair,
     started,
 )
-from tests.replay.test_wire import ODD
-from tests.replay.test_wire import SETTINGS as OTHER_SETTINGS
 
 
 def test_sync_copies_all_settings() -> None:
@@ -38,7 +37,7 @@ def test_sync_copies_settings_of_the_moment() -> None:
         assert client.rem.multi_step == 4
 
 
-@pytest.mark.parametrize("template", ODD, ids=lambda each: f"{each.dtype}{each.shape}")
+@pytest.mark.parametrize("template", ODD_TEMPLATES, ids=lambda each: f"{each.dtype}{each.shape}")
 def test_templates_of_any_dtype_go_over_and_their_values_come_back(template: np.ndarray) -> None:
     raw = np.arange(20 * max(1, template.nbytes), dtype=np.uint64).astype(np.uint8) % 2
     native = template.dtype.newbyteorder("=")
@@ -121,7 +120,7 @@ def test_many_rewards_can_be_synced() -> None:
     ],
     ids=["rem", "push_cache", "update_counter", "write_log"],
 )
-def test_calls_before_sync_say_what_is_missing(call: Callable[[ReplayMemoryClient], Any]) -> None:
+def test_call_before_sync_sizes_names_it(call: Callable[[ReplayMemoryClient], Any]) -> None:
     with deaf() as client, pytest.raises(RuntimeError, match="call sync_sizes"):
         call(client)
 
@@ -132,8 +131,8 @@ def test_sizes_of_a_cache_that_would_take_all_memory_are_refused(changes: dict[s
         sizes = sizes_of(server.rem, 1 << 20)
         for name, value in changes.items():
             setattr(sizes.settings, name, value)
-        with pytest.raises(RuntimeError, match="sizes that cannot be: cache_size: a cache of"):
+        with pytest.raises(RuntimeError, match="invalid sizes: cache_size: a cache of"):
             memory_like(sizes, 64, None, None)
-        server._inbox.answer = lambda *_: [encode(1, sizes=sizes)]
+        server._state.answer = lambda *_: [encode(1, sizes=sizes)]
         with pytest.raises(RuntimeError, match="cache_size"):
             client.sync_sizes(64)

@@ -77,7 +77,7 @@ while True:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill")
-def test_actor_killed_while_it_pushes_leaves_no_half_cache() -> None:
+def test_actor_killed_while_pushing_leaves_no_half_cache() -> None:
     # A cache has 32 MiB of states, prev's and next's.
     with started(2, s=np.zeros(1 << 20, np.uint8), cache_size=16) as server:
         for pause in (0.02, 0.05, 0.11):

@@ -1,4 +1,4 @@
-"""A peer that speaks ZeroMQ's protocol (ZMTP 3.0) by itself, and so sends what libzmq would not."""
+"""A peer that speaks ZMTP 3.0 by itself, and sends messages that libzmq would not."""
 
 import contextlib
 import select
@@ -55,7 +55,7 @@ def send_until_ended(connection: socket.socket, messages: Iterable[bytes]) -> bo
         for message in messages:
             left = memoryview(message)
             while left:
-                # The end may come while there is no room, and then there never is.
+                # The end may come while the buffer is full, and then it stays so.
                 if is_ended(connection):
                     return True
                 with contextlib.suppress(TimeoutError):

@@ -482,22 +482,26 @@ class Priorities(_message.Message):
     SENDERS_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    ABSOLUTE_FIELD_NUMBER: _builtins.int
     senders: _builtins.bytes
     """Of a request: the uuid of the client of each row, uint32, little-endian. Of a message: empty."""
     ids: _builtins.bytes
     """Ids of the client's entries, uint64, little-endian."""
     errors: _builtins.bytes
     """Errors without exponent, float32, little-endian, finite and >= 0."""
+    absolute: _builtins.bool
+    """Whether `errors` are the weights themselves."""
     def __init__(
         self,
         *,
         senders: _builtins.bytes = ...,
         ids: _builtins.bytes = ...,
         errors: _builtins.bytes = ...,
+        absolute: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors", "ids", b"ids", "senders", b"senders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absolute", b"absolute", "errors", b"errors", "ids", b"ids", "senders", b"senders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

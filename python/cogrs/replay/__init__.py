@@ -1,9 +1,25 @@
 """Replay memory: episodes, multi-step returns, prioritized sampling; local or over a network.
 
-What needs ZeroMQ is imported when it is first used.
+Modules that need ZeroMQ are imported when they are first used.
+
+| question | file |
+|---|---|
+| what a batch, a sample and an episode are made of | `batch.py` |
+| how an argument becomes an array of a field | `convert.py` |
+| how steps of a vector environment become episodes | `recorder.py` |
+| what a memory for spaces of Gymnasium looks like | `spaces.py` |
+| what users call over a network | `server.py`, `client.py`, `sampler.py`, `proxy.py`, `config.py` |
+| how a socket is made, secured, watched and closed | `net/` |
+| what a server does with a message | `serving/` |
+| how messages are published, and priorities come back | `pubsub/`, `priorities.py` |
+| what travels | `wire.py`, `pubsub/topic_key.py` |
+| which server a row comes from | `sampler.py`, `server_connection.py`, `rust/src/replay/mixer.rs` |
+| what a server tells of itself | `stats.py`, `metrics.py`, `serving/stats_reporter.py` |
+| which keys and endpoints are valid | `key_pair.py`, `endpoint.py` |
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
@@ -30,8 +46,7 @@ if TYPE_CHECKING:
     from cogrs.replay.proxy import ReplayProxy
     from cogrs.replay.sampler import ReplaySampler
     from cogrs.replay.server import ReplayMemoryServer
-    from cogrs.replay.source import SourceStats
-    from cogrs.replay.stats import ServerStats, Tally
+    from cogrs.replay.stats import ServerConnectionStats, ServerStats, Tally
 
 _HOMES = {
     "AppliedPriorities": "cogrs.replay.priorities",
@@ -44,7 +59,7 @@ _HOMES = {
     "Tally": "cogrs.replay.stats",
     "ReplayProxy": "cogrs.replay.proxy",
     "ReplaySampler": "cogrs.replay.sampler",
-    "SourceStats": "cogrs.replay.source",
+    "ServerConnectionStats": "cogrs.replay.stats",
     "start_server": "cogrs.replay.config",
 }
 
@@ -69,8 +84,8 @@ __all__ = [
     "ReplaySampler",
     "ReplayWriter",
     "Sample",
+    "ServerConnectionStats",
     "ServerStats",
-    "SourceStats",
     "Tally",
     "WeightedSample",
     "importance_weights",
@@ -78,7 +93,16 @@ __all__ = [
 ]
 
 
+_RENAMED = {"SourceStats": "ServerConnectionStats"}
+"""Former names."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        text = f"cogrs.replay.{name} is now cogrs.replay.{new}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'cogrs.replay' has no attribute {name!r}")

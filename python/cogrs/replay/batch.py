@@ -79,8 +79,8 @@ class Batch(NamedTuple):
     Where an episode with a final state ends before, `next` is that.
 
     Fields:
-        prev: Where the action was taken.
-        next: Where it led.
+        prev: The step at which the action was taken.
+        next: The step to which it led.
         weight: Sampling weight of prev, float32 (B,).
     """
 
@@ -147,7 +147,7 @@ class NStepIdBatch(NamedTuple):
 
 
 AnyBatch: TypeAlias = Batch | IdBatch | NStepBatch | NStepIdBatch
-"""What `get_batch` of a server may return."""
+"""The types that `get_batch` of a server may return."""
 
 if TYPE_CHECKING:
     # At run time, only Python 3.13 and later know defaults.
@@ -156,7 +156,7 @@ if TYPE_CHECKING:
     BatchT = DefaultTypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch, default=Batch)
 else:
     BatchT = TypeVar("BatchT", Batch, IdBatch, NStepBatch, NStepIdBatch)
-"""What `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
+"""The type that `get_batch` returns: a `Batch`, or with `ids=True` of the server an `IdBatch`, with
 `nstep=True` an `NStepBatch`, with both an `NStepIdBatch`."""
 
 
@@ -178,11 +178,11 @@ class Sample(NamedTuple):
 
 
 class NStepSample(NamedTuple):
-    """A `Sample` for learners that bootstrap after `multi_step` steps.
+    """A `Sample` for learners that bootstrap after n steps.
 
-    The target of each row is `nstep_return + nstep_discount * V(next.state)`, for episodes that
-    terminated and for truncated ones alike (Sutton and Barto, *Reinforcement Learning*, section
-    7.1).
+    n is `multi_step`, or as many steps as there are to the final state. The target of each row is
+    `nstep_return + nstep_discount * V(next.state)`, for episodes that terminated and for truncated
+    ones alike (Sutton and Barto, *Reinforcement Learning*, section 7.1).
 
     Fields:
         next: Where it led, n steps later: `multi_step`, or as many as there are to the final state.
@@ -203,7 +203,7 @@ class NStepSample(NamedTuple):
 
 
 class WeightedSample(NamedTuple):
-    """A `Sample` with importance weights: what `sample(beta=...)` returns.
+    """A `Sample` with importance weights, as of `sample(beta=...)`.
 
     Fields:
         importance_weight: (count * probability) ** -beta, divided by the largest, float32 (B,): the

@@ -1,4 +1,11 @@
-"""`cogrs.ReplayMemoryClient`: an actor's memory, and its way to the learner's server."""
+"""`cogrs.ReplayMemoryClient`: an actor's memory, and its way to the learner's server.
+
+Columns of a cache go from the block that Rust filled to ZeroMQ without a copy; small ones are
+packed into one frame.
+
+Threads: any may call any method. Each socket is used in turns; `_sync_lock` guards the exchange of
+the memory, and the count of dropped priorities.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +13,42 @@ import secrets
 import threading
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from cogrs._core import ReplayMemory, draw_cache
 from cogrs.api import replay_pb2 as pb
 from cogrs.limits import LONGEST_LINE
-from cogrs.replay.deadline import deadline_after
-from cogrs.replay.endpoint import Conn, check_count, check_endpoint
-from cogrs.replay.keys import Curve
-from cogrs.replay.priorities import AppliedPriorities, received, topic_of
-from cogrs.replay.pushes import Pushes
-from cogrs.replay.requests import Requests
-from cogrs.replay.subscriber import Subscriber
-from cogrs.replay.synced import SyncedMemory
-from cogrs.replay.transport import Transport
-from cogrs.replay.wire import SMALL_CACHE, WireError, encode, topic_bytes
+from cogrs.replay.endpoint import Conn, check_endpoint
+from cogrs.replay.net.closeable import Closeable
+from cogrs.replay.net.curve import Curve
+from cogrs.replay.net.deadline import Deadline
+from cogrs.replay.net.push_socket import PushSocket
+from cogrs.replay.net.request_socket import RequestSocket
+from cogrs.replay.net.transport import Transport
+from cogrs.replay.priorities import AppliedPriorities, Priorities, topic_of
+from cogrs.replay.pubsub.subscriber import Subscriber
+from cogrs.replay.pubsub.topic_key import topic_bytes
+from cogrs.replay.synced_memory import SyncedMemory
+from cogrs.replay.wire import SMALL_CACHE, WireError, encode
+from cogrs.validation import check_count
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
-    from cogrs.replay.key_pair import KeyPair
+    from cogrs.replay.key_pair import KeyLike
 
 _LARGEST = (1 << 64) - 1
 
 
-class ReplayMemoryClient:
+class ReplayMemoryClient(Closeable):
     """A replay memory like the server's, from which samples are pushed to it.
 
     Nothing is connected before it is used, and a server that comes later, or comes again at the
     same endpoints, is found. Any thread may call any method; calls of one kind wait for each other.
     Close the client, or use it as a context manager.
     """
+
+    _instead: ClassVar[str] = "make one in each process"
 
     def __init__(
         self,
@@ -51,36 +62,35 @@ class ReplayMemoryClient:
         seed: int | None = None,
         hwm: int = 16,
         sub_hwm: int = 16,
-        key: KeyPair | str | os.PathLike[str] | None = None,
-        server_key: KeyPair | str | os.PathLike[str] | None = None,
+        key: KeyLike | None = None,
+        server_key: KeyLike | None = None,
     ) -> None:
         """Do not connect yet, and never wait unless `max_step` is given.
 
         Args:
             sub_endpoint: The server's `pub_endpoint`, for `sub_bytes`. Each of the three endpoints
-                can be empty, for a client that does without the calls that need it: those raise
-                RuntimeError.
+                can be empty: the calls that need it then raise RuntimeError.
             req_endpoint: The server's `rep_endpoint`, for `sync_sizes` and `update_counter`.
             push_endpoint: The server's `pull_endpoint`, for `push_cache` and `write_log`; or those
-                of several servers with the same templates and settings, of which those that are
-                there get caches and lines in turn. Sizes come from the one at `req_endpoint`, which
-                alone is told counts.
+                of several servers with the same templates and settings, of which the reachable ones
+                get caches and lines in turn. Only the server at `req_endpoint` tells sizes and gets
+                counts.
             input_uuid: 32-bit number that names this client in logs and counters; 0 for random.
             max_step: Entries that the client's memory holds. When given, `sync_sizes` is called.
             timeout: Seconds that a call waits for the server; None for ever.
             seed: Makes the draws of caches reproducible; each client has its own if None.
             hwm: Caches that wait to be sent, at most (high-water mark), >= 1.
-            sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; then
-                the newest replaces the oldest, which is counted. Priorities have a limit of their
-                own: see `apply_priorities`.
+            sub_hwm: Published messages of a topic that wait for `sub_bytes`, at most, >= 1; beyond
+                that the newest replaces the oldest, which is counted. Priorities have a limit of
+                their own: see `apply_priorities`.
             key: The client's key pair, or its file `NAME.key_secret`. All sockets then use CURVE.
-                A server without keys, or with another key, or that does not allow this client's,
-                is never reached: calls raise TimeoutError. None: no keys.
+                A server without keys, with another key, or that does not allow this client's is
+                never reached: calls raise TimeoutError. None: no keys.
             server_key: The server's public key, or its file `NAME.key`. Given with `key`.
 
         Raises:
-            TypeError: An argument is of a wrong type.
-            ValueError: An endpoint is none, a number is out of range, a key is none, or `key` or
+            TypeError: An argument has the wrong type.
+            ValueError: An endpoint or a key is not valid, a number is out of range, or `key` or
                 `server_key` is given without the other.
             OSError: A file of a key cannot be read.
             RuntimeError: There are keys, and this libzmq was built without CURVE.
@@ -91,7 +101,7 @@ class ReplayMemoryClient:
         self._uuid = (
             check_count("input_uuid", input_uuid, 0, (1 << 32) - 1) or secrets.randbits(32) or 1
         )
-        deadline_after("timeout", timeout)
+        Deadline.of("timeout", timeout)
         self._timeout = timeout
         self._seed = None if seed is None else check_count("seed", seed, 0, _LARGEST)
         self._hwm = check_count("hwm", hwm)
@@ -100,19 +110,16 @@ class ReplayMemoryClient:
             check_count("max_step", max_step, 0, _LARGEST)
         curve = Curve.of_client(key, server_key)
         self._transport = Transport(type(self).__name__, curve)
-        # Nothing here holds the client, so one that is forgotten closes.
-        self._requests = Requests(self._transport, self._req_endpoint, self._uuid, timeout)
-        self._pushes = Pushes(self._transport, self._push_endpoints, self._hwm)
+        self._requests = RequestSocket(self._transport, self._req_endpoint, self._uuid, timeout)
+        self._pushes = PushSocket(self._transport, self._push_endpoints, self._hwm)
         self._subscriber = Subscriber(self._transport, self._sub_endpoint, sub_hwm)
         self._stream = secrets.randbits(64)
         self._lines = 0
         self._priorities_dropped = 0
         self._synced: SyncedMemory | None = None
         self._sync_lock = threading.Lock()
-        channels = (self._requests, self._pushes)
-        self._finalize = weakref.finalize(
-            self, _close, self._transport, self._subscriber, *channels
-        )
+        sockets = (self._requests, self._pushes)
+        self._finalize = weakref.finalize(self, _close, self._transport, self._subscriber, *sockets)
         if max_step is not None:
             self.sync_sizes(max_step)
 
@@ -131,7 +138,7 @@ class ReplayMemoryClient:
         return self._uuid
 
     def sync_sizes(self, max_step: int) -> None:
-        """Make a memory with templates and settings of the server's.
+        """Create a memory with the templates and settings of the server's.
 
         A second call makes a new memory; the old one stays usable, and its counts stay counted.
 
@@ -142,7 +149,7 @@ class ReplayMemoryClient:
             TimeoutError: The server does not answer.
             ValueError: `max_step` < 0.
             MemoryError: As `ReplayMemory`.
-            RuntimeError: The client is closed, or the peer is no server of this protocol.
+            RuntimeError: The client is closed, or the peer is not a server of this protocol.
         """
         check_count("max_step", max_step, 0, _LARGEST)
         reply = self._requests.ask("sync_sizes", "sizes", sizes_request=pb.SizesRequest())
@@ -153,11 +160,11 @@ class ReplayMemoryClient:
             self._synced = synced
 
     def update_counter(self) -> None:
-        """Tell the server how many episodes and steps were closed here, ever, and what was lost.
+        """Send the server the totals of closed episodes and steps, and of lost messages.
 
-        To be called after each episode. It may be repeated, or get lost: the next one makes up. So
-        an actor that is to outlive its server goes on after TimeoutError, here and after
-        `push_cache`.
+        Call it after each episode. A call that is repeated or lost does no harm: the next one makes
+        up for it. So an actor that is to outlive its server goes on after TimeoutError, here and
+        after `push_cache`.
 
         Raises:
             TimeoutError: The server does not answer within `timeout`.
@@ -177,8 +184,8 @@ class ReplayMemoryClient:
             0 when they are on their way; -1 when nothing can be drawn, and then nothing is sent.
 
         Raises:
-            TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several, none
-                is there or takes any.
+            TimeoutError: `hwm` caches wait to be sent, and the server takes none; of several
+                servers, none takes any.
             ConnectionError: The server has keys and this client none, or the other way round.
                 Nothing is sent, and what waited to be sent is lost.
             ValueError: `rem.cache_flags` or `rem.frame_stack` are not those of the server any
@@ -208,17 +215,18 @@ class ReplayMemoryClient:
     def apply_priorities(self, *, timeout: float | None = 0.0) -> AppliedPriorities:
         """Take the errors that the learner has sent back, and make weights in `rem` anew by them.
 
-        What `update_priority` of the server sends after `sync_sizes` is kept for this call, however
-        small `sub_hwm` is: errors of one entry are merged, of which the newest counts, and of
-        different entries none is lost while the client is connected. When those of more than 2.7
-        million entries wait, the oldest are dropped. Ids of entries that are gone are counted
-        alone; so are those of the memory before the last `sync_sizes`.
+        Errors that `update_priority` of the server sends after `sync_sizes` are kept for this call,
+        however small `sub_hwm` is. Of several errors of one entry the newest counts; errors of
+        different entries are not lost while the client is connected. When those of more than 2.7
+        million entries wait, the oldest are dropped. Ids of entries that are gone, or of a memory
+        before the last `sync_sizes`, are only counted.
 
         Args:
             timeout: Seconds to wait for the first message when none has come; None for ever.
 
         Returns:
-            How many entries have new weights, and what could not be used; all 0 when none came.
+            How many entries have new weights, and how many could not be used; all 0 when no errors
+            came.
 
         Raises:
             RuntimeError: Before `sync_sizes`, the server has no ids, or the client is closed.
@@ -232,12 +240,12 @@ class ReplayMemoryClient:
         entries = stale = refused = 0
         for message in messages:
             try:
-                told = received(message)
+                priorities = Priorities.from_message(message)
             except WireError:
                 refused += 1
                 continue
-            gone, bad = told.apply(synced.rem)
-            entries += len(told.ids) - gone - bad
+            gone, bad = priorities.apply(synced.rem)
+            entries += len(priorities.ids) - gone - bad
             stale += gone
             refused += bad
         with self._sync_lock:
@@ -249,14 +257,14 @@ class ReplayMemoryClient:
         """Send a line for the server's log file.
 
         Args:
-            log_message: At most 1,000,000 bytes in UTF-8; newlines and all else that does not print
-                are escaped.
+            log_message: At most 1,000,000 bytes in UTF-8; newlines and other characters that do not
+                print are escaped.
 
         Raises:
             TimeoutError: As `push_cache`.
             ConnectionError: As `push_cache`.
-            TypeError: No string.
-            ValueError: Too long.
+            TypeError: `log_message` is not a string.
+            ValueError: It is too long.
             RuntimeError: Before `sync_sizes`, or the client is closed.
         """
         self._transport.check()
@@ -277,13 +285,13 @@ class ReplayMemoryClient:
     ) -> bytes:
         """Wait for the next message of a topic.
 
-        The first call subscribes; what was published before that is missed, but for `last`.
+        The first call subscribes; messages from before that are missed, but for `last`.
 
         Args:
             topic: Matched exactly; a str is UTF-8.
             timeout: Seconds to wait; None for ever.
-            last: If no message of this topic has come yet, the last one that was published before
-                counts too. So an actor that comes late need not wait for the next model.
+            last: Whether the last message from before counts, if no message of this topic has come
+                yet. So an actor that comes late need not wait for the next model.
 
         Returns:
             The whole message.
@@ -296,23 +304,15 @@ class ReplayMemoryClient:
         return self._subscriber.get(topic_bytes(topic), timeout, last)
 
     def num_dropped(self, topic: str | bytes) -> int:
-        """Messages of a topic that were published to this client and lost, for it was too slow."""
+        """Return how many messages of a topic were lost, for this client was too slow."""
         self._transport.check_process()
         return self._subscriber.dropped(topic_bytes(topic))
 
     @property
     def total_refused(self) -> int:
-        """Published messages dropped because they were none of this protocol."""
+        """Published messages dropped because they were not of this protocol."""
         self._transport.check_process()
         return self._subscriber.total_refused
-
-    def close(self) -> None:
-        """Wake all that waits and close all connections. Again: nothing.
-
-        What was pushed is still sent, for a second at most.
-        """
-        self._finalize()
-        self._transport.wait_closed()
 
     def _state(self) -> SyncedMemory:
         self._transport.check_process()
@@ -325,35 +325,17 @@ class ReplayMemoryClient:
         self._lines += 1
         return encode(self._uuid, log=log)
 
-    def __enter__(self) -> Self:
-        """Return the client."""
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        """Close it."""
-        self.close()
-
     def __repr__(self) -> str:
-        """Tell which client it is and where it goes."""
+        """Return the class, the uuid and the endpoints."""
         return (
             f"ReplayMemoryClient(uuid=0x{self._uuid:08x}, sub_endpoint={self._sub_endpoint!r}, "
             f"req_endpoint={self._req_endpoint!r}, push_endpoint={list(self._push_endpoints)!r}, "
             f"synced={self._synced is not None})"
         )
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError(
-            "a ReplayMemoryClient cannot be pickled or copied: make one in each process"
-        )
-
 
 def _endpoint(name: str, value: object) -> str:
-    """Return an endpoint, or an empty one for none."""
+    """Return an endpoint, which may be empty."""
     return "" if isinstance(value, str) and not value else check_endpoint(name, value, Conn)
 
 
@@ -365,9 +347,11 @@ def _endpoints(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(check_endpoint("push_endpoint", each, Conn) for each in value)
 
 
-def _close(transport: Transport, subscriber: Subscriber, *channels: Requests | Pushes) -> None:
+def _close(
+    transport: Transport, subscriber: Subscriber, *sockets: RequestSocket | PushSocket
+) -> None:
     if transport.begin_close():
         subscriber.wake()
-        for channel in channels:
-            channel.close()
+        for socket in sockets:
+            socket.close()
         transport.finish_close()

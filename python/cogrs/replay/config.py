@@ -1,4 +1,4 @@
-"""A server as a file describes it, for `cogrs replay-server` and for learners."""
+"""Creates a server from a TOML file, for `cogrs replay-server` and for learners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cogrs.files import read_bounded
 from cogrs.limits import CONFIG_BYTES, CONFIG_DEPTH
-from cogrs.replay.convert import described
+from cogrs.replay.convert import template_of
 from cogrs.replay.server import ReplayMemoryServer
 from cogrs.replay.wire import FIELDS, SETTINGS
 from cogrs.shown import shown
@@ -26,7 +26,7 @@ _CHAIN = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     f"{{{CONFIG_DEPTH}}}"
 )
-"""A key of more parts; tomllib keeps all beginnings of a key, so memory grows with their square."""
+"""A key of too many parts: tomllib keeps all prefixes of a key, memory of their square."""
 
 _LOOPBACK = "tcp://127.0.0.1:*"
 _OPTIONS = ("uuid", "seed", "hwm", "pub_hwm", "ids", "nstep", "insecure")
@@ -36,16 +36,16 @@ _TOP = (*_OPTIONS, *_ENDPOINTS, "max_step", "n_caches", "key", *_LISTS, "logfile
 
 
 def start_server(path: str | os.PathLike[str]) -> ReplayMemoryServer:
-    """Make and start the server that a TOML file describes.
+    """Create and start the server that a TOML file describes.
 
     Its keys are the arguments of `ReplayMemoryServer` and of `start`; `templates` is a table with a
     `dtype` and a `shape` for each field of an entry, `settings` one of properties of the memory,
     `logfile` is a file that lines are appended to. Paths are relative to the file.
 
     Raises:
-        TypeError: `path` is none.
-        ValueError: The file is no TOML, or a key is unknown, missing, or has a value that cannot
-            be. The message begins with file and key.
+        TypeError: `path` is not a path.
+        ValueError: The file is not TOML, or a key is unknown, missing, or has a value that is not
+            valid. The message begins with file and key.
         OSError: A file cannot be read or written, or an endpoint cannot be bound.
         MemoryError: As `ReplayMemory`.
         RuntimeError: As `ReplayMemoryServer`.
@@ -117,7 +117,7 @@ def _template(name: str, given: object) -> np.ndarray[Any, Any]:
         raise ValueError(f"{name}.dtype: expected one of NumPy's, got {_told(text)}")
     if not isinstance(shape, list) or not all(type(each) is int and each >= 0 for each in shape):
         raise ValueError(f"{name}.shape: expected a list of integers >= 0, got {_told(shape)}")
-    return described(name, text, shape)
+    return template_of(name, text, shape)
 
 
 def _set(server: ReplayMemoryServer, settings: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ def _allow(given: Mapping[str, Any], name: str, folder: Path) -> Any:
     value = given.get(name)
     if not isinstance(value, list):
         return _path(given, name, folder)
-    # In a list, what ends like a file's name is one; all else is a key.
+    # In a list, a text that ends in .key is the name of a file; others are keys.
     return [
         folder / each if isinstance(each, str) and each.endswith(".key") else each for each in value
     ]

@@ -1,4 +1,8 @@
-"""Arguments that are not yet arrays of the right dtype: converted, or refused with the reason."""
+"""Converts arguments to arrays of a field's dtype and shape, or refuses them with the reason.
+
+Rust reads arrays of the right dtype and shape, and Python numbers, in place, and calls this module
+for everything else.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +42,16 @@ def warn_zero_weights(zero: int, drawable: int) -> None:
 def convert(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
-    """Make a C-contiguous array of `dtype` and `shape` from `value`.
+    """Return a C-contiguous array of `dtype` and `shape` with the contents of `value`.
 
-    Records are also made of mappings by names, and those that stand for tuples of tuples, whose
-    parts are arrays. Dtypes are converted by NumPy's 'same_kind' rule. Python integers may go into
-    any integer dtype that holds them, and what has neither values nor a dtype, as `[]`, into any.
-    Nothing is broadcast.
+    For records, mappings from names to arrays are taken too, and tuples of arrays for records that
+    stand for tuples. Dtypes are converted by NumPy's 'same_kind' rule; Python integers may go into
+    any integer dtype that holds them, and a value without elements or dtype, such as `[]`, into any
+    dtype. Values are not broadcast.
 
     Raises:
-        ValueError: Another shape, or a number that `dtype` does not hold.
-        TypeError: A dtype that cannot be converted, or masked values.
+        ValueError: The shape differs, or `dtype` does not hold a number.
+        TypeError: The dtype cannot be converted, or values are masked.
     """
     if isinstance(value, Mapping) or (dtype.names and isinstance(value, (tuple, list))):
         made = np.zeros(shape, dtype)
@@ -63,7 +67,7 @@ def convert(
         return np.zeros(shape, dtype)
     kind = kind_of(dtype)
     if kind == "V" and given.dtype.newbyteorder("=") != dtype:
-        # NumPy would match the fields by their order, whatever they are called.
+        # NumPy would match the fields by their order, not by their names.
         raise TypeError(_mismatch(name, dtype, shape, given))
     inexact = given.dtype.kind == "f" and kind in "iu"
     if plain and (inexact or (given.dtype == object and kind in "iufc")):
@@ -75,11 +79,11 @@ def convert(
 
 
 def numbers(name: str, value: object) -> npt.NDArray[np.float64]:
-    """Make a float64 array of zero or one dimensions from `value`.
+    """Return `value` as a float64 array of zero or one dimensions.
 
     Raises:
-        ValueError: More dimensions.
-        TypeError: Not real numbers.
+        ValueError: There are more dimensions.
+        TypeError: The values are not real numbers.
     """
     made = reals(name, value)
     if made.ndim > 1:
@@ -88,11 +92,11 @@ def numbers(name: str, value: object) -> npt.NDArray[np.float64]:
 
 
 def reals(name: str, value: object) -> npt.NDArray[np.float64]:
-    """Make a float64 array from `value`.
+    """Return `value` as a float64 array.
 
     Raises:
-        ValueError: A ragged sequence.
-        TypeError: Not real numbers.
+        ValueError: The sequence is ragged.
+        TypeError: The values are not real numbers.
     """
     given = as_array(name, value, np.dtype(np.float64), None)
     if given.size and given.dtype == object and _holds_only_integers(given):
@@ -103,11 +107,11 @@ def reals(name: str, value: object) -> npt.NDArray[np.float64]:
 
 
 def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Make an array of an integer dtype, of any shape, from `value`.
+    """Return `value` as an array of an integer dtype, of any shape.
 
     Raises:
-        ValueError: Integers that `dtype` does not hold, or a ragged sequence.
-        TypeError: No integers.
+        ValueError: `dtype` does not hold an integer, or the sequence is ragged.
+        TypeError: The values are not integers.
     """
     given = as_array(name, value, dtype, None)
     if not hasattr(value, "dtype"):
@@ -125,11 +129,11 @@ def integers(name: str, value: object, dtype: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def refuse_flags(name: str, value: object) -> None:
-    """Refuse truth values: flags of an end, which somebody takes this number for.
+    """Refuse truth values where a number is expected that is easily taken for a flag.
 
     Raises:
-        TypeError: `value` is made of them.
-        ValueError: A ragged sequence.
+        TypeError: The values are truth values.
+        ValueError: The sequence is ragged.
     """
     given = as_array(name, value, np.dtype(np.float32), None)
     if given.dtype == np.bool_:
@@ -138,7 +142,7 @@ def refuse_flags(name: str, value: object) -> None:
 
 
 def view(name: str, value: object) -> npt.NDArray[Any]:
-    """Make an array over the memory of `value`, such as a tensor of another library on the CPU.
+    """Return an array over the memory of `value`, such as a tensor of another library on the CPU.
 
     Raises:
         TypeError: It has no memory that NumPy can see, or only a copy of it.
@@ -156,7 +160,7 @@ def view(name: str, value: object) -> npt.NDArray[Any]:
         made = array_of(name, value)
     except TypeError:
         raise
-    except Exception as error:  # whatever the other library raises
+    except Exception as error:  # of the other library
         raise TypeError(f"{expected}, got {type(value).__name__}: {error}") from error
     if made.size and made.flags.owndata and not isinstance(value, np.ndarray):
         # A copy would be filled, and lost.
@@ -168,7 +172,7 @@ def template(name: str, value: object) -> tuple[np.dtype[Any], str, tuple[int, .
     """Return the dtype of a field in native byte order, the same as text, and its shape.
 
     Raises:
-        TypeError: It is no array, or of a dtype as `cogrs.dtypes.dtype_text` refuses it.
+        TypeError: It is not an array, or `cogrs.dtypes.dtype_text` refuses its dtype.
     """
     try:
         given = array_of(name, value)
@@ -181,7 +185,7 @@ def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
     return dtype.itemsize * math.prod(max(each, 1) for each in shape)
 
 
-def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Return an array of a dtype and a shape that a file or a peer describes, without its memory.
 
     Args:
@@ -190,7 +194,7 @@ def described(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
         shape: The shape.
 
     Raises:
-        ValueError: There is no such dtype, or a value of it would be too large.
+        ValueError: The dtype is unknown, or a value of it would be too large.
     """
     dtype = dtype_of(text, f"{name}.dtype")
     # First the dimensions: a product of a million numbers takes minutes.
@@ -219,11 +223,11 @@ def native(name: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
 def as_array(
     name: str, value: object, dtype: np.dtype[Any], shape: tuple[int, ...] | None
 ) -> npt.NDArray[Any]:
-    """Make an array of whatever dtype NumPy finds in `value`; the others say what is expected.
+    """Return an array of the dtype that NumPy finds in `value`; the other arguments are for errors.
 
     Raises:
-        ValueError: A ragged sequence, or numbers beyond NumPy.
-        TypeError: Masked values, or a tensor as `cogrs.arrays.array_of` refuses it.
+        ValueError: The sequence is ragged, or numbers are beyond NumPy.
+        TypeError: Values are masked, or `cogrs.arrays.array_of` refuses a tensor.
     """
     try:
         return array_of(name, value)
@@ -239,7 +243,7 @@ def as_array(
 def _from_integers(
     name: str, value: object, given: npt.NDArray[Any], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """Python integers for which NumPy found no integer dtype, as `dtype`; else `given`."""
+    """Return Python integers without a fitting dtype of NumPy as `dtype`; others as they are."""
     exact = _exact(value, given)
     if exact.dtype != object or not _holds_only_integers(exact):
         return given
@@ -255,7 +259,7 @@ def _from_integers(
 
 
 def _exact(value: object, given: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Python integers as they are: NumPy makes floats of them where some exceed int64."""
+    """Return Python integers as objects: NumPy makes floats of them where some exceed int64."""
     if given.dtype.kind != "f" or given.size == 0:
         return given
     exact = np.asarray(value, object)

@@ -1,31 +1,26 @@
-"""What sockets are made with, checked before a socket sees it: a mistake is refused by name."""
+"""Endpoints and modes: checked before a socket sees them, so that a mistake is refused by name."""
 
 from __future__ import annotations
 
 import errno
-import operator
 import os
 import re
 import socket as unix
-from typing import Final, Literal, SupportsIndex, cast
+from typing import Final, Literal
 
 import zmq
-
-from cogrs.shown import shown
 
 Mode = Literal["Bind", "Conn"]
 
 Bind: Final = "Bind"
 """The socket listens at the endpoint."""
 Conn: Final = "Conn"
-"""The socket connects to somebody who listens at the endpoint."""
+"""The socket connects to a peer that listens at the endpoint."""
 
 _TCP = re.compile(r"tcp://(?P<host>[^/\0]+):(?P<port>\*|[0-9]{1,5})")
 _IPC = re.compile(r"ipc://[^\0]+")
 # Names of ZeroMQ's own, and of this package, are left out.
 _INPROC = re.compile(r"inproc://(?!zeromq\.|cogrs\.)[^\0]{1,200}")
-
-_LARGEST_COUNT = (1 << 31) - 1
 
 
 def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False) -> str:
@@ -37,11 +32,12 @@ def check_endpoint(name: str, value: object, mode: Mode, *, inproc: bool = False
             is an address or interface of this machine, or `*` for all that are not of IPv6, and
             PORT can be `*` or 0 for one that is free.
         mode: What the socket is to do with it.
-        inproc: Whether it can be `inproc://NAME` too, since the other side is of the same object.
+        inproc: Whether it can be `inproc://NAME` too, for the other side belongs to the same
+            object.
 
     Raises:
-        TypeError: No string.
-        ValueError: No such endpoint.
+        TypeError: `value` is not a string.
+        ValueError: It is not such an endpoint.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected an endpoint, got {type(value).__name__}")
@@ -70,33 +66,13 @@ def check_mode(value: object) -> Mode:
     """Return a mode.
 
     Raises:
-        ValueError: Neither 'Bind' nor 'Conn'.
+        ValueError: `value` is neither 'Bind' nor 'Conn'.
     """
     if value == Bind:
         return "Bind"
     if value == Conn:
         return "Conn"
     raise ValueError(f"mode: expected 'Bind' or 'Conn', got {value!r}")
-
-
-def check_count(name: str, value: object, least: int = 1, most: int = _LARGEST_COUNT) -> int:
-    """Return an integer within bounds.
-
-    Raises:
-        TypeError: No integer.
-        ValueError: Out of bounds.
-    """
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        count = operator.index(cast("SupportsIndex", value))
-    except TypeError:  # an array has the method too
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}") from None
-    if count < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {shown(count)}")
-    if count > most:
-        raise ValueError(f"{name}: expected an integer <= {most}, got {shown(count)}")
-    return count
 
 
 def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> str:
@@ -112,7 +88,7 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
             socket.connect(endpoint)
             return endpoint
         if _is_served(endpoint):
-            # ZeroMQ would take the path away from whoever listens there.
+            # ZeroMQ would take the path away from the socket that listens there.
             raise OSError(errno.EADDRINUSE, _why(name, endpoint, zmq.ZMQError(errno.EADDRINUSE)))
         socket.bind(endpoint)
     except zmq.ZMQError as error:
@@ -121,13 +97,13 @@ def attach(socket: zmq.Socket[bytes], name: str, endpoint: str, mode: Mode) -> s
 
 
 def keep_for_owner(endpoint: str) -> None:
-    """Let only this user connect to an ipc endpoint that was bound: the umask may let others."""
+    """Restrict a bound ipc endpoint to this user: the umask may let others connect."""
     if endpoint.startswith("ipc://") and not endpoint.startswith("ipc://@"):
         os.chmod(endpoint.removeprefix("ipc://"), 0o600)
 
 
 def _is_served(endpoint: str) -> bool:
-    """Tell whether somebody listens at an ipc endpoint."""
+    """Return whether a socket listens at an ipc endpoint."""
     if not endpoint.startswith("ipc://") or endpoint == "ipc://*":
         return False
     path = endpoint.removeprefix("ipc://")

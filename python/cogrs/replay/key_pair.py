@@ -1,4 +1,4 @@
-"""A pair of CURVE keys, and the files that keys are in."""
+"""A pair of CURVE keys, and the files that hold keys, in the format of ZeroMQ's certificates."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import stat
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
 import zmq
 from zmq.utils import z85
 
+from cogrs.files import read_regular
 from cogrs.limits import LARGEST_KEY_FILE
 from cogrs.validation import check_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _logger = logging.getLogger("cogrs.replay")
 
@@ -26,25 +30,22 @@ _LENGTH = 40
 """Characters of a key: 32 bytes in Z85."""
 
 _ENTRY = re.compile(rb"(public|secret)-key[ \t]*=(.*)")
-"""A line of a file of keys, in the format of ZeroMQ's certificates."""
+"""A line with a key."""
 
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
+KeyLike: TypeAlias = "KeyPair | str | os.PathLike[str]"
+"""A key as an argument: a pair, a public key's 40 characters, or the path of a file."""
+KeysLike: TypeAlias = "Iterable[KeyLike] | str | os.PathLike[str]"
+"""Several keys as an argument, or the path of a folder of public ones."""
 
 _PLAIN_PATH = 32
-"""A path of fewer characters is no key, not even one that was cut."""
+"""A text of fewer characters is shown in errors: it cannot be a key, not even a cut one."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
     """The two keys of one server or client, as 40 characters each (Z85).
 
-    The public one may be known to everybody; who has the secret one is the owner.
+    The public key is for peers; the holder of the secret key is the owner.
     """
 
     public: str
@@ -54,8 +55,8 @@ class KeyPair:
         """Check that the keys belong together.
 
         Raises:
-            TypeError: One is no string.
-            ValueError: One is no key, or they are no pair.
+            TypeError: A key is not a string.
+            ValueError: A key is not valid, or the keys are not a pair.
             RuntimeError: As `new`.
         """
         check_curve()
@@ -65,7 +66,7 @@ class KeyPair:
 
     @classmethod
     def new(cls) -> Self:
-        """Make a pair that nobody has.
+        """Return a new random pair.
 
         Raises:
             RuntimeError: This libzmq was built without CURVE.
@@ -78,13 +79,13 @@ class KeyPair:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a pair from its secret file, `NAME.key_secret`.
 
-        A file that others than its owner may read is reported to the logger `cogrs.replay`.
+        If others than its owner may read the file, the logger `cogrs.replay` warns of that.
 
         Raises:
             TypeError: `path` is not a path.
-            OSError: The file cannot be read, or is not a regular one. A text that may be a key
-                instead of a path is not repeated.
-            ValueError: It holds no pair, or is larger than 64 KiB.
+            OSError: The file cannot be read, or is not a regular one. The error does not repeat a
+                text that may be a key instead of a path.
+            ValueError: It does not hold a pair, or is larger than 64 KiB.
             RuntimeError: As `new`.
         """
         public, secret = _read("path", check_path("path", path), "a file of a key pair")
@@ -116,15 +117,15 @@ class KeyPair:
 
         Args:
             name: A file's name without its suffix.
-            folder: Where; it is made when it is not there.
+            folder: Where; it is created if it does not exist.
 
         Returns:
             The paths of both.
 
         Raises:
-            TypeError: `name` is no string, or `folder` no path.
-            ValueError: `name` is no name of a file.
-            FileExistsError: One of the files is there already; nothing is written.
+            TypeError: `name` is not a string, or `folder` not a path.
+            ValueError: `name` cannot be the name of a file.
+            FileExistsError: One of the files exists; nothing is written.
             OSError: They cannot be written.
         """
         if not isinstance(name, str):
@@ -148,7 +149,7 @@ class KeyPair:
 
 
 def check_curve() -> None:
-    """Refuse to go on without CURVE.
+    """Refuse to use keys without CURVE.
 
     Raises:
         RuntimeError: This libzmq was built without it.
@@ -164,9 +165,9 @@ def pair_of(value: object) -> KeyPair:
     """Return the key pair that an argument named `key` stands for.
 
     Raises:
-        TypeError: Neither a pair nor a path.
+        TypeError: `value` is neither a pair nor a path.
         OSError: The file cannot be read.
-        ValueError: It holds no pair.
+        ValueError: It does not hold a pair.
     """
     if isinstance(value, KeyPair):
         return value
@@ -182,9 +183,9 @@ def public_of(name: str, value: object) -> bytes:
     """Return a public key, given as its 40 characters, as a file, or with the secret one.
 
     Raises:
-        TypeError: None of these.
+        TypeError: `value` has another type.
         OSError: The file cannot be read.
-        ValueError: It holds no key, or the characters are not one.
+        ValueError: It does not hold a key, or the characters are not a key.
     """
     if isinstance(value, KeyPair):
         return value.public.encode()
@@ -201,49 +202,27 @@ def _key(name: str, value: object) -> bytes:
         if len(key) != _LENGTH or z85.encode(z85.decode(key)) != key:
             raise ValueError
     except (ValueError, KeyError, OverflowError, UnicodeError, struct.error):
-        # What was given is not repeated: it may be secret.
+        # The value is not repeated: it may be secret.
         raise ValueError(f"{name}: expected a key of {_LENGTH} characters in Z85") from None
     return key
 
 
 def _read(name: str, path: Path, expected: str) -> tuple[bytes, bytes | None]:
-    """Read a file of a key; the argument it was given as, and what was expected, are for errors."""
+    """Read a file of a key; `name`, the argument, and `expected` are for errors."""
     failure: OSError
     if "\0" in os.fspath(path):
         raise ValueError(f"{name}: expected {expected}, got a text with NUL")
     try:
-        contents = _contents(path)
+        # Before it is opened: that can have effects, and may wait for the other side of a pipe.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        contents = read_regular(path, LARGEST_KEY_FILE)
     except OSError as error:
         # Raised below: an error's context would hold the text that is not to be shown.
         failure = type(error)(f"{name}: expected {expected}, got {shown(path)}: {error.strerror}")
     else:
         return _entries(path, contents)
     raise failure
-
-
-def _contents(path: Path) -> bytes:
-    """Read a regular file that is no larger than one of keys; wait for nothing.
-
-    Raises:
-        OSError: It cannot be read, or is not a regular file.
-        ValueError: It is larger.
-    """
-    # Opening a device can have effects, and opening a pipe waits for its other side.
-    _check_regular(os.stat(path))
-    descriptor = os.open(path, _FLAGS)
-    with os.fdopen(descriptor, "rb") as file:
-        _check_regular(os.fstat(descriptor))
-        contents = file.read(LARGEST_KEY_FILE + 1)
-    if len(contents) > LARGEST_KEY_FILE:
-        raise ValueError(
-            f"{path}: expected a file of a key, got more than {LARGEST_KEY_FILE} bytes"
-        )
-    return contents
-
-
-def _check_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _entries(path: Path, contents: bytes) -> tuple[bytes, bytes | None]:

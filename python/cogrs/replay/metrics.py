@@ -23,7 +23,7 @@ __all__ = ["Metrics"]
 
 
 class _Figure(NamedTuple):
-    """A metric of a single value; None is no value."""
+    """A metric of a single value; None leaves it empty."""
 
     name: str
     text: str
@@ -91,7 +91,7 @@ class Metrics(StatsCollector["ServerStats"]):
 
 
 def _families(stats: ServerStats | None) -> Iterator[Metric]:
-    """Make metrics of figures; without figures they are empty."""
+    """Yield the metrics; without figures they are empty."""
     for family, figures in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
         for name, text, value_of, unit in figures:
             value = None if stats is None else value_of(stats)

@@ -1,4 +1,8 @@
-"""Errors that a learner sends back to the clients whose samples they are about."""
+"""Errors that a learner sends back to the clients whose samples they are about.
+
+They are published messages, with a topic for each client. The ids of a client's entries start at a
+random episode, so those of an earlier memory are found to be gone.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from cogrs.api import replay_pb2 as pb
 from cogrs.limits import MOST_PRIORITY_CLIENTS, MOST_PRIORITY_ROWS
 from cogrs.replay.convert import as_array, integers
 from cogrs.replay.wire import WireError, decode, encode
+from cogrs.validation import check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +27,7 @@ _IDS, _SENDERS, _ERRORS = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<f4")
 
 
 class AppliedPriorities(NamedTuple):
-    """What `ReplayMemoryClient.apply_priorities` found.
+    """The result of `ReplayMemoryClient.apply_priorities`.
 
     Fields:
         entries: Ids whose weights were made anew.
@@ -39,68 +44,91 @@ class AppliedPriorities(NamedTuple):
 
 
 class Priorities(NamedTuple):
-    """Errors of samples, a row each.
+    """Errors of samples, one per row.
 
     Fields:
         ids: Ids of entries, uint64 (B,).
-        sender: Whose entries, uint32 (B,).
+        sender: The client of each entry, uint32 (B,).
         errors: Without exponent, finite and >= 0, float32 (B,).
+        absolute: Whether the errors are the weights themselves.
     """
 
     ids: npt.NDArray[np.uint64]
     sender: npt.NDArray[np.uint32]
     errors: npt.NDArray[np.float32]
+    absolute: bool = False
 
     @classmethod
-    def of(cls, ids: Any, sender: Any, priority: Any) -> Priorities:
-        """Check what a caller gave.
+    def of(cls, id: Any, sender: Any, priority: Any, *, absolute: bool = False) -> Priorities:
+        """Check the arguments of a call.
 
         Raises:
-            TypeError: `ids` or `sender` are no integers, `priority` are no numbers, or some are
-                masked.
-            ValueError: They are not of one length, or a value is out of range.
+            TypeError: `id` or `sender` are not integers, `priority` are not numbers, some are
+                masked, or `absolute` is neither True nor False.
+            ValueError: Lengths differ, or a number is out of range.
         """
-        rows = _column("ids", ids, _IDS)
+        rows = _column("id", id, _IDS)
         senders = _column("sender", sender, _SENDERS)
         given = as_array("priority", priority, _ERRORS, None)
         if given.dtype.kind not in "iuf":
             raise TypeError(f"priority: expected numbers, got {given.dtype}")
         if not rows.shape == senders.shape == given.shape:
             raise ValueError(
-                "ids, sender, priority: expected one of each for a row, got shapes "
+                "id, sender, priority: expected one of each for a row, got shapes "
                 f"{rows.shape}, {senders.shape}, {given.shape}"
             )
         with np.errstate(over="ignore"):
             errors: npt.NDArray[np.float32] = given.astype(_ERRORS)
-        if not _sound(errors):
+        if not _are_sound(errors):
             raise ValueError("priority: expected finite numbers >= 0 in float32, got others")
-        return cls(rows, senders, errors)
+        return cls(rows, senders, errors, check_flag("absolute", absolute))
 
     @classmethod
-    def read(cls, told: pb.Priorities) -> Priorities:
-        """Read what came from a network.
+    def read(cls, message: pb.Priorities) -> Priorities:
+        """Read priorities from a network.
 
         Raises:
-            WireError: It cannot be.
+            WireError: They cannot be.
         """
-        columns = (told.ids, _IDS), (told.senders, _SENDERS), (told.errors, _ERRORS)
+        columns = (message.ids, _IDS), (message.senders, _SENDERS), (message.errors, _ERRORS)
         try:
             read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
         except ValueError:
-            raise WireError("priorities that cannot be: broken numbers", "cache") from None
+            raise WireError("invalid priorities: broken numbers", "cache") from None
         ids, senders, errors = read
-        if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _sound(errors):
-            raise WireError("priorities that cannot be", "cache")
-        return cls(ids, senders, errors)
+        if len(ids) != len(errors) or len(senders) not in (0, len(ids)) or not _are_sound(errors):
+            raise WireError("invalid priorities", "cache")
+        return cls(ids, senders, errors, message.absolute)
 
-    def write(self) -> Iterator[pb.Priorities]:
-        """Yield what goes to a server, in messages that it takes."""
+    @classmethod
+    def from_message(cls, message: bytes) -> Priorities:
+        """Read a published message to a client.
+
+        Raises:
+            WireError: It does not hold priorities.
+        """
+        header = decode(message)
+        if header.WhichOneof("body") != "priorities":
+            raise WireError("something else than priorities", "kind")
+        return cls.read(header.priorities)
+
+    def to_message(self, sender: int) -> bytes:
+        """Return a message to publish to a client, from the server `sender`."""
+        body = pb.Priorities(
+            ids=self.ids.tobytes(), errors=self.errors.tobytes(), absolute=self.absolute
+        )
+        return encode(sender, priorities=body)
+
+    def requests(self) -> Iterator[pb.Priorities]:
+        """Yield requests to a server, each of as many rows and clients as it takes."""
         for part in self._of_few_clients():
             for first in range(0, len(part.ids), MOST_PRIORITY_ROWS):
-                last = first + MOST_PRIORITY_ROWS
-                ids, senders, errors = (column[first:last] for column in part)
+                chunk = part._rows(slice(first, first + MOST_PRIORITY_ROWS))
                 yield pb.Priorities(
-                    ids=ids.tobytes(), senders=senders.tobytes(), errors=errors.tobytes()
+                    ids=chunk.ids.tobytes(),
+                    senders=chunk.sender.tobytes(),
+                    errors=chunk.errors.tobytes(),
+                    absolute=chunk.absolute,
                 )
 
     @property
@@ -108,21 +136,12 @@ class Priorities(NamedTuple):
         """How many clients they are for."""
         return len(np.unique(self.sender))
 
-    def _of_few_clients(self) -> Iterator[Priorities]:
-        """Yield all rows, in parts of as many clients as one message may have."""
-        clients = np.unique(self.sender)
-        if len(clients) <= MOST_PRIORITY_CLIENTS:
-            yield self
-            return
-        for first in range(0, len(clients), MOST_PRIORITY_CLIENTS):
-            own = np.isin(self.sender, clients[first : first + MOST_PRIORITY_CLIENTS])
-            yield Priorities(self.ids[own], self.sender[own], self.errors[own])
-
     def publish(self, sender: int, publish: Callable[[bytes, bytes], object]) -> None:
         """Publish a message to each client, as `sender`."""
-        for uuid, ids, errors in self._by_sender():
-            told = pb.Priorities(ids=ids.tobytes(), errors=errors.tobytes())
-            publish(topic_of(uuid), encode(sender, priorities=told))
+        order = np.argsort(self.sender, kind="stable")
+        uuids, firsts = np.unique(self.sender[order], return_index=True)
+        for uuid, rows in zip(uuids.tolist(), np.split(order, firsts[1:]), strict=False):
+            publish(topic_of(uuid), self._rows(rows).to_message(sender))
 
     def apply(self, memory: ReplayMemory) -> tuple[int, int]:
         """Make the weights of a memory's entries anew, all but those that would not be finite.
@@ -131,43 +150,32 @@ class Priorities(NamedTuple):
             How many rows were of entries that are gone, and how many would not be finite.
         """
         try:
-            return memory.update_priority(self.ids, self.errors), 0
+            return memory.update_priority(self.ids, self.errors, absolute=self.absolute), 0
         except ValueError:
             rows = len(self.ids)
             if rows == 1:
                 return 0, 1
         # One of them is too large for the others to be kept with it.
         halves = slice(rows // 2), slice(rows // 2, None)
-        parts = [
-            type(self)(self.ids[each], self.sender[each], self.errors[each]) for each in halves
-        ]
-        counts = [part.apply(memory) for part in parts]
+        counts = [self._rows(each).apply(memory) for each in halves]
         return counts[0][0] + counts[1][0], counts[0][1] + counts[1][1]
 
-    def _by_sender(
-        self,
-    ) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.float32]]]:
-        order = np.argsort(self.sender, kind="stable")
-        uuids, firsts = np.unique(self.sender[order], return_index=True)
-        for uuid, rows in zip(uuids.tolist(), np.split(order, firsts[1:]), strict=False):
-            yield uuid, self.ids[rows], self.errors[rows]
+    def _rows(self, rows: Any) -> Priorities:
+        return Priorities(self.ids[rows], self.sender[rows], self.errors[rows], self.absolute)
+
+    def _of_few_clients(self) -> Iterator[Priorities]:
+        """Yield all rows, in parts of as many clients as one request may have."""
+        clients = np.unique(self.sender)
+        if len(clients) <= MOST_PRIORITY_CLIENTS:
+            yield self
+            return
+        for first in range(0, len(clients), MOST_PRIORITY_CLIENTS):
+            yield self._rows(np.isin(self.sender, clients[first : first + MOST_PRIORITY_CLIENTS]))
 
 
 def topic_of(uuid: int) -> bytes:
     """Return the topic of the messages to a client."""
     return b"cogrs.priorities.%08x" % uuid
-
-
-def received(message: bytes) -> Priorities:
-    """Read a message to a client.
-
-    Raises:
-        WireError: It is none.
-    """
-    header = decode(message)
-    if header.WhichOneof("body") != "priorities":
-        raise WireError("something else than priorities", "kind")
-    return Priorities.read(header.priorities)
 
 
 def _column(name: str, given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -177,5 +185,5 @@ def _column(name: str, given: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return column
 
 
-def _sound(errors: npt.NDArray[Any]) -> bool:
+def _are_sound(errors: npt.NDArray[Any]) -> bool:
     return bool(np.isfinite(errors).all() and (errors >= 0).all())

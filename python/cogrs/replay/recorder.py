@@ -1,4 +1,7 @@
-"""Steps of a vector environment, as an episode for each of its environments."""
+"""Records the steps of a vector environment: one episode at a time for each environment.
+
+Not thread-safe.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ if TYPE_CHECKING:
 
 MODES = ("next_step", "same_step")
 NO_ENTRY = 2**64 - 1
-"""What `Recorder.add` returns in the place of an id where no entry was stored."""
+"""The id that `Recorder.add` returns where no entry was stored."""
 _FIELDS = {"prob": 1.0, "value": 0.0, "info": 0.0}
-"""Fields that `add` takes by name, and what they are if they are not given."""
+"""Fields that `add` takes by name, with their defaults."""
 _SHORT = {"p": "prob", "v": "value", "i": "info"}
 
 Bootstrap = Callable[[Any], Any]
 
 
 class _End(NamedTuple):
-    """How the episode of an environment ended, whose last observation may yet come."""
+    """The end of an environment's episode, whose last observation may be still to come."""
 
     terminated: bool
     bootstrap: Any
@@ -42,7 +45,7 @@ class Recorder:
     - "next_step": the step after an end ignores its action and resets. It is left out.
     - "same_step": the step that ends resets, too. Its last observation is in `infos`.
 
-    It is made by `ReplayMemory.recorder`. Open episodes are dropped when it goes away.
+    Create one by `ReplayMemory.recorder`. Open episodes are dropped when it is deleted.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Recorder:
         """Record into a memory.
 
         Args:
-            memory: Where episodes go.
+            memory: The memory that gets the episodes.
             num_envs: Environments, N >= 1.
             autoreset_mode: "next_step" (None is that), "same_step", or one of Gymnasium's
                 `AutoresetMode` for these.
@@ -65,7 +68,7 @@ class Recorder:
 
         Raises:
             TypeError: `num_envs` is not an integer, or a flag is neither True nor False.
-            ValueError: `num_envs` is below 1 or above `max_step`, there is no such mode, or no
+            ValueError: `num_envs` is below 1 or above `max_step`, the mode is unknown, or no
                 episode could be closed with these flags.
         """
         if isinstance(num_envs, bool) or not hasattr(num_envs, "__index__"):
@@ -120,21 +123,21 @@ class Recorder:
             obs: The observations that were acted on, (N, *state); a mapping of arrays where states
                 are records, a tuple of arrays where they stand for tuples.
             action: The actions, (N, *action), likewise.
-            reward: What they paid, (N, *reward).
+            reward: The rewards, (N, *reward).
             terminated: Whether that ended the episode, (N,) of truth values.
             truncated: Whether the episode was cut short there, (N,) of truth values.
-            next_obs: The observations after the actions, of which the last ones of episodes are
-                stored. With "next_step" it is what `step` returned, or None: then the `obs` of the
-                next call are taken. With "same_step" it is what `step` returned with the last
-                observations put in; or anything, and `infos` has them.
-            infos: What `step` returned as such. With "same_step" its "final_obs" are the last
-                observations, whatever `next_obs` is.
+            next_obs: The observations after the actions; the last one of each episode is stored.
+                With "next_step": the observations that `step` returned, or None for the `obs` of
+                the next call. With "same_step": those that `step` returned, with the last
+                observations put in; ignored if `infos` has these.
+            infos: The `infos` that `step` returned. With "same_step" its "final_obs" are the last
+                observations.
             bootstrap_value: Values of last observations where an episode was truncated: an array
                 (N, *reward), or a callable that gets the last observations of K truncated episodes,
                 (K, *state) as samples have them, and returns their values, (K, *reward). None is 0:
-                the return of a truncated episode then lacks what would have come. What learners
-                bootstrap from `next` by themselves is right all the same, since `next_terminated`
-                is False.
+                the return of a truncated episode then lacks the rewards that would have come.
+                Learners that bootstrap from `next` are right all the same, since
+                `next_terminated` is False.
             init_w: Initial weights, (N,) or one for all.
             fields: `prob` (1 if not given), `value` (0) and `info` (zeros), (N, *field) each.
 
@@ -145,11 +148,10 @@ class Recorder:
         Raises:
             ValueError: A shape differs, a number is not finite in float32, the last observation of
                 an episode is missing, or `infos` shows that the mode is another. Nothing is stored.
-            TypeError: A dtype cannot be converted, or there is no such field. Nothing is stored.
+            TypeError: A dtype cannot be converted, or a field is unknown. Nothing is stored.
             RuntimeError: Open episodes fill the memory. Those of the environments that found no
                 room are dropped; the text says of which.
-            Exception: What `bootstrap_value` raises. Nothing is stored, and the call can be made
-                again.
+            Exception: `bootstrap_value` raised it. Nothing is stored, and the call can be repeated.
         """
         states = self._states("obs", obs)
         columns = [states, self._column("action", action), self._column("reward", reward)]

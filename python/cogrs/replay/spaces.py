@@ -20,13 +20,13 @@ _NAMES = {
     "n_step": "multi_step",
     "alpha": "priority_exponent",
 }
-"""The field's names of settings, and those of the memory."""
+"""Usual names of settings, and the memory's names."""
 _ARGUMENTS = {
     "max_step": "capacity",
     "state_buf": "observation_space",
     "action_buf": "action_space",
 }
-"""Arguments of the constructor, and those of `from_spaces` that they are made of."""
+"""Arguments of the constructor, and the arguments of `from_spaces` that give them."""
 _DEFAULTS: dict[str, Any] = {
     "discount_factor": 0.99,
     "multi_step": 1,

@@ -1,4 +1,4 @@
-"""What a server tells about itself at one moment."""
+"""Figures of one moment: of a server, and of a sampler's connection to one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ServerStats:
         n_caches: Caches held at most.
         samples_unused: Samples held that have not been given yet.
         weight_sum: Sum of the sums of weights of the caches held.
-        oldest_age: Seconds since the oldest cache held arrived; None if there is none.
-        newest_age: Seconds since the newest cache held arrived; None if there is none.
+        oldest_age: Seconds since the oldest cache held arrived; None without caches.
+        newest_age: Seconds since the newest cache held arrived; None without caches.
         received: What has arrived.
-        clients: What has arrived from each client, by its uuid; whoever sent last comes last. No
-            more than 1,024 clients, those who sent last: a cache of a further one moves the row of
-            the client that has been silent longest to `other_clients`.
+        clients: What has arrived from each client, by its uuid; the one that sent last comes last.
+            No more than 1,024 clients, those that sent last: a cache of a further one moves the row
+            of the client that has been silent longest to `other_clients`.
         other_clients: What has arrived from clients that have no row of their own, put together. A
             client that sends again gets a new row, and what it sent before stays here.
         samples_given: Samples in batches; one that is used again counts again.
@@ -82,11 +82,35 @@ class ServerStats:
 
     @property
     def total_refused(self) -> int:
-        """Messages dropped, for whatever reason."""
+        """Messages dropped, for all reasons."""
         return sum(self.refused.values())
 
 
-def described(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerConnectionStats:
+    """Figures of one server of a `ReplaySampler`.
+
+    Attributes:
+        endpoint: Where it is.
+        weight_sum: The sum of its caches' sums of weights as it told last; 0 while it has fewer
+            than `n_caches`; None before it told any.
+        unused: Samples that it had not given, as it told last.
+        samples: Samples that it gave, ever.
+        kept: Those that are here and not in a batch yet.
+        timeouts: Requests that it did not answer in time.
+        down: Whether it is left out because it does not answer.
+    """
+
+    endpoint: str
+    weight_sum: float | None
+    unused: int
+    samples: int
+    kept: int
+    timeouts: int
+    down: bool
+
+
+def info_lines(stats: ServerStats, uuid: int, places: Mapping[str, object]) -> list[str]:
     """Return lines that say where a server is, and what has arrived there."""
     return [
         f"ReplayMemoryServer {uuid:08x}",

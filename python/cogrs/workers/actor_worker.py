@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cogrs.collector import RequestBatcher
+from cogrs.deprecation import renamed_argument
 from cogrs.replay.convert import convert
 from cogrs.sdk import step_of_reward
 from cogrs.validation import check_seconds
-from cogrs.workers.deprecated import renamed_argument
 from cogrs.workers.idle_detector import IdleDetector
 from cogrs.workers.player import Player
 from cogrs.workers.step_info import STEP_INFO
@@ -71,6 +71,7 @@ class ActorWorker:
     A policy that raises fails the trials whose states it was given, and no others.
     """
 
+    @renamed_argument("timeout_ms", "timeout", lambda milliseconds: milliseconds / 1000)
     def __init__(
         self,
         client: ReplayMemoryClient,
@@ -81,7 +82,6 @@ class ActorWorker:
         timeout: float = 0.005,
         samples_per_step: float = 4.0,
         on_episode: Callable[[int, float], None] | None = None,
-        timeout_ms: float | None = None,
     ) -> None:
         """Start the policy's thread, and the one that pushes.
 
@@ -97,14 +97,10 @@ class ActorWorker:
             samples_per_step: Samples pushed for each step stored.
             on_episode: Called with the number of steps and the sum of rewards of each closed
                 episode.
-            timeout_ms: The old `timeout`, in milliseconds.
 
         Raises:
             ValueError: The memory's templates do not suit, or a number is out of range.
         """
-        if timeout_ms is not None:
-            timeout_ms /= 1000
-        timeout = renamed_argument("timeout_ms", "timeout, in seconds", timeout_ms, timeout)
         check_seconds("timeout", timeout, above=True)
         if not 0 <= samples_per_step < float("inf"):
             raise ValueError(f"samples_per_step: expected a number >= 0, got {samples_per_step}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
+from cogrs.deprecation import renamed_argument
 from cogrs.replay.batch import BatchT
+from cogrs.validation import check_seconds
 from cogrs.workers.checkpoint import write_file
-from cogrs.workers.deprecated import renamed_argument
 from cogrs.workers.parameters import pack_arrays, unpack_arrays
 
 if TYPE_CHECKING:
@@ -69,21 +70,17 @@ class LearnerWorker(Generic[BatchT]):
         """Number of updates."""
         self._publish()
 
-    def step(
-        self, timeout: float | None = None, *, wait: float | None = None
-    ) -> Mapping[str, float] | None:
+    @renamed_argument("wait", "timeout")
+    def step(self, timeout: float) -> Mapping[str, float] | None:
         """Learn from one batch.
 
         Args:
             timeout: Seconds to wait for it.
-            wait: The old name of `timeout`.
 
         Returns:
             The metrics of `update`; None when there were too few samples for `timeout`.
         """
-        timeout = renamed_argument("wait", "timeout", wait, timeout)
-        if timeout is None:
-            raise TypeError("timeout: expected a number of seconds, got None")
+        check_seconds("timeout", timeout)
         try:
             batch = self._server.get_batch(self._batch_size, wait=timeout)
         except TimeoutError:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cogrs.deprecation import renamed_argument
 from cogrs.sdk import DatalogSink, Final, Trial
-from cogrs.workers.deprecated import renamed_argument
 from cogrs.workers.player import Player
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class ReplaySink(DatalogSink):
 
     inline = True
 
+    @renamed_argument("judge", "annotate")
     def __init__(
         self,
         memory: ReplayMemory,
         annotate: Annotate | None = None,
         *,
         actors: Collection[str] | None = None,
-        judge: Annotate | None = None,
     ) -> None:
         """Write to a memory.
 
@@ -65,10 +65,8 @@ class ReplaySink(DatalogSink):
             annotate: Called with a state and the action that answered it, which is None for the
                 last state of an episode that did not terminate; None takes `PolicyAnnotation()`.
             actors: Names of the actors that are stored; None stands for all.
-            judge: The old name of `annotate`.
         """
         self._memory = memory
-        annotate = renamed_argument("judge", "annotate", judge, annotate)
         self._annotate = annotate or (lambda _state, _action: PolicyAnnotation())
         self._actors = actors
         self._players: dict[str, Player] = {}
@@ -160,13 +158,13 @@ class _LoggedDecisions:
         self._sink.dropped_rewards += 1
 
 
+@renamed_argument("judge", "annotate")
 async def feed_log(
     memory: ReplayMemory,
     paths: Sequence[str | os.PathLike[str]],
     annotate: Annotate | None = None,
     *,
     actors: Collection[str] | None = None,
-    judge: Annotate | None = None,
 ) -> int:
     """Write trials of files into a memory, in their order; see `ReplaySink`.
 
@@ -175,7 +173,6 @@ async def feed_log(
         paths: Files of `JsonLinesSink` or `ParquetSink`.
         annotate: As of `ReplaySink`.
         actors: As of `ReplaySink`.
-        judge: The old name of `annotate`.
 
     All files are read once before: nothing is written if one of them is broken.
 
@@ -189,7 +186,6 @@ async def feed_log(
     """
     from cogrs.sdk import read_log
 
-    annotate = renamed_argument("judge", "annotate", judge, annotate)
     for path in paths:
         for _ in read_log(path)[1]:
             pass

@@ -46,8 +46,12 @@ pub fn size(name: &str, value: &Bound<'_, PyAny>, least: u64) -> PyResult<usize>
     Ok(integer(name, value, least)? as usize)
 }
 
-/// A real number, or `TypeError`; `ValueError` for an integer that float64 does not hold.
+/// A real number; `TypeError` for other types, bool among them; `ValueError` for an integer that float64 does not
+/// hold.
 pub fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong_type(name, "a number", value));
+    }
     value.extract::<f64>().map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
             return Error::value(name, "a number that float64 holds", "a larger integer").into();

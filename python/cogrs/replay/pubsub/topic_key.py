@@ -1,0 +1,95 @@
+"""Topics of published messages, and the frame by which ZeroMQ matches them with subscriptions.
+
+ZeroMQ matches prefixes, so topics of any length become digests of one length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Final, NamedTuple
+
+from cogrs.replay.wire import WireError
+
+MESSAGES, ANNOUNCEMENTS, LAST = b"m", b"a", b"l"
+DIGEST: Final = 32
+"""Bytes of the digest of a topic."""
+_NONCE = 16
+_SHARED, _OWN = 1 + DIGEST, 1 + DIGEST + _NONCE
+_LENGTHS = {MESSAGES: (_SHARED, _OWN), ANNOUNCEMENTS: (_SHARED,), LAST: (_OWN,)}
+
+
+class TopicKey(NamedTuple):
+    """The frame that goes before a published message.
+
+    A subscriber asks for messages by a key without nonce, and gets them by one with a nonce, which
+    only it has. Otherwise no key is the beginning of another.
+
+    Fields:
+        kind: Whether messages, announcements or a last message.
+        digest: Of the topic.
+        nonce: For messages: names the subscriber. For a last message: names the question.
+    """
+
+    kind: bytes
+    digest: bytes
+    nonce: bytes = b""
+
+    def frame(self) -> bytes:
+        """Return the frame."""
+        return self.kind + self.digest + self.nonce
+
+    @classmethod
+    def of(cls, frame: bytes) -> TopicKey:
+        """Read a frame.
+
+        Raises:
+            WireError: It is not such a frame.
+        """
+        key = cls(frame[:1], frame[1 : 1 + DIGEST], frame[1 + DIGEST :])
+        if len(frame) not in _LENGTHS.get(key.kind, ()):
+            raise WireError("a topic of another kind")
+        return key
+
+
+def digest_of_topic(topic: bytes) -> bytes:
+    """Return the digest of a topic."""
+    return hashlib.blake2b(topic, digest_size=DIGEST).digest()
+
+
+def new_nonce() -> bytes:
+    """Return a random name that nobody else has."""
+    return secrets.token_bytes(_NONCE)
+
+
+def topic_bytes(topic: object) -> bytes:
+    """Return a topic as bytes, a string as UTF-8.
+
+    Raises:
+        TypeError: It is neither bytes nor str.
+        ValueError: It is a string that UTF-8 cannot encode.
+    """
+    return _bytes("topic", topic)
+
+
+def message_bytes(message: object) -> bytes:
+    """Return a message as bytes, a string as UTF-8, a buffer by its contents.
+
+    Raises:
+        TypeError: It is neither of these.
+        ValueError: It is a string that UTF-8 cannot encode.
+    """
+    if isinstance(message, (bytearray, memoryview)):
+        return bytes(message)
+    return _bytes("message", message)
+
+
+def _bytes(name: str, value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name}: expected text that UTF-8 has, got {error}") from None
+    raise TypeError(f"{name}: expected bytes or str, got {type(value).__name__}")

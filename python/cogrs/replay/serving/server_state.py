@@ -1,0 +1,405 @@
+"""The state of a server: what it does with each request and each pushed message.
+
+`ServerState` knows no sockets; workers carry messages to it (`worker`), so any number of workers
+and proxies serve one server. Nothing from the network is trusted: frames are bounded by what the
+templates allow, and headers, kinds, templates and sizes are checked before anything is kept.
+Columns of a cache stay the frames that ZeroMQ received: Rust checks their sizes and gathers batches
+from them (`rust/src/replay/cache_store.rs`). Python handles one header per cache and does no
+per-row work.
+
+Threads: any may call any method. `_lock` guards the counters that clients tell and the refusals,
+`_arrived` wakes calls of `get_batch`; neither is held while the other, the store's or the
+publisher's is taken, but that `get_batch` asks the store for its shortage under `_arrived`. Caches
+are counted by the store, under the lock of the push or the batch, so `stats` agrees with itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from cogrs._core import CacheStore, ReplayMemory, cache_layout
+from cogrs.api import replay_pb2 as pb
+from cogrs.escape import escaped
+from cogrs.limits import (
+    LARGEST_REPLY,
+    MOST_PRIORITY_CLIENTS,
+    MOST_PRIORITY_ROWS,
+    MOST_SAMPLES,
+    MOST_WAITING_OF_PUSHES,
+    SMALL_FRAME,
+)
+from cogrs.replay.net.authenticator import ANYBODY
+from cogrs.replay.net.deadline import Deadline
+from cogrs.replay.net.receive_quota import ReceiveQuota
+from cogrs.replay.net.warn_once import WarnOnce
+from cogrs.replay.priorities import Priorities
+from cogrs.replay.serving.client_keys import ClientKeys
+from cogrs.replay.serving.log_file import LogFile
+from cogrs.replay.serving.message_assembler import MessageAssembler
+from cogrs.replay.serving.stats_reporter import StatsReporter
+from cogrs.replay.stats import ServerStats, Tally
+from cogrs.replay.wire import REASONS, WireError, decode, digest_of, encode, row_bytes, sizes_of
+from cogrs.validation import check_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cogrs.replay.batch import AnyBatch
+    from cogrs.replay.net.authenticator import Identity
+
+_NO_CACHES = "this server keeps no caches: create it with n_caches >= 1"
+
+_LARGEST_FRAME = (1 << 63) - 1
+"""ZeroMQ's numbers are signed."""
+
+_OF_SAMPLERS = ("samples_request", "priorities", "publish")
+"""Requests of clients that may draw."""
+
+_MOST_COUNTERS = 65_536
+"""Clients whose totals are remembered, those that told theirs last."""
+
+
+class ServerState:
+    """The caches, counters, log file and keys of a server.
+
+    Attributes:
+        caches: The newest caches.
+        log_file: The log file.
+        total_episodes: Episodes that clients have closed.
+        total_steps: Steps of those episodes.
+        total_dropped: Published messages that clients were too slow for.
+        total_caches: Caches that have arrived, whole ones only.
+        total_refused: Messages that were dropped or refused.
+        publish: Publishes priorities, given topic and message; None: they are dropped.
+        publish_for_client: Publishes a message, given digest of the topic and contents; likewise.
+    """
+
+    def __init__(
+        self,
+        memory: ReplayMemory,
+        n_caches: int,
+        seed: int | None,
+        log_seconds: float | None,
+        *,
+        ids: bool = False,
+        nstep: bool = False,
+    ) -> None:
+        """Keep the newest `n_caches` caches of memories like this one; with 0 refuse caches.
+
+        Workers log what arrives every `log_seconds`; None for never.
+
+        Raises:
+            TypeError: `n_caches` is not an integer.
+            ValueError: `n_caches` < 0.
+        """
+        self.log_file = LogFile()
+        self._n_caches = check_count("n_caches", n_caches, 0)
+        self.caches = CacheStore(memory, max(1, self._n_caches), ids=ids, nstep=nstep, seed=seed)
+        self.publish: Callable[[bytes, bytes], object] | None = None
+        self.publish_for_client: Callable[[bytes, bytes], object] | None = None
+        self._ids = ids
+        self._nstep = nstep
+        self._reporter = StatsReporter(log_seconds)
+        self._closed = False
+        self._memory = memory
+        self._digest = digest_of(memory)
+        self._arrived = threading.Condition()
+        self._lock = threading.Lock()
+        self.total_episodes = 0
+        self.total_steps = 0
+        self.total_caches = 0
+        self.total_dropped = 0
+        self.total_refused = 0
+        self._refused = dict.fromkeys(REASONS, 0)
+        self._counters: dict[int, tuple[int, ...]] = {}
+        """The largest totals of each client; the one that has been silent longest comes first."""
+        self._client_keys = ClientKeys()
+        self._assembler = MessageAssembler()
+        self._answers_dropped = 0
+        self._warn_refused = WarnOnce()
+        self._warn_dropped = WarnOnce()
+
+    @cached_property
+    def max_frame(self) -> int:
+        """Bytes of the largest frame that a client may send, by the settings at the first worker.
+
+        Sockets have to be told when they are made.
+        """
+        largest = self._largest_row * self._memory.cache_size
+        return min(max(SMALL_FRAME, largest), _LARGEST_FRAME)
+
+    @property
+    def _largest_row(self) -> int:
+        """Bytes of a row in the largest column of a cache."""
+        return cache_layout(self._memory, ids=self._ids, nstep=self._nstep)[2]
+
+    def quota(self, hwm: int) -> ReceiveQuota:
+        """Return how many bytes of a client's pushes may wait: `hwm` and some of the largest."""
+        cache = row_bytes(self._memory) * self._memory.cache_size
+        largest = max(cache, SMALL_FRAME) + SMALL_FRAME
+        return ReceiveQuota((hwm + 4) * largest + MOST_WAITING_OF_PUSHES, largest=2 * largest)
+
+    def answer(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> list[Any]:
+        """Return the frames of the reply to a request; a bad one is refused with the reason."""
+        uuid = self._memory.uuid
+        try:
+            header = _request(frames)
+            kind = header.WhichOneof("body")
+            if kind in _OF_SAMPLERS and not sender.samples:
+                text = f"{kind}: this key may push alone, for it is not in allow_samplers"
+                raise WireError(text, "key")
+            match kind:
+                case "publish":
+                    source = sender.key, header.sender, header.publish.number
+                    return [encode(uuid, **self._publish(source, header.publish, frames[1:]))]
+                case "sizes_request":
+                    sizes = sizes_of(self._memory, self.max_frame, ids=self._ids, nstep=self._nstep)
+                    return [encode(uuid, sizes=sizes)]
+                case "counter":
+                    self._client_keys.check(header.sender, sender.key)
+                    self._count(header.sender, header.counter)
+                    return [encode(uuid, counter_reply=pb.CounterReply())]
+                case "samples_request":
+                    samples, columns = self._give(header.samples_request)
+                    return [encode(uuid, samples=samples), *columns]
+                case "priorities":
+                    self._publish_priorities(header.priorities)
+                    return [encode(uuid, priorities_reply=pb.PrioritiesReply())]
+                case _:
+                    raise WireError(f"{kind or 'nothing'} as a request", "kind")
+        except WireError as error:
+            self.refuse(frames[0] if frames else None, error)
+            return [encode(uuid, refusal=pb.Refusal(reason=str(error)))]
+
+    def take(self, frames: list[zmq.Frame], sender: Identity = ANYBODY) -> None:
+        """Take a pushed message; one that is not of this protocol is dropped and counted."""
+        try:
+            header = _header(frames)
+            self._client_keys.check(header.sender, sender.key)
+            match header.WhichOneof("body"):
+                case "cache":
+                    self._take_cache(header.sender, header.cache, frames[1:])
+                case "log":
+                    line = _only(frames).log
+                    self.log_file.add(header.sender, line.stream, line.number, line.text)
+                case kind:
+                    raise WireError(f"{kind or 'nothing'} pushed", "kind")
+        except WireError as error:
+            self.refuse(frames[0] if frames else None, error)
+
+    def refuse(self, frame: zmq.Frame | None, error: WireError) -> None:
+        """Count a message that is dropped or refused; the first of a peer is logged."""
+        with self._lock:
+            self.total_refused += 1
+            self._refused[error.reason] += 1
+        text = "refused a message from %s: %s; further ones are only counted"
+        self._warn_refused(peer := _peer_of(frame), text, peer, error)
+
+    def count_dropped_answer(self, frame: zmq.Frame) -> None:
+        """Count a reply that its peer has no room for; the first of a peer is logged."""
+        with self._lock:
+            self._answers_dropped += 1
+        text = "%s does not read its answers; further ones are dropped"
+        self._warn_dropped(peer := _peer_of(frame), text, peer)
+
+    def get_batch(
+        self, batch_size: int, wait: float | None, out: tuple[Any, ...] | None
+    ) -> AnyBatch:
+        """See `ReplayMemoryServer.get_batch`."""
+        if self._n_caches == 0:
+            raise RuntimeError(f"get_batch: {_NO_CACHES}")
+        if wait is None:
+            return self.caches.get_batch(batch_size, out=out)
+        deadline = Deadline.of("wait", wait)
+        while True:
+            self._wait(batch_size, deadline)
+            try:
+                return self.caches.get_batch(batch_size, out=out)
+            except RuntimeError:
+                # Unless somebody else took them meanwhile, waiting does not help.
+                if self.caches.shortage(batch_size) is None:
+                    raise
+
+    def tick(self) -> None:
+        """Flush the log file and log the rates when it is time; to be called often."""
+        self.log_file.tick()
+        self._reporter.tick(self.stats)
+
+    def stats(self, published: int = 0) -> ServerStats:
+        """Return the figures of a server that has published so many messages."""
+        store = self.caches.stats()
+        held, unused, weight_sum, given, discarded, oldest, newest = store[:7]
+        received, others, clients = store[7:]
+        taken_at = time.monotonic()
+        with self._lock:
+            episodes, steps, dropped = self.total_episodes, self.total_steps, self.total_dropped
+            refused = dict(self._refused)
+            answers_dropped = self._answers_dropped
+        return ServerStats(
+            taken_at=taken_at,
+            caches=held,
+            n_caches=self._n_caches,
+            samples_unused=unused,
+            weight_sum=weight_sum,
+            oldest_age=oldest,
+            newest_age=newest,
+            received=Tally(*received),
+            clients={uuid: Tally(*sent) for uuid, sent in clients.items()},
+            other_clients=Tally(*others),
+            samples_given=given,
+            samples_discarded=discarded,
+            total_episodes=episodes,
+            total_steps=steps,
+            refused=refused,
+            answers_dropped=answers_dropped,
+            published=published,
+            publications_dropped=dropped,
+            log_lines=self.log_file.total_lines,
+        )
+
+    def wake(self) -> None:
+        """Wake all calls that wait, for the server is closed."""
+        with self._arrived:
+            self._closed = True
+            self._arrived.notify_all()
+
+    def _wait(self, batch_size: int, deadline: Deadline) -> None:
+        with self._arrived:
+            while (shortage := self.caches.shortage(batch_size)) is not None:
+                if self._closed:
+                    raise RuntimeError("this ReplayMemoryServer is closed")
+                if deadline.passed:
+                    raise TimeoutError(f"get_batch: {shortage}")
+                self._arrived.wait(deadline.left)
+
+    def _give(self, request: pb.SamplesRequest) -> tuple[pb.Samples, list[Any]]:
+        rows = request.rows
+        if rows > MOST_SAMPLES:
+            text = f"{rows} samples, and one request may ask for {MOST_SAMPLES}"
+            raise WireError(text, "size")
+        largest, whole = rows * self._largest_row, rows * row_bytes(self._memory)
+        if largest > LARGEST_REPLY or whole > 2 * LARGEST_REPLY:
+            text = f"{rows} samples, more than fit into an answer of {LARGEST_REPLY} bytes"
+            raise WireError(text, "size")
+        try:
+            weight_sum, unused, flags, frame_stack, columns, shortage = self.caches.give(rows)
+        except MemoryError:
+            raise WireError(f"{rows} samples: too little memory for them", "cache") from None
+        samples = pb.Samples(
+            number=request.number,
+            rows=rows if columns else 0,
+            weight_sum=weight_sum,
+            unused=unused,
+            template=self._digest,
+            flags=flags,
+            frame_stack=frame_stack,
+            ids=self._ids,
+            nstep=self._nstep,
+            shortage=_NO_CACHES if shortage and self._n_caches == 0 else shortage or "",
+        )
+        return samples, columns
+
+    def _publish_priorities(self, message: pb.Priorities) -> None:
+        rows = len(message.ids) // 8
+        if rows > MOST_PRIORITY_ROWS:
+            text = f"priorities of {rows} rows, and one request may have {MOST_PRIORITY_ROWS}"
+            raise WireError(text, "size")
+        priorities = Priorities.read(message)
+        if not self._ids or len(priorities.sender) != len(priorities.ids):
+            raise WireError("priorities that this server cannot assign to clients", "cache")
+        clients = priorities.num_clients
+        if clients > MOST_PRIORITY_CLIENTS:
+            text = f"priorities for {clients} clients, and one request may have "
+            raise WireError(f"{text}{MOST_PRIORITY_CLIENTS}", "size")
+        if self.publish is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                priorities.publish(self._memory.uuid, self.publish)
+
+    def _publish(
+        self, source: tuple[str, int, int], header: pb.Publish, pieces: list[zmq.Frame]
+    ) -> dict[str, Any]:
+        """Take a part of a message, publish one that is whole, and return the reply's body."""
+        part = b"".join(piece.buffer for piece in pieces)
+        message, size = self._assembler.add(source, header, part)
+        if message is None:
+            return {"publish": pb.Publish(number=header.number, size=size)}
+        if self.publish_for_client is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                self.publish_for_client(header.digest, message)
+        return {"publish_reply": pb.PublishReply(number=header.number)}
+
+    def _take_cache(self, sender: int, cache: pb.Cache, frames: list[zmq.Frame]) -> None:
+        if self._n_caches == 0:
+            raise WireError("a cache, but this server keeps no caches", "cache")
+        if cache.template != self._digest:
+            raise WireError("a cache of other templates", "template")
+        for sent, expected, what in (
+            (cache.ids, self._ids, "ids"),
+            (cache.nstep, self._nstep, "n-step returns"),
+        ):
+            if sent != expected:
+                raise WireError(f"a cache {'with' if sent else 'without'} {what}", "layout")
+        layout = cache.flags, cache.frame_stack
+        try:
+            taken = self.caches.push(
+                cache.rows, cache.weight_sum, frames, sender=sender, layout=layout
+            )
+        except ValueError as error:
+            raise WireError(f"an invalid cache: {error}", "cache") from None
+        if not taken:
+            raise WireError("a cache of other cache_flags or frame_stack", "layout")
+        with self._lock:
+            self.total_caches += 1
+        with self._arrived:
+            self._arrived.notify_all()
+
+    def _count(self, sender: int, counter: pb.Counter) -> None:
+        totals = counter.episodes, counter.steps, counter.dropped
+        with self._lock:
+            known = self._counters.pop(sender, (0, 0, 0))
+            self._counters[sender] = largest = tuple(map(max, known, totals))
+            if len(self._counters) > _MOST_COUNTERS:
+                del self._counters[next(iter(self._counters))]
+            episodes, steps, dropped = (new - old for new, old in zip(largest, known, strict=True))
+            self.total_episodes += episodes
+            self.total_steps += steps
+            self.total_dropped += dropped
+
+
+def _header(frames: list[zmq.Frame]) -> pb.Header:
+    """Read the first frame of a message."""
+    if not frames:
+        raise WireError("no frames where a header is expected", "frames")
+    if len(frames[0]) > SMALL_FRAME:
+        raise WireError(
+            f"a header of {len(frames[0])} bytes, at most {SMALL_FRAME} are taken", "size"
+        )
+    return decode(frames[0])
+
+
+def _request(frames: list[zmq.Frame]) -> pb.Header:
+    """Read a request: a header, which only the pieces of a message to publish follow."""
+    if len(frames) > 1:
+        header = _header(frames)
+        if header.WhichOneof("body") == "publish":
+            return header
+    return _only(frames)
+
+
+def _only(frames: list[zmq.Frame]) -> pb.Header:
+    if len(frames) != 1:
+        raise WireError(f"{len(frames)} frames where 1 is expected", "frames")
+    return _header(frames)
+
+
+def _peer_of(frame: zmq.Frame | None) -> str:
+    try:
+        return "an unknown peer" if frame is None else escaped(str(frame.get("Peer-Address")))
+    except zmq.ZMQError:
+        return "an unknown peer"

@@ -1,0 +1,73 @@
+"""A client's memory, made like the server's."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from cogrs._core import cache_layout, start_ids
+from cogrs.replay.wire import digest_of, memory_like
+
+if TYPE_CHECKING:
+    from cogrs.api import replay_pb2 as pb
+
+
+class SyncedMemory:
+    """A memory like the server's, and the layout that the server expects of its caches.
+
+    Attributes:
+        rem: The memory.
+        ids: Whether caches carry ids.
+        nstep: Whether caches carry n-step returns.
+        digest: Digest of the templates.
+    """
+
+    def __init__(
+        self,
+        sizes: pb.Sizes,
+        max_step: int,
+        uuid: int,
+        seed: int | None,
+        before: SyncedMemory | None,
+    ) -> None:
+        """Create the memory that takes the place of `before`, whose counts stay counted.
+
+        Raises:
+            RuntimeError: No memory can have these sizes.
+            MemoryError: As `ReplayMemory`.
+        """
+        self._round: int = before._round + 1 if before else 0
+        if seed is not None:
+            # Each memory has other draws, and two clients with other seeds never have the same.
+            seed = (seed + (self._round << 32)) % (1 << 64)
+        self.rem = memory_like(sizes, max_step, uuid, seed)
+        self.ids = sizes.ids
+        self.nstep = sizes.nstep
+        if self.ids:
+            start_ids(self.rem, secrets.randbits(64))
+        self.digest = digest_of(self.rem)
+        self._layout = cache_layout(self.rem)[:2]
+        self._max_frame = sizes.max_frame
+        self._before = before.totals() if before else (0, 0)
+
+    def totals(self) -> tuple[int, int]:
+        """Return the episodes and steps closed in this memory and those before it."""
+        episodes, steps = self._before
+        return episodes + self.rem.total_episodes, steps + self.rem.total_steps
+
+    def check(self, flags: int, frame_stack: int, largest: int) -> None:
+        """Refuse caches that the server would refuse.
+
+        Raises:
+            ValueError: Their layout is not the server's, or their frames are too large.
+        """
+        if (flags, frame_stack) != self._layout:
+            raise ValueError(
+                "rem: expected the server's cache_flags and frame_stack, got others: set them at "
+                "the server and call sync_sizes"
+            )
+        if largest > self._max_frame:
+            raise ValueError(
+                f"cache_size: expected frames of at most {self._max_frame} bytes, got {largest}: "
+                "set cache_size at the server, before its workers start, and call sync_sizes"
+            )
