@@ -140,7 +140,7 @@ async def write_trial():
 
 
 def use_client(endpoints, done):
-    """Have a client send each kind of message."""
+    """Send one message of each kind."""
     with ReplayMemoryClient(*endpoints, max_step=64, input_uuid=5) as client:
         client.rem.new_episode()
         for step in range(8):
