@@ -190,7 +190,7 @@ def test_files_are_shorter_than_450_lines():
 # Ways of speaking that have to be read twice, each with what to write.
 ODD = {
     "none": (
-        r"\b(is|are|was|were|if|or) none\b",
+        r"(?<!\ball )(?<!\ball of them, )\b(is|are|was|were|if|or) none\b",
         "what is wrong: 'is not a path', 'no such actor'",
     ),
     "no": (r"(?<![Tt]here )\bis no (?!longer|more)\w+", "'is not a ...'"),
