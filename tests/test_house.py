@@ -69,22 +69,30 @@ def test_python_modules_import_each_other_in_no_circle():
     assert circle(graph) == []
 
 
+def spelled_imports(text: str) -> str:
+    """Return Rust code with `a::{b::C, d}` as `a::b::C a::d`, nested braces from the inside out."""
+    group = re.compile(r"((?:crate|super|\w+)(?:::\w+)*)::\{([^{}]*)\}")
+    while found := group.search(text):
+        stem, names = found.groups()
+        spelled = " ".join(f"{stem}::{name.strip()}" for name in names.split(",") if name.strip())
+        # Within another group these are names of it.
+        text = text[: found.start()] + spelled.replace(" ", ", ") + text[found.end() :]
+    return text
+
+
 def rust_imports(path: Path, modules: set[str]) -> set[str]:
     """Return the modules that the code of a file names, without its comments and its tests."""
     text = re.sub(r"//.*", "", path.read_text(encoding="utf-8")).partition("#[cfg(test)]")[0]
-    # `use crate::a::{b::C, d}` names two modules.
-    for group in re.findall(r"\bcrate::[\w:]+::\{[^{}]*\}", text):
-        stem, _, names = group.partition("{")
-        text += "".join(f" {stem}{name.strip()};" for name in names.rstrip("}").split(","))
-    paths = {
-        each.split("::") and tuple(each.split("::"))
-        for each in re.findall(r"\bcrate::([\w:]+)", text)
-    }
-    return {
-        max(named, key=len)
-        for parts in paths
-        if (named := {"/".join(parts[:k]) for k in range(1, len(parts) + 1)} & modules)
-    }
+    folder = path.parent.relative_to(RUST).parts
+    named = set()
+    for root, rest in re.findall(r"\b(crate|super)((?:::\w+)+)", spelled_imports(text)):
+        parts = [*(folder if root == "super" else ()), *rest.split("::")[1:]]
+        named.add(
+            max(
+                ({"/".join(parts[:k]) for k in range(1, len(parts) + 1)} & modules) or {""}, key=len
+            )
+        )
+    return named - {""}
 
 
 def test_rust_modules_use_each_other_in_no_circle():
