@@ -1,4 +1,4 @@
-"""How Sphinx makes a site of these pages: `make docs`."""
+"""Settings with which Sphinx builds a site of these pages: `make docs`."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ pygments_style = "friendly"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
-# Types of the same name stand in the docstrings of several parts.
+# Docstrings of several parts name types that have the same name.
 suppress_warnings = ["ref.python"]
 autodoc_member_order = "groupwise"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-# Frameworks whose modules are documented without being there.
+# Frameworks whose modules are documented without being installed.
 autodoc_mock_imports = ["torch"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Fields", "params_style")]
 
-# The pages are read in the repository too, where they lead to files that are no pages here.
+# The pages are read in the repository too, where they link to files that are not pages here.
 _PAGES = {
     "../README.md": "index.md",
     "../CONTRIBUTING.md": "contributing.md",
     "../ARCHITECTURE.md": "architecture.md",
     "../CHANGELOG.md": "changelog.md",
+    "../SECURITY.md": "security-policy.md",
     "../python/cogrs/_core.pyi": "reference/replay.md",
     "../examples": "examples.md",
     "../examples/distributed": "distributed.md",
@@ -56,11 +57,12 @@ _FROM_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
     "python/cogrs/_core.pyi": "reference/replay.md",
     "examples/": "examples.md",
     "LICENSE": "../LICENSE",
 }
-# Docstrings have code in backticks, as Markdown has it, and so have some fences.
+# Docstrings have code in backticks and fences, as in Markdown.
 _CODE = re.compile(r"(?<![`:])`([^`]+)`(?!`)")
 _MARK = re.compile(r"(?<=[ (,])[*|](?=\w)")
 _FENCE = re.compile(r"^(\s*)```python\n(.*?)\n\1```$", re.MULTILINE | re.DOTALL)
@@ -68,25 +70,26 @@ _LITERAL = re.compile(r"(?<=::\n\n)(( +)\S.*(?:\n(?:\2.*)?)*)")
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 
 
-def _lead_to_pages(_app: Sphinx, _name: str, source: list[str]) -> None:
+def _link_pages(_app: Sphinx, _name: str, source: list[str]) -> None:
     source[0] = _LINK.sub(lambda link: _PAGES.get(link[1], link[1]), source[0])
 
 
-def _lead_from_there(_app: Sphinx, file: Path, _name: str, source: list[str]) -> None:
+def _link_included(_app: Sphinx, file: Path, _name: str, source: list[str]) -> None:
     folder = file.parent.as_posix()
 
     def page(link: re.Match[str]) -> str:
         if folder != "..":  # its own pages lead to files beside them
             path = posixpath.normpath(f"{folder}/{link[1]}")
             return path.removeprefix("../docs/")
-        return _FROM_ROOT.get(link[1], link[1].removeprefix("docs/"))
+        page = _FROM_ROOT.get(link[1], link[1].removeprefix("docs/"))
+        return f"../{page}" if page.endswith(".py") else page
 
     source[0] = _LINK.sub(page, source[0])
 
 
 def _escaped(text: str) -> str:
-    # A span may be followed by a letter, as in `list`s, which reST wants an escape for. In the rest
-    # (k, *action) is no emphasis, and |q - v| not the name of a substitution.
+    # A letter after a span, as in `list`s, needs an escape in reST. Elsewhere (k, *action) is not
+    # emphasis, and |q - v| not a substitution.
     parts = _CODE.split(text)
     parts[::2] = [_MARK.sub(r"\\\g<0>", part) for part in parts[::2]]
     parts[1::2] = [f"``{code}``\\ " for code in parts[1::2]]
@@ -101,7 +104,7 @@ def _write_as_rst(
         return f"{fence[1]}::\n\n{body}"
 
     text = _FENCE.sub(indented, "\n".join(lines))
-    # Every other part is code, which stays as it is.
+    # Every second part is code, which stays as it is.
     parts = _LITERAL.split(text)
     del parts[2::3]
     parts[::2] = [_escaped(part) for part in parts[::2]]
@@ -109,7 +112,7 @@ def _write_as_rst(
 
 
 def setup(app: Sphinx) -> None:
-    """Have links that are for the repository lead to pages, and read docstrings as they are."""
+    """Lead links of the repository to pages, and read docstrings as Markdown."""
     app.connect("autodoc-process-docstring", _write_as_rst, priority=400)
-    app.connect("source-read", _lead_to_pages)
-    app.connect("include-read", _lead_from_there)
+    app.connect("source-read", _link_pages)
+    app.connect("include-read", _link_included)

@@ -11,7 +11,7 @@ CLIP, ENTROPY, VALUE_LOSS, MAX_NORM = 0.2, 0.01, 0.5, 0.5
 
 
 def make_net(sizes, scale):
-    """A net with tanh between its layers, orthogonal weights, the last ones times `scale`."""
+    """Create a net: tanh between its layers, orthogonal weights, the last ones times `scale`."""
     layers = []
     for at, (inputs, outputs) in enumerate(pairwise(sizes)):
         layer = nn.Linear(inputs, outputs)
@@ -22,7 +22,7 @@ def make_net(sizes, scale):
 
 
 def advantages(kept, last_value):
-    """Generalized advantages: a terminal state is worth nothing, any other what the critic says."""
+    """Return generalized advantages; a terminal state has value 0, others the critic's."""
     later, following = torch.zeros_like(last_value), last_value
     found = torch.zeros_like(kept["value"])
     for at in reversed(range(len(found))):

@@ -7,7 +7,7 @@ HIDDEN, RATE, GAMES_AT_ONCE = 64, 0.1, 16
 
 
 class ColumnNet:
-    """Learns what a disc in each column is worth to who drops it."""
+    """Learns the value of a disc in each column, to the side that drops it."""
 
     def __init__(self, rng):
         """Draw a net (Glorot and Bengio 2010)."""
@@ -19,14 +19,14 @@ class ColumnNet:
         return np.tanh(boards @ self.layers[0]) @ self.layers[1]
 
     def remember(self, boards, columns, goals):
-        """Keep the moves of a game; learn when those of enough have come together."""
+        """Keep the moves of a game; learn when there are those of enough games."""
         self._games.append((boards, columns, goals))
         if len(self._games) == GAMES_AT_ONCE:
             self.learn(*map(np.concatenate, zip(*self._games, strict=True)))
             self._games = []
 
     def learn(self, boards, columns, goals):
-        """Move the values of the chosen columns towards what the games paid."""
+        """Move the values of the chosen columns towards the results of the games."""
         hidden, rows = np.tanh(boards @ self.layers[0]), np.arange(len(goals))
         errors = np.zeros((len(goals), COLUMNS))
         errors[rows, columns] = goals - (hidden @ self.layers[1])[rows, columns]

@@ -1,10 +1,10 @@
-"""A picture of how the returns of episodes have grown."""
+"""A plot of the returns of episodes."""
 
 from matplotlib.figure import Figure
 
 
 def save_curve(returns, window, goal, title, path):
-    """Draw what episodes paid, and the mean of the last `window` of them."""
+    """Plot the return of each episode, and the mean of the last `window` returns."""
     latest = [returns[max(0, at + 1 - window) : at + 1] for at in range(len(returns))]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()

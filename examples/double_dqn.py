@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-# In the size of a small environment.
+# Sizes for a small environment.
 BATCH_SIZE, GAMMA, HIDDEN, OPTIMIZER = 64, 0.99, (64, 64), optax.adam(1e-3)
 TARGET_RATE = 0.01  # the target net follows smoothly (Lillicrap et al. 2016, section 3)
 # Mixed Monte Carlo update (Bellemare et al. 2016; Ostrovski et al. 2017): a little of the return
@@ -27,12 +27,12 @@ def make_nets(env, seed):
 def update(nets, prev, ahead, weights):
     """Take one step of double Q-learning; return new nets, the loss and the errors."""
     params, target, optimizer = nets
-    # A sampled state is a stack of frames, oldest first: here always of one.
+    # A sampled state is a stack of frames, oldest first; here always of one frame.
     following, rewards, discount = ahead
     state, next_state, rows = prev.state[:, 0], following.state[:, 0], jnp.arange(BATCH_SIZE)
     best = q_values(params, next_state).argmax(axis=1)
     future = q_values(target, next_state)[rows, best]
-    # Where the episode terminated the discount is 0, so nothing is said of ends here.
+    # The discount is 0 where the episode terminated, so ends need no case of their own.
     goal = (1 - MONTE_CARLO) * (rewards + discount * future) + MONTE_CARLO * prev.qvest
 
     def loss_of(params):

@@ -18,7 +18,7 @@ except ModuleNotFoundError as missing:
     refuse_without(missing)
 
 NUM_GAMES, HISTORY = 32, 34  # games side by side; states of a history
-WINDOW = 100  # episodes in the mean return that is held against the goal
+WINDOW = 100  # episodes in the mean return that is compared with the goal
 
 
 class Learner:
@@ -33,7 +33,7 @@ class Learner:
         self.returns, self.steps, self.version = [], 0, 0
 
     def act(self, batch, _batch_gpu, reply):
-        """Answer states; count what episodes paid."""
+        """Answer states with actions, and add up the returns of episodes."""
         now = batch[0]
         self.paid[now["id"]] += now["last_r"]
         over = now["id"][(now["last_terminal"] | now["last_truncated"]) == 1]
@@ -44,7 +44,7 @@ class Learner:
         reply[0].update(a=a, pi=pi, V=values, rv=self.version)
 
     def optimize(self, batch, _batch_gpu, _reply):
-        """Learn from histories; arrays of a batch are used again, so they are copied."""
+        """Learn from histories, which are copied: arrays of a batch are used again."""
         arrays = {key: np.stack([each[key] for each in batch]) for key in batch[0]}
         self.net, self.optimizer = learn(self.net, self.optimizer, arrays)
         self.version += 1

@@ -20,10 +20,10 @@ Judge = Callable[[list[int]], int]
 
 
 class Corridor(sdk.Environment):
-    """Steps left or right, for eight ticks; nothing is rewarded but by people."""
+    """Steps left or right, for eight ticks; only people give rewards."""
 
     def start(self, trial: sdk.Trial) -> sdk.Update:
-        """Begin at 0."""
+        """Start at position 0."""
         self.place, self.tick = 0, 0
         return sdk.Update(np.float32([0]))
 
@@ -67,7 +67,7 @@ async def play(worker: ActorWorker, trials: int, judge: Judge) -> list[tuple[flo
 
 
 def share(worker: ActorWorker, trial_id: str) -> float:
-    """Return the share of a trial in what is drawn; nothing is before anything counts."""
+    """Return the share of a trial in a draw; 0 while no step can be drawn."""
     if worker.memory.weight_sum == 0:
         return 0.0
     drawn = worker.memory.get_batch(2000).prev.info["trial"]

@@ -20,14 +20,14 @@ except ImportError as missing:
 
 NUM_ENVS, STEPS = 16, 128  # environments side by side; steps of each between two updates
 RATE = 1e-3
-WINDOW = 100  # episodes in the mean return that is held against the goal
+WINDOW = 100  # episodes in the mean return that is compared with the goal
 
 
 class Player:
-    """Plays with a policy, and keeps what happened."""
+    """Plays with a policy, and keeps its steps."""
 
     def __init__(self, envs, seed):
-        """Start the environments."""
+        """Create the nets, and reset the environments."""
         size, count = envs.single_observation_space.shape[0], int(envs.single_action_space.n)
         self.envs = envs
         self.policy = make_net((size, 64, 64, count), 0.01)
@@ -39,7 +39,7 @@ class Player:
 
     @torch.no_grad()
     def play(self):
-        """Take `STEPS` steps: arrays of them by key, and what follows the last of them."""
+        """Take `STEPS` steps; return them as tensors by key, and the value of the next state."""
         kept = {key: [] for key in ("state", "action", "log", "value", "reward", "end", "acted")}
         for _ in range(STEPS):
             chances = torch.distributions.Categorical(logits=self.policy(self.state))
@@ -57,7 +57,7 @@ class Player:
         return {key: torch.stack(each) for key, each in kept.items()}, self.critic(self.state)[:, 0]
 
     def count(self, reward, over):
-        """Count what episodes paid."""
+        """Add rewards to the returns of the episodes."""
         self.paid += reward
         self.returns.extend(self.paid[over])
         self.paid[over] = 0

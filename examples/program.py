@@ -1,4 +1,4 @@
-"""What the examples have in common as programs: their options, and how they end."""
+"""What the examples share as programs: their options, and how they end."""
 
 import argparse
 import os
@@ -11,18 +11,18 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nets this small gain nothing fr
 
 
 class CtrlC:
-    """Whether Ctrl-C came. An `Event` has a lock, which its handler may wait for."""
+    """Whether Ctrl-C was pressed. An `Event` would not do: its handler may wait for its lock."""
 
     def __init__(self):
-        """Not yet."""
+        """Create it for a signal that has not come."""
         self._came = False
 
     def hear(self, *_):
-        """Take note of it."""
+        """Remember the signal; the handler of SIGINT."""
         self._came = True
 
     def is_set(self):
-        """Tell whether it came."""
+        """Return whether the signal has come."""
         return self._came
 
 
@@ -30,23 +30,23 @@ ctrl_c = CtrlC()
 
 
 def hear_ctrl_c():
-    """Have Ctrl-C set `ctrl_c`; before the imports, which take seconds."""
+    """Set `ctrl_c` on Ctrl-C from now on; call it before the imports, which take seconds."""
     signal.signal(signal.SIGINT, ctrl_c.hear)
 
 
 def refuse(reason):
-    """Leave with one line instead of a traceback."""
+    """Exit with one line instead of a traceback."""
     print(" ".join(str(reason).split()), file=sys.stderr)
     sys.exit(2)
 
 
 def refuse_without(missing, packages='".[demo]" in the checkout'):
-    """Leave because a package is not installed."""
+    """Exit because a package is not installed."""
     refuse(f"{missing.name} is not installed: pip install {packages}")
 
 
 def make_parser(description):
-    """Make a parser of the options that all learners have."""
+    """Create a parser with the options that all learners have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--goal", type=float, default=195.0, help="mean return to reach")
     parser.add_argument("--seed", type=int, default=0)
@@ -63,17 +63,17 @@ def parse(parser):
 
 
 class Course:
-    """How far a learner has come: a line a second, and in time the goal."""
+    """The progress of a learner: a line per second, and whether it has reached its goal."""
 
     def __init__(self, args, window):
-        """The mean of the last `window` episodes is held against the goal."""
+        """Compare the mean of the last `window` episodes with the goal."""
         self._args, self._window = args, window
         self._start = self._told = time.monotonic()
         self.reached = False
 
     def goes_on(self, returns, steps):
-        """Look at the returns of all episodes; tell whether there is time and something to do."""
-        latest, now = returns[-self._window :], time.monotonic()
+        """Return whether to go on, by the returns of all episodes and the time left."""
+        latest, now = list(returns)[-self._window :], time.monotonic()
         mean = sum(latest) / max(len(latest), 1)
         self.reached = len(latest) == self._window and mean >= self._args.goal
         if steps and (self.reached or now - self._told >= 1):
@@ -82,7 +82,7 @@ class Course:
         return not self.reached and now - self._start < self._args.max_seconds
 
     def end(self, returns, title):
-        """Say how it ended, draw the curve if that is asked for, and return the exit code."""
+        """Print how training ended, draw the curve if asked to, and return the exit code."""
         if self._args.plot:
             from curve import save_curve
 
@@ -93,12 +93,13 @@ class Course:
 
 
 def add_plot(parser):
-    """Add the option of a curve."""
+    """Add the option `--plot`; return the parser."""
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the learning curve there")
+    return parser
 
 
 def run(main):
-    """Run a program to its exit code: 130 after Ctrl-C."""
+    """Run a program and exit with its code, or with 130 after Ctrl-C."""
     try:
         sys.exit(main())
     except KeyboardInterrupt:

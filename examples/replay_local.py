@@ -20,21 +20,21 @@ except ModuleNotFoundError as missing:
 
 # Prioritized experience replay, proportional variant (Schaul et al. 2016, sections 3.3, 3.4, 4).
 ALPHA, BETA = 0.6, linear_schedule(0.4, 1.0, 20_000)
-PRIORITY_EPSILON = 0.01  # a step whose error is 0 must stay within reach
+PRIORITY_EPSILON = 0.01  # so that a step whose error is 0 can still be drawn
 MULTI_STEP = 3  # rewards that are summed before the target net is asked
 EPSILON = linear_schedule(1.0, 0.02, 3_000)
 MAX_STEP, WARM_UP = 50_000, 200  # in steps
-WINDOW = 20  # episodes in the mean return that is held against the goal
+WINDOW = 20  # episodes in the mean return that is compared with the goal
 
 
 def make_memory(env, seed):
-    """Make a memory; the templates say of which dtype and shape the fields of a step are."""
+    """Create a memory; the templates give dtype and shape of each field of a step."""
     state = np.zeros(env.observation_space.shape, env.observation_space.dtype)
     action, info = np.int32(0), np.zeros(0, np.float32)
     reward = prob = value = qvest = np.float32(0)
     rem = ReplayMemory(state, action, reward, prob, value, qvest, info, MAX_STEP, seed=seed)
     rem.discount_factor, rem.multi_step = GAMMA, MULTI_STEP
-    # A new step weighs as much as any ever did, so that it is soon seen (algorithm 1 there).
+    # A new step gets the largest weight so far, so that it is soon drawn (algorithm 1 there).
     rem.priority_exponent, rem.priority_epsilon, rem.new_priority = ALPHA, PRIORITY_EPSILON, "max"
     return rem
 
@@ -52,8 +52,8 @@ def play_episode(env, rem, params, epsilon, rng, should_stop):
         rem.add_entry(state, action, reward, prob, values.max(), i=(), init_w=1.0)
         rewards.append(float(reward))
         state = next_state
-    # After a true end nothing follows. An episode that was merely cut off would have gone on: the
-    # value of its last state stands for what was not seen.
+    # Nothing follows a state that terminated. A truncated episode would have gone on: the value of
+    # its last state stands for the rewards that were not seen.
     unseen = None if terminated else q_values(params, state).max()
     rem.close_episode(final_state=state, bootstrap_value=unseen)
     return rewards
@@ -72,14 +72,13 @@ def learn(nets, rem, beta):
 
 
 def train(env, seed, report):
-    """Play and learn by turns."""
+    """Play an episode, learn from as many batches as it had steps, and repeat."""
     rem, nets, rng = make_memory(env, seed), make_nets(env, seed), np.random.default_rng(seed)
     steps, loss = 0, None
     while not report.is_over():
         rewards = play_episode(env, rem, nets[0], float(EPSILON(steps)), rng, report.is_over)
         steps += len(rewards)
-        # Only closed episodes can be sampled: so there is one batch for each new step here, and
-        # none while an episode is played.
+        # Only closed episodes can be sampled, so the batches, one per new step, come after them.
         for _ in rewards:
             if rem.num_sampleable >= WARM_UP and not report.is_over():
                 nets, loss = learn(nets, rem, float(BETA(steps)))

@@ -1,4 +1,4 @@
-"""How training goes: lines while it does, then a file of metrics, a curve and a summary."""
+"""Progress of training as lines; at its end a file of metrics, a curve and a summary."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ def read_options(description):
 
 
 def open_env(args):
-    """Make the environment, and the folder for what comes of it."""
+    """Create the environment, and the folder for the results."""
     try:
         env = gym.make(args.env)
         env.reset(seed=args.seed)
@@ -36,21 +36,21 @@ def open_env(args):
 
 
 class Report:
-    """The metrics of a run, a row for each episode."""
+    """The metrics of a run, one row per episode."""
 
     def __init__(self, args, window):
-        """The mean of the last `window` episodes is held against the goal."""
+        """Compare the mean of the last `window` episodes with the goal."""
         self._args, self._window, self._rows, self._reached = args, window, [], False
         self._start = time.monotonic()
         self._bar = Progress("{task.description}", BarColumn(10), disable=not sys.stdout.isatty())
 
     def is_over(self):
-        """Tell whether the goal is reached, the time is up, or somebody has pressed Ctrl-C."""
+        """Return whether the goal is reached, the time is up, or Ctrl-C was pressed."""
         late = time.monotonic() > self._start + self._args.max_seconds
         return self._reached or ctrl_c.is_set() or late
 
     def note(self, paid, **figures):
-        """Keep what a whole episode paid; one that was broken off by the end does not count."""
+        """Record the return of an episode; one that the end interrupted does not count."""
         if self.is_over():
             return
         latest = [row["return"] for row in self._rows[1 - self._window :]] + [paid]
@@ -62,7 +62,7 @@ class Report:
         self._show(row, self._rows[-2:][0], self._rows[0]["return"])
 
     def _show(self, row, before, start):
-        """Draw the progress on a terminal; elsewhere print a line every two seconds."""
+        """Draw the progress on a terminal; elsewhere print one line every two seconds."""
         line = LINE.format(**row, rate=row["steps"] / max(row["seconds"], 1e-9))
         if not self._bar.disable:
             total = max(self._args.goal - start, 1e-9)
@@ -83,11 +83,11 @@ class Report:
         return 0 if self._reached else 130 if ctrl_c.is_set() else 1
 
     def __enter__(self):
-        """Show progress."""
+        """Start to show the progress."""
         self._bar.__enter__()
         self._bar.add_task("starting")
         return self
 
     def __exit__(self, *exc):
-        """Show it no more."""
+        """Stop showing the progress."""
         self._bar.__exit__(*exc)

@@ -18,7 +18,7 @@ KEYS = dict.fromkeys(("id", "s", "action_mask", "last_r", "last_terminal"), "")
 
 
 class Player:
-    """A side: plays by its net or at random, and counts what its games pay."""
+    """One side: plays by its net or at random, and counts the results of its games."""
 
     def __init__(self, rng, epsilon):
         """Draw a net; with `epsilon` 1 it plays at random."""
@@ -26,13 +26,13 @@ class Player:
         self.net = ColumnNet(rng)
 
     def start(self):
-        """Start new games."""
+        """Forget the moves and results of earlier games."""
         self.boards = np.zeros((NUM_GAMES, MOVES, CELLS))
         self.columns = np.zeros((NUM_GAMES, MOVES), int)
         self.moves, self.paid, self.results = np.zeros(NUM_GAMES, int), np.zeros(NUM_GAMES), []
 
     def __call__(self, batch, _batch_gpu, reply):
-        """Answer a batch: the rows are games in which this side is to move, or that are over."""
+        """Answer a batch, whose rows are games in which this side is to move or that are over."""
         now = batch[0]
         self.paid[now["id"]] += now["last_r"]
         for game in now["id"][now["last_terminal"] == 1]:
@@ -48,7 +48,7 @@ class Player:
         self.moves[games] += 1
 
     def finish(self, game):
-        """Note the result of a game, and learn from it."""
+        """Count the result of a game, and learn from it."""
         moves, result = self.moves[game], int(self.paid[game])
         self.moves[game] = self.paid[game] = 0
         self.results.append(result)
@@ -58,7 +58,7 @@ class Player:
 
 
 def play(count, seed, white, black, show=False):
-    """Play so many games; return how many white won, drew and lost."""
+    """Play this many games; return how many of them white won, drew and lost."""
     co = cogrs.ContextOptions(num_games=NUM_GAMES, seed=seed)
     players, described = {"white": white, "black": black}, {}
     for name, player in players.items():
@@ -77,7 +77,7 @@ def play(count, seed, white, black, show=False):
 
 
 def main():
-    """Learn, then hold both sides against random play."""
+    """Learn, then let each side play against random moves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--games", type=int, default=5_000, help="games of self-play")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""What docs/coming-from.md calls ours exists, and takes the arguments that are named."""
+"""Calls in the right columns of docs/coming-from.md exist, and take the arguments shown."""
 
 import ast
 import importlib
@@ -26,7 +26,7 @@ OBJECTS = {
 
 
 def ours() -> set[str]:
-    """The code in the right columns that is about one of the objects."""
+    """Return the calls and attributes of the objects above in the right columns."""
     rows = re.findall(r"^\|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     code = {span for row in rows for span in re.findall(r"`([^`]+)`", row)}
     return {each for each in code if re.match(rf"({'|'.join(OBJECTS)})\.", each)}
@@ -46,12 +46,12 @@ def needs_torch(code: str) -> bool:
     return code.startswith("cogrs.torch")
 
 
-def test_page_names_calls_to_check():
+def test_page_has_calls_to_check():
     assert len(ours()) > 60
 
 
 @pytest.mark.parametrize("code", sorted(ours()))
-def test_call_on_the_page_exists_and_takes_its_arguments(code):
+def test_call_exists_and_takes_the_arguments_shown(code):
     if needs_torch(code):
         pytest.importorskip("torch")
     expression = ast.parse(code, mode="eval").body
@@ -62,7 +62,7 @@ def test_call_on_the_page_exists_and_takes_its_arguments(code):
     called = resolve(expression.func)
     named = {keyword.arg: None for keyword in expression.keywords}
     owner = resolve(expression.func.value)
-    # What is looked up on a class takes an object of it first, unless it is bound to the class.
+    # A method that is looked up on a class takes an object first, unless it is a class method.
     bound = inspect.ismethod(called) or inspect.isbuiltin(called) or inspect.isclass(called)
     itself = [None] if inspect.isclass(owner) and not bound else []
     inspect.signature(called).bind(*itself, *expression.args, **named)

@@ -1,4 +1,4 @@
-"""The pages are true: messages are those of the code, links lead somewhere, no page is left out."""
+"""Pages: messages are those of the code, links have targets, and the contents list every page."""
 
 import re
 from pathlib import Path
@@ -29,11 +29,11 @@ def texts():
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_each_message_of_the_page_is_in_the_code(message, texts):
-    assert re.search(r"\w{3}", message.replace(GAP, "")), "there is something to look for"
+    assert re.search(r"\w{3}", message.replace(GAP, "")), "the message has words to look for"
     assert any(holds(text, message) for text in texts)
 
 
-def test_a_message_that_is_not_in_the_code_is_found_out(texts):
+def test_message_that_is_not_in_the_code_is_detected(texts):
     assert len(MESSAGES) > 40
     assert not any(holds(text, "no such words ... anywhere at all") for text in texts)
 
@@ -46,7 +46,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_what_is_there(page):
+def test_links_of_a_page_have_targets(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"https?://", link):
@@ -58,12 +58,12 @@ def test_links_lead_to_what_is_there(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_and_diagrams_of_pages_fit_the_column_of_the_site(page):
+def test_code_and_diagrams_of_a_page_fit_the_column_of_the_site(page):
     fences = re.findall(r"^```.*?^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     assert [line for fence in fences for line in fence.split("\n") if len(line) > 106] == []
 
 
-def test_every_page_of_the_folder_is_in_the_table_of_contents():
+def test_table_of_contents_has_every_page():
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     pages = {
         str(path.relative_to(ROOT / "docs").with_suffix(""))
@@ -73,7 +73,7 @@ def test_every_page_of_the_folder_is_in_the_table_of_contents():
     assert pages - {"index"} == listed
 
 
-def test_every_command_is_in_the_reference(capsys):
+def test_reference_has_every_command(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     commands = re.findall(r"^    ([a-z-]+)\b", capsys.readouterr().out, re.MULTILINE)

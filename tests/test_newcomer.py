@@ -1,4 +1,4 @@
-"""What newcomers do wrong ends at once in one line that says what to do."""
+"""Mistakes of newcomers end at once, in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line_of(caught: pytest.ExceptionInfo[BaseException]) -> str:
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that a command said on its way out."""
+    """Return the one line that a command printed before it ended."""
     assert "Traceback" not in done.stderr
     (line,) = done.stderr.strip().splitlines()
     return line
@@ -50,14 +50,14 @@ def cli(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def taken():
-    """A port that somebody listens at."""
+    """Return a port at which a server listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 @pytest.fixture
-def nobody():
-    """A port at which nobody listens, and which nobody is given meanwhile."""
+def unused():
+    """Return a port at which no server listens, and which no other socket gets meanwhile."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -73,7 +73,7 @@ def without_cargo() -> dict[str, str]:
 
 
 @pytest.mark.skipif(find_spec("maturin") is None, reason="maturin is not installed")
-def test_build_without_rust_says_that_rust_is_missing(tmp_path):
+def test_pip_says_that_rust_is_missing(tmp_path):
     pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index"]
     done = subprocess.run(
         [*pip, str(ROOT), "-w", str(tmp_path)],
@@ -92,11 +92,11 @@ def test_build_without_rust_says_that_rust_is_missing(tmp_path):
 # -- an old Python ---------------------------------------------------------------------------------
 
 
-def test_package_metadata_names_the_supported_pythons():
+def test_metadata_requires_python_3_11():
     assert metadata.metadata("cogrs")["Requires-Python"] == ">=3.11"
 
 
-def test_make_with_an_old_python_says_so(tmp_path):
+def test_make_says_that_python_is_too_old(tmp_path):
     old = tmp_path / "python"
     pretend = "import sys; sys.version_info = (3, 10, 2); exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
@@ -116,13 +116,13 @@ def test_make_with_an_old_python_says_so(tmp_path):
 # -- a port that is taken --------------------------------------------------------------------------
 
 
-def test_serve_orchestrator_at_a_taken_port_names_the_port(taken):
+def test_orchestrator_at_a_taken_port_raises_with_the_address(taken):
     with pytest.raises(OSError, match="the port is taken: give another one, or 0") as caught:
         cogrs.serve_orchestrator({}, port=taken)
     assert f"127.0.0.1:{taken}" in line_of(caught)
 
 
-def test_orchestrator_command_at_a_taken_port_names_the_port(taken, tmp_path):
+def test_orchestrator_command_at_a_taken_port_prints_the_address(taken, tmp_path):
     config = tmp_path / "cogment.yaml"
     config.write_text("{}")
     done = cli("orchestrator", "--config", str(config), "--port", str(taken))
@@ -130,13 +130,13 @@ def test_orchestrator_command_at_a_taken_port_names_the_port(taken, tmp_path):
     assert f"127.0.0.1:{taken}" in last_line(done)
 
 
-def test_serve_endpoint_at_a_taken_port_names_the_port(taken):
+def test_agents_served_at_a_taken_port_raise_with_the_address(taken):
     with pytest.raises(OSError, match="the port is taken: give another one, or 0") as caught:
         sdk.serve_endpoint(agents={"": sdk.FunctionAgent(int)}, port=taken)
     assert f"127.0.0.1:{taken}" in line_of(caught)
 
 
-def test_replay_server_at_a_taken_endpoint_names_the_endpoint(taken):
+def test_replay_server_at_a_taken_port_raises_with_the_endpoint(taken):
     endpoint = f"tcp://127.0.0.1:{taken}"
     with pytest.raises(OSError, match="somebody listens there already") as caught:
         cogrs.ReplayMemoryServer(*TEMPLATES, 0, endpoint, n_caches=1)
@@ -165,12 +165,12 @@ MISSING = {
 
 
 def hide(name: str) -> str:
-    # None in the table of modules is what an import finds as a module that is not there.
+    # An import that finds None in `sys.modules` fails as if the module were not installed.
     return f"import sys; sys.modules[{name!r}] = None"
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_missing_package_is_named_with_its_installation(name):
+def test_missing_package_is_named_with_the_command_that_installs_it(name):
     program, advice = MISSING[name]
     done = subprocess.run(
         [sys.executable, "-c", f"{hide(name.strip())}\n{program}"],
@@ -185,7 +185,7 @@ def test_missing_package_is_named_with_its_installation(name):
 
 
 @pytest.mark.parametrize("name", ["jax", "gymnasium", "optax"])
-def test_demo_names_a_missing_package(name):
+def test_demo_without_a_package_names_the_extra_to_install(name):
     done = cli("demo", before=hide(name))
     assert done.returncode == 2
     line = last_line(done)
@@ -196,7 +196,7 @@ def test_demo_names_a_missing_package(name):
 # -- wrong shapes ----------------------------------------------------------------------------------
 
 
-def test_entry_of_another_shape_is_refused_by_its_field():
+def test_entry_with_a_wrong_shape_is_refused_by_its_field():
     memory = cogrs.ReplayMemory(*TEMPLATES, max_step=10)
     memory.new_episode()
     with pytest.raises(ValueError, match="state: expected") as caught:
@@ -205,13 +205,13 @@ def test_entry_of_another_shape_is_refused_by_its_field():
     assert memory.num_entry == 0
 
 
-def test_client_with_other_templates_is_refused_by_field():
+def test_reward_template_of_two_dimensions_is_refused_by_name():
     with pytest.raises((TypeError, ValueError), match="reward_buf: expected") as caught:
         cogrs.ReplayMemory(*TEMPLATES[:2], np.zeros((2, 2), np.float32), *TEMPLATES[3:], 10)
     line_of(caught)
 
 
-def test_reply_of_another_shape_is_refused():
+def test_reply_with_a_wrong_shape_is_refused():
     co = cogrs.ContextOptions(num_games=2)
     description = {"actor": ({"s": "", "_batchsize": 2}, {"a": ""})}
     with cogrs.GCWrapper(cogrs.GameContext("cartpole", co), co, description) as games:
@@ -229,8 +229,8 @@ def test_reply_of_another_shape_is_refused():
 # -- a server that was not started -----------------------------------------------------------------
 
 
-def test_replay_client_without_server_names_the_endpoint(nobody):
-    endpoint = f"tcp://127.0.0.1:{nobody}"
+def test_replay_client_without_a_server_times_out_with_the_endpoint(unused):
+    endpoint = f"tcp://127.0.0.1:{unused}"
     with (
         cogrs.ReplayMemoryClient(endpoint, endpoint, endpoint, timeout=0.2) as client,
         pytest.raises(TimeoutError, match="sync_sizes: no answer from") as caught,
@@ -239,8 +239,8 @@ def test_replay_client_without_server_names_the_endpoint(nobody):
     assert f"{endpoint} after 0.2 s" in line_of(caught)
 
 
-def test_sampler_without_server_names_the_endpoint(nobody):
-    endpoint = f"tcp://127.0.0.1:{nobody}"
+def test_sampler_without_a_server_times_out_with_the_endpoint(unused):
+    endpoint = f"tcp://127.0.0.1:{unused}"
     with (
         cogrs.ReplaySampler([endpoint]) as sampler,
         pytest.raises(TimeoutError, match="no answer from") as caught,
@@ -249,26 +249,26 @@ def test_sampler_without_server_names_the_endpoint(nobody):
     assert endpoint in line_of(caught)
 
 
-def test_run_trial_without_orchestrator_says_so(nobody):
+def test_run_trial_without_an_orchestrator_raises_with_the_address(unused):
     with pytest.raises(ConnectionError, match="no orchestrator answers at") as caught:
-        sdk.run_trial(f"127.0.0.1:{nobody}", timeout=30)
-    assert f"127.0.0.1:{nobody}: is it started" in line_of(caught)
+        sdk.run_trial(f"127.0.0.1:{unused}", timeout=30)
+    assert f"127.0.0.1:{unused}: is it started" in line_of(caught)
 
 
-def test_play_without_orchestrator_says_so(nobody):
+def test_play_without_an_orchestrator_raises_one_line(unused):
     with pytest.raises(ConnectionError, match="no orchestrator answers at") as caught:
-        sdk.play(f"127.0.0.1:{nobody}", int, actor_class="person", timeout=30)
+        sdk.play(f"127.0.0.1:{unused}", int, actor_class="person", timeout=30)
     line_of(caught)
 
 
-def test_trial_command_without_orchestrator_says_so(nobody):
-    done = cli("trial", "start", "--endpoint", f"127.0.0.1:{nobody}")
+def test_trial_command_without_an_orchestrator_prints_the_address(unused):
+    done = cli("trial", "start", "--endpoint", f"127.0.0.1:{unused}")
     assert done.returncode == 1
-    assert f"127.0.0.1:{nobody}" in last_line(done)
+    assert f"127.0.0.1:{unused}" in last_line(done)
 
 
 class Plain:
-    """What the documents ask of an environment, and nothing else."""
+    """An environment with only the methods that the documentation requires."""
 
     observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -283,7 +283,7 @@ class Plain:
 
 
 @pytest.mark.filterwarnings("error")
-def test_environment_without_close_ends_without_output(caplog):
+def test_environment_without_close_ends_without_a_warning(caplog):
     co = cogrs.ContextOptions(num_games=2, seed=0)
     description = {"actor": ({"s": "", "_batchsize": 2}, {"a": ""})}
     with cogrs.GCWrapper(cogrs.GameContext("gymnasium", co, Plain), co, description) as games:
@@ -299,12 +299,12 @@ def test_environment_without_close_ends_without_output(caplog):
     assert caplog.records == []
 
 
-def test_endpoint_that_is_not_a_string_is_refused_by_name():
+def test_endpoint_that_is_an_integer_is_refused_by_name():
     with pytest.raises(TypeError, match=r"endpoint: expected .* got int"):
         sdk.run_trial(9000, timeout=1)
 
 
-def test_failed_trial_says_why_without_any_setting(caplog):
+def test_reason_of_a_failed_trial_is_logged_by_default(caplog):
     agents = {"bot": sdk.FunctionAgent(lambda seen: 0)}
     environments = {"": sdk.GymnasiumEnvironment.factory(Plain, seed=0)}
     with sdk.serve_endpoint(environments=environments, agents=agents) as endpoint:

@@ -1,4 +1,4 @@
-"""The examples of README and docs run, each page as one program; their commands exist."""
+"""Examples of README and docs run, each page as one program, and commands of README exist."""
 
 import re
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-# Other pages have tables alone.
+# Other pages have no examples in Python.
 WITH_EXAMPLES = ("coming-from", "collector", "orchestrator", "replay", "trials")
 PAGES = (README, *(ROOT / f"docs/{name}.md" for name in WITH_EXAMPLES))
 
@@ -29,15 +29,15 @@ def run(page: Path, program: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_run_as_one_program(page, tmp_path, monkeypatch):
+def test_examples_of_a_page_run_as_one_program(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     program = [block for block in blocks(page, "python") if not needs_torch(block)]
     assert len(program) >= 3
     run(page, program)
-    assert list(tmp_path.iterdir()) == [], "left where the reader happens to be"
+    assert list(tmp_path.iterdir()) == [], "an example left a file in the present folder"
 
 
-def test_the_end_of_the_documented_environment_makes_no_observation_up():
+def test_documented_environment_does_not_invent_a_last_observation():
     from cogrs import sdk
 
     names: dict[str, object] = {"results": []}
@@ -68,21 +68,21 @@ PAGES_WITH_TORCH = [page for page in PAGES if any(map(needs_torch, blocks(page, 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("page", PAGES_WITH_TORCH, ids=lambda page: page.name)
-def test_examples_with_pytorch_run_too(page, tmp_path, monkeypatch):
+def test_examples_of_a_page_run_with_pytorch(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(page, blocks(page, "python"))
 
 
-def test_no_page_with_examples_is_left_out():
+def test_every_page_with_examples_is_run():
     assert {page for page in ROOT.glob("docs/**/*.md") if blocks(page, "python")} < set(PAGES)
 
 
-def test_commands_are_targets_of_the_makefile():
+def test_commands_of_the_readme_are_targets_of_the_makefile():
     commands = re.findall(r"^make ([a-z-]+)", "".join(blocks(README, "sh")), re.MULTILINE)
     assert {"demo", "test"} <= set(commands)
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(commands) <= set(targets)
 
 
-def test_readme_stays_short():
+def test_readme_has_at_most_150_lines():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150

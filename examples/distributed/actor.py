@@ -21,7 +21,7 @@ MAX_STEP = 10_000  # steps that this actor remembers, and draws its caches from
 
 
 def find_learner(client):
-    """Make a memory like the learner's, as soon as there is a learner; tell whether there was."""
+    """Create a memory like the learner's; return whether a learner answered."""
     while not ctrl_c.is_set():
         try:
             client.sync_sizes(MAX_STEP)
@@ -32,9 +32,9 @@ def find_learner(client):
 
 
 def newest(client, params):
-    """Return the newest parameters that have come, or those that were here before."""
+    """Return the newest parameters that have come; else the given ones."""
     with contextlib.suppress(TimeoutError):
-        # A learner publishes the first ones when it starts: only these are worth a wait.
+        # A learner publishes its first parameters when it starts; only those are waited for.
         while not ctrl_c.is_set():
             timeout = 0.0 if params else 1.0
             params = unpack_arrays(client.sub_bytes(TOPIC, timeout=timeout, last=True))
@@ -53,9 +53,9 @@ def play_episode(env, rem, params, epsilon, rng):
         next_state, reward, terminated, truncated, _ = env.step(action)
         rem.add_entry(state, action, reward, prob, values.max(), i=(), init_w=1.0)
         state = next_state
-    # The weight of each step is made here, of its return and its value: actors set the first
-    # priorities (Horgan et al. 2018, section 3). A value of the last state says that the episode
-    # was cut off, and has not terminated.
+    # Actors set the first priorities (Horgan et al. 2018, section 3): here from return and value
+    # of each step. A value of the last state says that the episode was truncated, and has not
+    # terminated.
     unseen = None if terminated else q_values(params, state).max() if params else 0.0
     rem.close_episode(final_state=state, bootstrap_value=unseen)
 
@@ -73,7 +73,7 @@ def main():
             at(proxy, args.port + 1),
             at(proxy, args.port + 2),
             timeout=1.0,  # so that Ctrl-C is soon heard
-            sub_hwm=1,  # of the parameters the newest are enough
+            sub_hwm=1,  # the newest parameters are enough
         )
         env, rng = gym.make("CartPole-v1"), np.random.default_rng(args.seed)
         env.reset(seed=args.seed)
@@ -88,8 +88,8 @@ def main():
             # As with many actors (Horgan et al. 2018, section 4.1), some episodes explore more.
             epsilon = 0.4 ** (1 + 7 * rng.random()) if params else 1.0
             play_episode(env, client.rem, params, epsilon, rng)
-            # Without a learner both are given up after a second. Counts are made up for by the
-            # next call; a cache is lost.
+            # Without a learner both give up after a second. The next call makes up for counts; a
+            # cache is lost.
             with contextlib.suppress(TimeoutError):
                 client.update_counter()
                 client.push_cache()

@@ -29,11 +29,11 @@ def update(nets, batch, weights):
     """Take one step of double Q-learning; return the new nets and the loss."""
     params, target, optimizer = nets
     prev, following = batch.prev, batch.next
-    # A sampled state is a stack of frames, oldest first: here always of one.
+    # A sampled state is a stack of frames, oldest first; here always of one frame.
     state, next_state, rows = prev.state[:, 0], following.state[:, 0], jnp.arange(BATCH_SIZE)
     best = q_values(params, next_state).argmax(axis=1)
     future = q_values(target, next_state)[rows, best]
-    # Where the episode terminated the discount is 0, so nothing is said of ends here.
+    # The discount is 0 where the episode terminated, so ends need no case of their own.
     goal = batch.nstep_return + batch.nstep_discount * future
     goal = (1 - MONTE_CARLO) * goal + MONTE_CARLO * prev.qvest
 

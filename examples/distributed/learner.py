@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError as missing:
     refuse_without(missing)
 
-# Of prioritized experience replay (Schaul et al. 2016); epsilon keeps every step within reach.
+# Prioritized experience replay (Schaul et al. 2016); with epsilon every step can be drawn.
 ALPHA, BETA, EPSILON = 0.6, 0.4, 0.01
 MULTI_STEP = 3  # rewards that are summed before the target net is asked
 CACHE_SIZE, N_CACHES = 256, 32  # samples are drawn from the newest 32 * 256
@@ -67,18 +67,18 @@ def main():
 
 
 def learn(server, params, args):
-    """Learn and publish, a line every two seconds; return the exit code."""
+    """Learn and publish, print one line every two seconds; return the exit code."""
     nets, updates = (params, params, OPTIMIZER.init(params)), 0
     publish(server, params, args.file)
     print(f"listening at {server.pub_endpoint}", flush=True)
     episodes, steps, due = 0, 0, time.monotonic() + 2
     while not ctrl_c.is_set():
-        if updates >= server.total_steps:  # one batch for each new step, and none without actors
+        if updates >= server.total_steps:  # one batch per new step; without actors, none
             time.sleep(0.01)
         else:
             try:
                 batch = server.get_batch(BATCH_SIZE, wait=0.5)
-            except TimeoutError:  # too few caches until now
+            except TimeoutError:  # too few caches so far
                 continue
             # Divided by the largest of the batch, so the number of steps falls out.
             weights = importance_weights(

@@ -1,4 +1,4 @@
-"""Pass what actors ask and push on to a learner that need not listen for it: `python proxy.py`.
+"""Pass requests and caches of actors on to a learner that need not listen: `python proxy.py`.
 
 Start the learner with `--proxy`. Exit code: 130 Ctrl-C, 2 nothing could start.
 """
@@ -14,10 +14,10 @@ except ModuleNotFoundError as missing:
 
 
 def main():
-    """Pass on until Ctrl-C; return the exit code."""
+    """Pass messages on until Ctrl-C; return the exit code."""
     args = make_parser(__doc__.splitlines()[0]).parse_args()
     fronts, backs = (args.port + 1, args.port + 2), (args.port + 3, args.port + 4)
-    # Requests and caches, in front and behind.
+    # Requests and caches: the side of the actors, the side of the learner.
     ends = [at(args.host, port) for pair in zip(fronts, backs, strict=True) for port in pair]
     try:
         proxy = ReplayProxy(*ends, insecure=args.insecure)

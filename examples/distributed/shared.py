@@ -1,4 +1,4 @@
-"""What learner, actors and proxy have in common: where they meet, the net, and how they end."""
+"""What learner, actors and proxy share: their endpoints, the net, and how they end."""
 
 import argparse
 import signal
@@ -9,10 +9,10 @@ TOPIC = "parameters"
 
 
 class CtrlC:
-    """Whether Ctrl-C came. No `Event`: a handler that sets one waits for ever for who waits."""
+    """Whether Ctrl-C was pressed. An `Event` would not do: its handler may wait for its lock."""
 
     def __init__(self):
-        """Hear it from now on."""
+        """Handle SIGINT from now on."""
         self._came = False
         signal.signal(signal.SIGINT, self._hear)
 
@@ -20,11 +20,11 @@ class CtrlC:
         self._came = True
 
     def is_set(self):
-        """Return whether it came."""
+        """Return whether the signal has come."""
         return self._came
 
     def wait(self):
-        """Wait for it."""
+        """Wait until the signal has come."""
         while not self._came:
             time.sleep(0.05)
 
@@ -33,18 +33,18 @@ ctrl_c = CtrlC()  # before the imports: they take seconds
 
 
 def refuse(reason):
-    """Leave with one line instead of a traceback."""
+    """Exit with one line instead of a traceback."""
     print(" ".join(str(reason).split()), file=sys.stderr)
     sys.exit(2)
 
 
 def refuse_without(missing):
-    """Leave because a package is not installed."""
+    """Exit because a package is not installed."""
     refuse(f'{missing.name} is not installed: pip install ".[demo]" in the checkout')
 
 
 def make_parser(description):
-    """Make a parser of the options that all programs have."""
+    """Create a parser with the options that all programs have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--host", default="127.0.0.1", help="where the learner is (%(default)s)")
     parser.add_argument(
@@ -61,7 +61,7 @@ def make_parser(description):
 
 
 def at(host, port):
-    """Return an endpoint of TCP."""
+    """Return a TCP endpoint."""
     return f"tcp://{host}:{port}"
 
 

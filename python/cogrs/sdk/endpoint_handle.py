@@ -46,7 +46,7 @@ class EndpointHandle(ServerHandle[Endpoint]):
         self._running.stop(grace)
 
     def __repr__(self) -> str:
-        """Tell where it listens."""
+        """Return the address and the state."""
         return f"EndpointHandle({self.address!r}, {self._state()})"
 
 

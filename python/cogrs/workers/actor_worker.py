@@ -321,7 +321,7 @@ def _batcher(
         inputs,
         {**replies, "decided": (np.dtype(bool), ())},
         batch_size,
-        timeout_usec=max(1, round(timeout * 1_000_000)),
+        timeout=timeout,
     )
 
 

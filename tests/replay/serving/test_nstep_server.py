@@ -129,7 +129,7 @@ def test_worker_learns_from_batches_with_nstep_returns():
 
     with filled() as server:
         worker = LearnerWorker(server, update, lambda: b"", batch_size=60)
-        assert worker.step(wait=SLACK) == {}
+        assert worker.step(timeout=SLACK) == {}
     assert_sums(seen[0])
 
 

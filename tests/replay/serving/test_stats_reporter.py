@@ -134,7 +134,7 @@ def test_period_that_no_float_holds(value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["1", True, [1], np.array([1.0, 2.0])], ids=repr)
 def test_period_that_is_no_number(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"^log_seconds: expected seconds or None"):
+    with pytest.raises(TypeError, match=r"^log_seconds: expected seconds > 0 or None"):
         made(log_seconds=value)
 
 
