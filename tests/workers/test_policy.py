@@ -82,7 +82,7 @@ async def test_a_push_that_fails_is_told_and_the_next_is_made(error, monkeypatch
         await on.play()
         await until(lambda: not fails)
         await on.play()
-        batch = await asyncio.to_thread(on.server.get_batch, 1, timeout=network.SLACK)
+        batch = await asyncio.to_thread(on.server.get_batch, 1, wait=network.SLACK)
         assert batch is not None
     assert "nothing is pushed" in caplog.text
 
