@@ -260,7 +260,7 @@ impl<O> BatchQueue<O> {
     }
 
     /// Whether an owner waits for a row of a batch that is out now.
-    pub fn holds_up(&self) -> bool {
+    pub fn wakes_games(&self) -> bool {
         self.out > 0 && !self.waiting.is_empty()
     }
 

@@ -41,7 +41,7 @@ impl Scheduler {
     ) -> bool {
         let cheap = !self.has_env_workers() && self.work.fit(owners.len(), ALONE);
         let ready = |&game: &u32| !self.work.is_slow(game) && self.awaited[game as usize] == 1;
-        if !self.holds(taken.collector) || !cheap || !owners.iter().all(ready) {
+        if !self.blocks_games(taken.collector) || !cheap || !owners.iter().all(ready) {
             return false;
         }
         work.tasks.clear();
@@ -56,7 +56,7 @@ impl Scheduler {
 
     /// Lets the games of an answered batch go on, and assigns its rows to others.
     pub fn release(&mut self, taken: TakenBatch, owners: Vec<u32>) {
-        if self.holds(taken.collector) {
+        if self.blocks_games(taken.collector) {
             for &game in &owners {
                 self.end_wait(game);
             }

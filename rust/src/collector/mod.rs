@@ -6,10 +6,10 @@
 //! | which columns a record of a state has | [`record_columns`] |
 //! | which bytes a collector copies | `copy_plan`, for all collectors `context_plan` |
 //! | **scheduler**: which games go on | `scheduler`, with `work_queue` and `query` |
-//! | when a batch goes out short | `starvation` |
+//! | when a batch goes out before it is full | `short_batches` |
 //! | **row assignment**: which game or caller has which row of which batch | [`batch_queue`] |
 //! | where the bytes of a batch lie | [`batch`] |
-//! | **delivery**: which batch goes out next, and what its return allows | `delivery` |
+//! | **delivery**: which batch goes out next, and which games go on when it comes back | `delivery` |
 //! | **histories**: which past states a game has | `shard`, in rings of records: `history_buffer` |
 //! | how a history becomes a row | `gather` |
 //! | how far one game has got | `game_state` |
@@ -74,7 +74,7 @@ mod run_state;
 mod runtime;
 mod scheduler;
 mod shard;
-mod starvation;
+mod short_batches;
 pub mod step_buffer;
 mod sync;
 mod work_batch;

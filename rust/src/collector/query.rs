@@ -80,11 +80,11 @@ impl Queries {
     }
 
     /// Whether an env worker waits for the answer to its game.
-    pub fn holds_up(&self, env_worker: usize) -> bool {
+    pub fn is_blocked(&self, env_worker: usize) -> bool {
         self.moving[env_worker].is_some_and(|game| self.open[game as usize] > 0)
     }
 
-    pub fn held_up(&self) -> usize {
-        (0..self.moving.len()).filter(|&env_worker| self.holds_up(env_worker)).count()
+    pub fn blocked_count(&self) -> usize {
+        (0..self.moving.len()).filter(|&env_worker| self.is_blocked(env_worker)).count()
     }
 }

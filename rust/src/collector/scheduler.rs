@@ -1,6 +1,6 @@
 //! The scheduler: which games go on, and all other state behind the lock of a context.
 //!
-//! Every method here, in [`super::delivery`] and in [`super::starvation`] needs that lock. None steps a game, copies a row or
+//! Every method here, in [`super::delivery`] and in [`super::short_batches`] needs that lock. None steps a game, copies a row or
 //! takes another lock, so it is held briefly: twice per work batch, and once more per section of 64 games whose replies are
 //! processed immediately.
 
@@ -186,7 +186,7 @@ impl Scheduler {
         for RowAssignment { collector, row, games } in work.assignments.drain(..) {
             self.queues[collector].commit(row.buffer, games.len());
             written |= 1 << collector;
-            if !self.holds(collector) {
+            if !self.blocks_games(collector) {
                 work.assigned[games].iter().for_each(|&game| self.end_wait(game));
             }
         }
@@ -195,7 +195,7 @@ impl Scheduler {
     }
 
     /// Whether a collector holds games until their batch is returned.
-    pub(super) fn holds(&self, collector: usize) -> bool {
+    pub(super) fn blocks_games(&self, collector: usize) -> bool {
         self.holding >> collector & 1 == 1
     }
 
@@ -240,7 +240,7 @@ impl Scheduler {
     /// How many games wait for an env worker that can step them.
     pub(super) fn possible_moves(&self) -> usize {
         let moves = self.moves.iter().enumerate();
-        let able = moves.filter(|(env_worker, _)| !self.queries.holds_up(*env_worker));
+        let able = moves.filter(|(env_worker, _)| !self.queries.is_blocked(*env_worker));
         able.map(|(_, games)| games.len()).sum()
     }
 

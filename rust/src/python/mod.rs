@@ -22,7 +22,7 @@
 //! | built-in games | `games` |
 //! | plain arguments: integers, flags, texts, paths, seeds | `args` |
 //! | arguments of one number or id, or of many | `numbers` |
-//! | dtype and shape of a field; its values as bytes | `template`; `value_bytes`, `scalar` |
+//! | dtype and shape of a field (`cogrs.replay.convert.template` checks them); its values as bytes | `template`; `value_bytes`, `scalar` |
 //! | NumPy's C interface | `array` |
 //! | exceptions | `error` |
 //! | waits, Ctrl-C | `wait` |

@@ -10,8 +10,8 @@
 //! | how many bytes a memory takes | `footprint` |
 //! | what the return and the weight of an entry are | [`returns`], `entry_weight`, by powers in `power` |
 //! | which entries can be drawn | [`drawable`] |
-//! | which of them is drawn | [`sum_tree`] |
-//! | what a sample contains | [`transition`] |
+//! | how transitions are drawn, and what a sample contains | [`transition`] |
+//! | the tree of weights that draws look up in | [`sum_tree`] |
 //! | how a learner corrects samples | [`importance`] |
 //! | how a memory outlives the process | [`checkpoint`] |
 //! | what a client sends a server | [`cache`] |

@@ -1,4 +1,4 @@
-//! Draws in proportion to weights.
+//! The tree of weights in which draws look up their entries.
 
 use crate::error::Result;
 use crate::replay::mapped_array::{MappedArray, prefetch};

@@ -1,4 +1,5 @@
-//! Starvation: batches that go out short, games that restart and runs that end because nothing else would happen.
+//! Batches that go out before they are full: after their timeout, or because nothing else would happen; and games that
+//! restart and runs that end for that reason.
 //!
 //! These methods of the scheduler need its lock and take no other. Threads that wait for a batch call them.
 
@@ -15,7 +16,8 @@ impl Scheduler {
         self.failures.live() == 0 && !left && self.ready.is_empty()
     }
 
-    /// When all games were dropped, sends out short a batch that listeners have of them. Returns whether there was one.
+    /// Once all games were dropped, sends out one batch with their last rows, which is not full. Returns whether there
+    /// was one.
     pub fn flush_leftovers(&mut self) -> bool {
         let over = self.is_over();
         let open = (0..self.queues.len()).find(|&at| over && self.queues[at].is_open());
@@ -81,13 +83,13 @@ impl Scheduler {
     /// Whether games move, or are about to.
     fn is_busy(&self) -> bool {
         // An env worker whose game waits for the answer to a query does nothing meanwhile.
-        let moving = self.work.running > self.queries.held_up();
+        let moving = self.work.running > self.queries.blocked_count();
         moving || !self.work.is_empty() || self.possible_moves() > 0
     }
 
     /// Whether the return of a batch that is out lets a game go on.
     fn will_wake(&self, collector: usize, queue: &BatchQueue<u32>) -> bool {
-        queue.holds_up() || (self.holds(collector) && queue.out() > 0)
+        queue.wakes_games() || (self.blocks_games(collector) && queue.out() > 0)
     }
 
     /// Whether threads that sleep until there is a batch are to look again.
