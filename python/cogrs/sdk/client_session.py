@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cogrs.sdk.connection import Connection, Metadata
     from cogrs.sdk.trial import Message, Reward, Trial
 
-_HEARTBEAT_TIMEOUT = 20.0
+_ANSWER_TIMEOUT = 20.0
 """Seconds without an answer after which a connection counts as lost."""
 
 _RETRY = 0.2
@@ -247,7 +247,7 @@ class ClientSession(ActorSession):
                 continue  # a heartbeat now would keep the place occupied for the return
             stub, request = self._client.connection.stub, pb.TrialHeartbeatRequest()
             try:
-                await stub.Heartbeat(request, metadata=self._metadata, timeout=_HEARTBEAT_TIMEOUT)
+                await stub.Heartbeat(request, metadata=self._metadata, timeout=_ANSWER_TIMEOUT)
             except grpc.aio.AioRpcError as error:
                 # A lost connection, or its end, is seen by reading the stream; one that was dropped
                 # on the way without a word is not.

@@ -208,7 +208,10 @@ impl Context {
                 runtime.clear_replies(taken);
                 return Ok(Some(WorkItem::Batch(taken)));
             }
-            if scheduler.expire() || scheduler.relieve() || scheduler.flush_leftovers() {
+            if scheduler.handle_deadlines()
+                || scheduler.send_oldest_if_starved()
+                || scheduler.flush_leftovers()
+            {
                 // Games that restart may be slow ones, which this thread does not step.
                 runtime.wake_workers(&scheduler, Some(Role::Consumer));
                 continue;

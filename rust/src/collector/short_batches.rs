@@ -1,5 +1,5 @@
-//! Batches that go out before they are full: after their timeout, or because nothing else would happen; and games that
-//! restart and runs that end for that reason.
+//! Batches that go out before they are full: after their timeout, or because nothing else would happen. Also
+//! restarts games whose back-off has passed, and tells when a run is over.
 //!
 //! These methods of the scheduler need its lock and take no other. Threads that wait for a batch call them.
 
@@ -29,7 +29,7 @@ impl Scheduler {
 
     /// Sends batches out short whose timeout has passed, and restarts games whose back-off has. Returns whether there were
     /// any.
-    pub fn expire(&mut self) -> bool {
+    pub fn handle_deadlines(&mut self) -> bool {
         let mut changed = false;
         while let Some(game) = self.failures.rested(Instant::now) {
             self.work.advance(game);
@@ -61,7 +61,7 @@ impl Scheduler {
 
     /// When every game waits and nothing can wake one, sends out short the oldest batch that holds games. Returns whether
     /// there was one.
-    pub fn relieve(&mut self) -> bool {
+    pub fn send_oldest_if_starved(&mut self) -> bool {
         if !self.is_starved() {
             return false;
         }

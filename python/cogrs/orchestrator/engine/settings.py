@@ -19,9 +19,9 @@ class Settings:
     start_timeout: float = 60.0
     """For an environment's or agent's OnStart."""
     join_timeout: float = 300.0
-    """For somebody to join each client slot."""
+    """For a client to join each client slot."""
     heartbeat_timeout: float = 30.0
-    """For a client that owes an action to be heard from."""
+    """Silence after which a client that owes an action counts as lost."""
     reconnect_window: float | None = None
     """For a client that was lost to return; None takes heartbeat_timeout, or 30 where that is 0."""
     hook_timeout: float = 30.0
