@@ -8,7 +8,7 @@
 # which arrays does a callback get?                batch.py; on PyTorch and GPUs tensors.py
 # how do batches reach callbacks?                  wrapper.py; after an exception delivery.py
 # how is a game created, started and stopped?      context.py; by_name.py, options.py
-# which games are built in?                        cogrs/game_ids.py; their classes built_in.py, games/
+# which games are built in?                        cogrs/game_ids.py; classes in games/
 # how do environments in Python become games?      games/gymnasium.py, environments/
 # how do games become a vector of Gymnasium?       vector.py; built_in_vector.py, single.py
 # how are callers without games batched?           request_batcher.py
