@@ -46,7 +46,7 @@ RUNNERS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis>=6.100", "
 
 # Tests of what depends on other packages: NumPy's C interface, sockets, generated code, streams.
 TESTS = (
-    "tests/api/test_protos.py",
+    "tests/api",
     "tests/test_import_order.py",
     "tests/test_package.py",
     "tests/replay/memory/test_golden.py",
@@ -57,7 +57,7 @@ TESTS = (
     "tests/replay/test_server.py",
     "tests/replay/net/test_curve.py",
     "tests/collector/test_run.py",
-    "tests/collector/test_group.py",
+    "tests/collector/test_request_batcher.py",
     "tests/orchestrator/test_grpc_trials.py",
     "tests/orchestrator/service/test_server.py",
     "tests/sdk/test_trials.py",
