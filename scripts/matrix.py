@@ -64,10 +64,10 @@ TESTS = (
 )
 TESTS_OF_EXTRAS = (
     "tests/test_jax.py",
-    "tests/collector/test_gymnasium.py",
+    "tests/collector/environments/test_gymnasium.py",
     "tests/replay/test_metrics.py",
     "tests/orchestrator/test_metrics.py",
-    "tests/orchestrator/test_standard_services.py",
+    "tests/orchestrator/service/test_standard_services.py",
     "tests/sdk/test_gymnasium.py",
     "tests/sdk/test_pettingzoo.py",
     "tests/sdk/test_table.py",

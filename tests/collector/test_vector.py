@@ -20,7 +20,7 @@ from gymnasium.wrappers import vector as wrappers  # noqa: E402
 
 from cogrs import VectorEnv  # noqa: E402
 from cogrs.collector import BUILT_IN, GameError  # noqa: E402
-from tests.collector import environments  # noqa: E402
+from tests.collector import sample_environments  # noqa: E402
 from tests.collector.build import LIMIT, forever, same  # noqa: E402
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sync(env: str | Callable[[], Any], count: int, **options: Any) -> Any:
     return SyncVectorEnv([make] * count)
 
 
-class Telling(environments.Dicts):
+class Telling(sample_environments.Dicts):
     """Has the arguments of its reset in its infos, and a number of its own."""
 
     def __init__(self) -> None:
@@ -287,7 +287,7 @@ def test_wrong_call_is_refused_and_changes_nothing(call: Any, kind: Any, words: 
 
 
 @pytest.mark.parametrize(
-    "env", ["catch", lambda: environments.Free(length=3)], ids=["built-in", "python"]
+    "env", ["catch", lambda: sample_environments.Free(length=3)], ids=["built-in", "python"]
 )
 def test_number_outside_the_space_is_refused_unless_it_is_ignored(env: Any) -> None:
     envs = VectorEnv(env, 2, seed=1)
@@ -337,7 +337,7 @@ def test_wrong_argument_of_vector_env_is_refused(make: Any, kind: Any, words: st
 
 
 def test_environment_that_raises_ends_the_vector() -> None:
-    envs = VectorEnv("tests.collector.environments:Failing", 3, at=3)
+    envs = VectorEnv("tests.collector.sample_environments:Failing", 3, at=3)
     envs.reset(seed=1)
     with pytest.raises(GameError, match="ZeroDivisionError: told to") as info:
         forever(lambda: envs.step(np.zeros(3, int)))
@@ -346,7 +346,7 @@ def test_environment_that_raises_ends_the_vector() -> None:
 
 
 def test_interrupt_leaves_a_vector_that_goes_on() -> None:
-    class Interrupted(environments.Free):
+    class Interrupted(sample_environments.Free):
         def step(self, action: Any) -> Any:
             if self.steps == 2 and not done:
                 done.append(True)

@@ -15,7 +15,7 @@ from gymnasium.vector import SyncVectorEnv  # noqa: E402
 
 from cogrs.collector import GameError, VectorEnv  # noqa: E402
 from tests.collector.build import same  # noqa: E402
-from tests.collector.environments import Free  # noqa: E402
+from tests.collector.sample_environments import Free  # noqa: E402
 from tests.program import program  # noqa: E402
 
 THREADS = pytest.mark.parametrize("num_threads", [0, 2])
@@ -313,7 +313,7 @@ def test_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
 INTERRUPTED = """
 import signal, sys
 import numpy as np
-from tests.collector.environments import Free
+from tests.collector.sample_environments import Free
 from cogrs.collector import VectorEnv
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -370,7 +370,7 @@ def test_threads_are_refused_after_a_fork() -> None:
     script = """
 import os
 import numpy as np
-from tests.collector.environments import Free
+from tests.collector.sample_environments import Free
 from cogrs.collector import VectorEnv
 envs = VectorEnv(Free, 2, num_threads=2)
 envs.reset(seed=1)

@@ -13,9 +13,9 @@ pytest.importorskip("gymnasium")
 from gymnasium.vector import SyncVectorEnv
 
 from cogrs.collector import GameError, VectorEnv
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, same, until
-from tests.collector.environments import stored
+from tests.collector.sample_environments import stored
 
 
 @pytest.mark.parametrize("num_threads", [0, 1, 2, 3, 9])
@@ -48,7 +48,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(count: int, num_thread
 
 
 def test_environments_may_set_signal_handlers_in_the_main_thread() -> None:
-    class Alarmed(environments.Counting):
+    class Alarmed(sample_environments.Counting):
         def __init__(self) -> None:
             super().__init__()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -153,7 +153,7 @@ def test_threads_end_with_the_vector() -> None:
 def test_environment_that_hangs_is_abandoned_by_close() -> None:
     released = threading.Event()
 
-    class Hanging(environments.Counting):
+    class Hanging(sample_environments.Counting):
         def close(self) -> None:
             released.wait(10 * LIMIT)
 
@@ -171,7 +171,7 @@ def test_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
     inside = threading.Barrier(3)
     slow = threading.Event()
 
-    class Slow(environments.Counting):
+    class Slow(sample_environments.Counting):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return super().reset(seed=7 if seed is None else seed)
 

@@ -10,7 +10,7 @@ from cogrs.replay import wire
 from cogrs.workers import LearnerWorker, restore_episodes
 from cogrs.workers.parameters import pack_arrays
 from tests.replay import build, network
-from tests.workers.test_replay_sink import memory
+from tests.workers.world import memory
 
 
 def learner(server, kept):

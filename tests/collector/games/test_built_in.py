@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STEP_LIMITS = {"catch": 9, "connect_four": 42}
 PI = np.pi
 

@@ -18,10 +18,10 @@ pytest.importorskip("gymnasium")
 import cogrs
 from cogrs.collector import ContextOptions, GameError
 from cogrs.collector.games.gymnasium import GameContext
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever, until
-from tests.collector.environments import stored
 from tests.collector.python_games import count_up, described
+from tests.collector.sample_environments import stored
 
 
 def started(
@@ -105,7 +105,7 @@ def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() ->
         assert [stepper._envs[game].order for game in range(6)] == list(range(6))
 
 
-class Logged(environments.Counting):
+class Logged(sample_environments.Counting):
     """Shows the number of environments made before it, in any process."""
 
     def __init__(self, log: str) -> None:
@@ -123,7 +123,7 @@ def test_processes_make_environments_in_the_order_of_their_numbers(
     processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(num_games=5, seed=1)
-    where = "tests.collector.test_owners:Logged"
+    where = "tests.collector.environments.test_owners:Logged"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     seen: dict[int, int] = {}
 
@@ -142,7 +142,7 @@ def test_processes_make_environments_in_the_order_of_their_numbers(
 
 @pytest.mark.parametrize("early", [True, False])
 def test_environments_may_set_signal_handlers_in_the_main_thread(early: bool) -> None:
-    class Alarmed(environments.Counting):
+    class Alarmed(sample_environments.Counting):
         def __init__(self) -> None:
             super().__init__()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -172,7 +172,7 @@ def test_environments_that_cannot_be_made_fail_their_games(
     co = ContextOptions(
         num_games=4, num_threads=2, seed=1, on_error=on_error, max_restarts=2, restart_backoff=0.0
     )
-    where = "tests.collector.test_owners:Rare"
+    where = "tests.collector.environments.test_owners:Rare"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     with cogrs.GCWrapper(context, co, described(2, 3, 2)) as games:
         games.reg_callback("actor", count_up)
@@ -212,7 +212,7 @@ def test_environment_that_hangs_while_it_is_made_is_named() -> None:
         if len(made) == 2:
             hangs.set()
             released.wait(10 * LIMIT)
-        made.append(environments.Counting())
+        made.append(sample_environments.Counting())
         return made[-1]
 
     games = started(make, 2, 4, early=True, num_threads=2, stop_timeout=0.2)
@@ -289,7 +289,7 @@ def serve(games: cogrs.GCWrapper) -> None:
 
 def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
-    games = started(environments.Counting, 3, 3, early=True)
+    games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -307,7 +307,7 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
-    games = started(environments.Counting, 3, 3, early=True)
+    games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
     found: list[Any] = []
     runner = threading.Thread(target=lambda: found.append((games.Run(0.05), games.infos.gid)))
