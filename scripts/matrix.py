@@ -73,7 +73,7 @@ TESTS_OF_EXTRAS = (
     "tests/sdk/test_table.py",
 )
 # It compares with code that tools of the tree generate.
-LEFT_OUT = ("tests/api/test_protos.py::test_the_generated_code_is_up_to_date",)
+LEFT_OUT = ("tests/api/test_protos.py::test_generated_code_is_up_to_date",)
 # They treat warnings as errors, and protobuf 4 has some on Python 3.12 and later.
 STRICT = (
     "tests/orchestrator/service/test_server.py::test_program_that_does_not_stop_its_server_ends_cleanly",

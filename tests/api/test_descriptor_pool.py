@@ -75,7 +75,7 @@ def test_other_generated_code_for_the_package_can_be_loaded(
     assert run.returncode == 0, run.stderr
 
 
-def test_error_of_the_pool_says_what_failed() -> None:
+def test_error_of_the_descriptor_pool_names_the_cause() -> None:
     with pytest.raises(ImportError, match=r"protobuf \d+\.\d+.* private descriptor pool .*cogment"):
         _pool.add_file(b"no descriptor")
 

@@ -50,7 +50,7 @@ def test_every_message_has_the_bytes_of_the_api(name: str) -> None:
         ("Message", "payload"),
     ],
 )
-def test_an_empty_message_is_not_an_absent_one(name: str, field: str) -> None:
+def test_empty_message_differs_from_an_absent_message(name: str, field: str) -> None:
     kind = message_class(name)
     absent, empty = kind(), kind(**{field: {}})
     assert len(empty.SerializeToString()) == 2
@@ -58,7 +58,7 @@ def test_an_empty_message_is_not_an_absent_one(name: str, field: str) -> None:
     assert kind.FromString(empty.SerializeToString()).HasField(field)
 
 
-def test_a_oneof_holds_one_choice() -> None:
+def test_oneof_holds_one_choice() -> None:
     request = orchestrator_pb2.TrialJoinRequest(trial_id="t")
     assert request.WhichOneof("slot_selection") is None
     request.actor_class = "player"
@@ -73,7 +73,7 @@ def test_a_oneof_holds_one_choice() -> None:
     assert log.WhichOneof("msg") == "sample"
 
 
-def test_a_reward_of_zero_arrives_as_zero() -> None:
+def test_reward_of_zero_arrives_as_zero() -> None:
     sent = orchestrator_pb2.TrialRewardRequest(
         rewards=[
             common_pb2.Reward(
@@ -87,7 +87,7 @@ def test_a_reward_of_zero_arrives_as_zero() -> None:
     assert (reward.tick_id, reward.value, source.value, source.confidence) == (-1, 0.0, 0.0, 0.0)
 
 
-def test_readers_that_do_not_know_the_reason_of_the_end_skip_it() -> None:
+def test_readers_without_the_field_end_reason_skip_the_field() -> None:
     file = as_proto(datalog_pb2)
     sample = next(message for message in file.message_type if message.name == "DatalogSample")
     del sample.field[5]

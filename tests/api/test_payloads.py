@@ -17,7 +17,7 @@ from cogrs.api.any import pack, unpack
 USERS = struct_pb2.Value(string_value="hello")
 
 
-def test_a_payload_takes_a_message_of_any_module() -> None:
+def test_payload_takes_a_message_of_any_module() -> None:
     sent = common_pb2.Message(receiver_name="env")
     sent.payload.Pack(USERS)
     got = common_pb2.Message.FromString(sent.SerializeToString())
@@ -70,7 +70,7 @@ def test_unpack_reads_an_any_of_either_kind() -> None:
         assert message.payload.value == ready_made.value
 
 
-def test_json_finds_the_types_of_payloads_in_the_pool_that_holds_them() -> None:
+def test_json_finds_payload_types_in_the_descriptor_pool_of_the_message() -> None:
     users = common_pb2.Message(sender_name="a", payload=pack(USERS))
     text = json_format.MessageToJson(users)
     assert json_format.Parse(text, common_pb2.Message()) == users

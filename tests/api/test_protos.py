@@ -119,7 +119,7 @@ def test_stubs_call_the_paths_that_servers_serve(service: str) -> None:
     assert channel.methods == expected
 
 
-def test_the_generated_code_is_up_to_date() -> None:
+def test_generated_code_is_up_to_date() -> None:
     script = ROOT / "scripts" / "gen_protos.py"
     spec = importlib.util.spec_from_file_location("gen_protos", script)
     assert spec is not None

@@ -238,7 +238,7 @@ def test_closed_loop_does_not_disturb_other_callers() -> None:
         assert not asker.is_alive()
 
 
-def test_rows_that_find_no_room_wait_their_turn() -> None:
+def test_rows_without_a_free_buffer_wait_in_order() -> None:
     asked = batcher(2, num_buffers=1)
 
     async def main() -> list[Any]:
@@ -261,7 +261,7 @@ def test_rows_that_find_no_room_wait_their_turn() -> None:
         assert asyncio.run(main()) == list(range(10))
 
 
-def test_arrays_outlive_their_forgotten_batcher() -> None:
+def test_arrays_outlive_a_deleted_batcher() -> None:
     asked = batcher(1)
     held: list[Any] = []
     asker = threading.Thread(target=asked.ask, args=(question(5), LIMIT))

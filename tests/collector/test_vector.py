@@ -70,7 +70,7 @@ class Telling(sample_environments.Dicts):
     ],
 )
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_environments_in_python_equal_those_of_sync_vector_env(
+def test_python_environments_equal_sync_vector_env(
     env: Any, options: Any, num_threads: int
 ) -> None:
     count = 5
@@ -189,7 +189,7 @@ def test_same_seed_gives_the_same_episodes_at_any_time() -> None:
     assert (np.array(first) != other).any()
 
 
-def test_mask_resets_some_and_leaves_others_where_they_are() -> None:
+def test_reset_mask_resets_only_the_selected_environments() -> None:
     envs, twin = VectorEnv("cartpole", 3, seed=1), VectorEnv("cartpole", 3, seed=1)
     envs.reset()
     twin.reset()
@@ -289,7 +289,7 @@ def test_wrong_call_is_refused_and_changes_nothing(call: Any, kind: Any, words: 
 @pytest.mark.parametrize(
     "env", ["catch", lambda: sample_environments.Free(length=3)], ids=["built-in", "python"]
 )
-def test_number_outside_the_space_is_refused_unless_it_is_ignored(env: Any) -> None:
+def test_number_outside_the_space_is_refused_unless_ignored(env: Any) -> None:
     envs = VectorEnv(env, 2, seed=1)
     envs.reset()
     ended = np.zeros(2, bool)
@@ -405,7 +405,7 @@ def test_np_random_of_environments_is_that_of_each_as_in_gymnasium(num_threads: 
     theirs.close()
 
 
-def test_gymnasium_is_imported_when_it_is_used() -> None:
+def test_gymnasium_is_imported_on_first_use() -> None:
     script = (
         "import sys, cogrs.collector; assert 'gymnasium' not in sys.modules; "
         "cogrs.VectorEnv; assert 'gymnasium' in sys.modules"

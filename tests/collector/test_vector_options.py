@@ -54,7 +54,7 @@ def test_name_unlike_all_games_gets_no_suggestion() -> None:
         ("env_kwargs", {"length": 3}, "more keyword arguments"),
     ],
 )
-def test_option_of_other_vectors_names_what_to_use_instead(
+def test_option_of_other_vectors_names_its_replacement(
     env: Any, option: str, value: Any, words: str
 ) -> None:
     with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*{words}"):
@@ -96,7 +96,7 @@ def test_option_of_a_built_in_game_context_names_game_options() -> None:
             cogrs.GameContext("cartpole", ContextOptions(), **{option: 3})
 
 
-def test_error_of_the_environment_itself_is_passed_on() -> None:
+def test_exception_of_the_environment_is_passed_on() -> None:
     class Choosy(sample_environments.Counting):
         def __init__(self, seeds: int = 3) -> None:
             raise TypeError("'seeds' are not to be had")

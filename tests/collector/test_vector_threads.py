@@ -86,7 +86,7 @@ def test_vector_made_and_used_in_another_thread_belongs_to_that() -> None:
 
 
 @pytest.mark.parametrize("num_threads", [0, 2, 3, 6])
-def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -> None:
+def test_environments_are_created_in_order_of_index(num_threads: int) -> None:
     env = stored()
     envs = VectorEnv(env, 6, num_threads=num_threads)
     assert [each.order for each in envs.envs] == list(range(6))
@@ -94,7 +94,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_new_environment_is_made_in_the_thread_of_the_old_one(num_threads: int) -> None:
+def test_new_environment_is_created_in_the_thread_of_the_old_environment(num_threads: int) -> None:
     class Fragile(stored()):  # type: ignore[misc]
         def step(self, action: Any) -> Any:
             if action == 4:

@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {
 
 @prolonged
 @given(changed(CONFIG))
-def test_config_of_anything_is_refused_or_read(content: Any) -> None:
+def test_config_with_any_content_is_refused_or_read(content: Any) -> None:
     if isinstance(content, dict):
         bounded(lambda: read_config(content), ValueError, OSError)
     with tempfile.TemporaryDirectory() as folder:

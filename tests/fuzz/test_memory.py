@@ -48,7 +48,7 @@ def sizes() -> st.SearchStrategy[replay_pb2.Sizes]:
 
 @prolonged
 @given(sizes())
-def test_sizes_of_anything_are_refused_or_make_a_memory(given_sizes: replay_pb2.Sizes) -> None:
+def test_sizes_with_any_content_are_refused_or_make_a_memory(given_sizes: replay_pb2.Sizes) -> None:
     made = bounded(lambda: memory_like(given_sizes, 4, 1, 1), RuntimeError, MemoryError)
     if made is not None:
         made.new_episode()

@@ -40,7 +40,7 @@ def headers() -> st.SearchStrategy[bytes]:
 
 @prolonged
 @given(headers(), st.lists(st.binary(max_size=40), max_size=3))
-def test_replay_message_of_anything_is_refused_or_answered(
+def test_replay_message_with_any_content_is_refused_or_answered(
     header: bytes, rest: list[bytes]
 ) -> None:
     state = ServerState(build.memory(), 1, None, None)
@@ -78,7 +78,9 @@ def channel() -> Iterator[grpc.Channel]:
 
 @prolonged
 @given(data=st.data())
-def test_trial_request_of_anything_is_refused_or_answered(channel: grpc.Channel, data: Any) -> None:
+def test_trial_request_with_any_content_is_refused_or_answered(
+    channel: grpc.Channel, data: Any
+) -> None:
     path = data.draw(st.sampled_from(sorted(UNARY)))
     content = data.draw(bytes_like(UNARY[path].SerializeToString() or b"\x0a\x01a"))
     name = st.sampled_from(["", "a", "env", "x" * 300, "00000000-0000-4000-8000-000000000000"])

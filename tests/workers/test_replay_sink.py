@@ -172,7 +172,7 @@ def assert_equal(ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("broken", [True, False])
-def test_a_log_that_breaks_off_leaves_no_half_episode(broken: bool) -> None:
+def test_interrupted_log_leaves_no_partial_episode(broken: bool) -> None:
     rem = world.memory()
     sink = ReplaySink(rem)
     sink.start(sdk.LoggedTrial("t", (sdk.Actor("a", "p"),), Config().params))
@@ -225,7 +225,7 @@ def test_broken_log_among_several_writes_nothing(tmp_path: Path) -> None:
     assert asyncio.run(feed_log(rem, paths[:2])) == 2
 
 
-def test_log_that_does_not_fit_says_what_was_written_before(tmp_path: Path) -> None:
+def test_log_that_does_not_fit_names_the_episodes_already_written(tmp_path: Path) -> None:
     paths = [write_log(tmp_path, "one"), write_log(tmp_path, "two", width=5)]
     rem = world.memory()
     with pytest.raises(ValueError, match="state: expected") as caught:

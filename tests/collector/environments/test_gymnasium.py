@@ -255,7 +255,7 @@ BOX = spaces.Box(-1, 1, (1,))
         ),
     ],
 )
-def test_parts_with_one_key_are_refused_with_both_their_names(
+def test_parts_with_the_same_key_are_refused_with_both_names(
     space: Any, first: str, second: str, key: str
 ) -> None:
     class Colliding(sample_environments.Counting):

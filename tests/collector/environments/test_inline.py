@@ -136,7 +136,7 @@ def test_interrupt_breaks_off_one_move_and_leaves_other_games() -> None:
     assert fresh <= 4 + len(broken)
 
 
-def test_stop_during_a_step_ends_the_run_after_it() -> None:
+def test_stop_during_a_step_ends_the_run_after_that_step() -> None:
     inside, released = threading.Event(), threading.Event()
     here = threading.get_ident()
 

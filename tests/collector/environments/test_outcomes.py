@@ -52,7 +52,7 @@ WHERE = "tests.collector.environments.test_outcomes:Returning"
 
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("shape", ["()", "() 1", "() 1 1"])
-def test_arrays_of_one_element_are_their_element(shape: str, processes: int) -> None:
+def test_one_element_arrays_are_read_as_scalars(shape: str, processes: int) -> None:
     make = {"shape": shape}
     with played(WHERE, described(4, 4, 3), processes=processes, make=make) as games:
         histories = collected(games, lambda *_: None, "optimizer", 40)

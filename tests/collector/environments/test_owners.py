@@ -76,7 +76,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(
 
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 6])
-def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, early: bool) -> None:
+def test_environments_are_created_in_order_of_index(num_threads: int, early: bool) -> None:
     env = stored()
 
     class Numbered(env):  # type: ignore[misc,valid-type]
@@ -96,7 +96,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, e
     assert seen == {game: game for game in range(6)}
 
 
-def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() -> None:
+def test_waiting_thread_creates_environments_in_order_of_index() -> None:
     env = stored()
     with started(env, 6, 6, early=True) as games:
         for _ in range(20):
@@ -119,7 +119,7 @@ class Logged(sample_environments.Counting):
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_make_environments_in_the_order_of_their_numbers(
+def test_worker_processes_create_environments_in_order_of_index(
     processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(num_games=5, seed=1)
@@ -166,7 +166,7 @@ def test_environments_may_set_signal_handlers_in_the_main_thread(early: bool) ->
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("on_error", ["raise", "restart"])
-def test_environments_that_cannot_be_made_fail_their_games(
+def test_environments_that_fail_in_their_constructor_fail_their_games(
     on_error: str, processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(
@@ -204,7 +204,7 @@ class Rare(Logged):
             raise OSError("the third")
 
 
-def test_environment_that_hangs_while_it_is_made_is_named() -> None:
+def test_environment_that_hangs_in_its_constructor_is_named() -> None:
     hangs, released = threading.Event(), threading.Event()
     made: list[Any] = []
 
@@ -271,7 +271,7 @@ def test_stop_while_the_owner_waits_closes_environments_there() -> None:
     assert [len(each.threads) for each in env.made] == [1] * 4
 
 
-def test_games_whose_thread_has_ended_raise() -> None:
+def test_games_of_an_ended_thread_raise() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     runner = threading.Thread(target=games.Run, name="first")
@@ -287,7 +287,7 @@ def serve(games: cogrs.GCWrapper) -> None:
         forever(games.Run)
 
 
-def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_games_of_an_absent_thread_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
     games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
@@ -306,7 +306,7 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
     assert "num_threads=1" in str(caught[0].message)
 
 
-def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
+def test_timeout_of_a_wait_holds_while_another_thread_steps_the_games() -> None:
     games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
     found: list[Any] = []

@@ -30,7 +30,7 @@ def think(batch: Any, _gpu: Any, reply: Any) -> None:
 
 @pytest.mark.parametrize("batchsize", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_query_gets_its_own_replies_and_histories_do_not_show_it(
+def test_query_gets_its_own_replies_and_is_absent_from_histories(
     batchsize: int, threads: int
 ) -> None:
     descriptions = described(batchsize, 2, 3, f"{KEYS} tid")

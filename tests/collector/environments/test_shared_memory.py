@@ -37,7 +37,7 @@ def test_shared_memory_cannot_be_made_smaller(size: int) -> None:
         memory.close()
 
 
-def test_shared_memory_grows_and_keeps_what_it_has() -> None:
+def test_shared_memory_grows_and_keeps_its_contents() -> None:
     memory = SharedMemory()
     try:
         for size in (1, 3 * mmap.PAGESIZE, mmap.PAGESIZE):

@@ -94,7 +94,7 @@ def test_single_steps_equal_gymnasium(game: str) -> None:
 
 
 @by_body
-def test_bounds_are_those_of_gymnasium(game: str) -> None:
+def test_bounds_equal_the_bounds_of_gymnasium(game: str) -> None:
     """Positions that hit a wall, speeds and actions at their bounds."""
     body, env = BODIES[game], make_env(game)
     high = np.array(body.bounds)
