@@ -46,7 +46,7 @@ RUNNERS = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis>=6.100", "
 
 # Tests of what depends on other packages: NumPy's C interface, sockets, generated code, streams.
 TESTS = (
-    "tests/api/test_protos.py",
+    "tests/api",
     "tests/test_import_order.py",
     "tests/test_package.py",
     "tests/replay/memory/test_golden.py",
@@ -57,23 +57,23 @@ TESTS = (
     "tests/replay/test_server.py",
     "tests/replay/net/test_curve.py",
     "tests/collector/test_run.py",
-    "tests/collector/test_group.py",
+    "tests/collector/test_request_batcher.py",
     "tests/orchestrator/test_grpc_trials.py",
     "tests/orchestrator/service/test_server.py",
     "tests/sdk/test_trials.py",
 )
 TESTS_OF_EXTRAS = (
     "tests/test_jax.py",
-    "tests/collector/test_gymnasium.py",
+    "tests/collector/environments/test_gymnasium.py",
     "tests/replay/test_metrics.py",
     "tests/orchestrator/test_metrics.py",
-    "tests/orchestrator/test_standard_services.py",
+    "tests/orchestrator/service/test_standard_services.py",
     "tests/sdk/test_gymnasium.py",
     "tests/sdk/test_pettingzoo.py",
     "tests/sdk/test_table.py",
 )
 # It compares with code that tools of the tree generate.
-LEFT_OUT = ("tests/api/test_protos.py::test_the_generated_code_is_up_to_date",)
+LEFT_OUT = ("tests/api/test_protos.py::test_generated_code_is_up_to_date",)
 # They treat warnings as errors, and protobuf 4 has some on Python 3.12 and later.
 STRICT = (
     "tests/orchestrator/service/test_server.py::test_program_that_does_not_stop_its_server_ends_cleanly",

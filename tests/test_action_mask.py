@@ -242,7 +242,7 @@ def test_every_sample_of_a_mask_is_legal_in_its_own_form_and_flat(data: st.DataO
 
 
 @given(st.data())
-def test_action_is_refused_if_no_sample_of_the_mask_equals_it(data: st.DataObject) -> None:
+def test_action_unlike_every_sample_of_the_mask_is_refused(data: st.DataObject) -> None:
     space = data.draw(
         st.sampled_from(
             [

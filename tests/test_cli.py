@@ -94,7 +94,7 @@ def test_module_runs_as_the_command():
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "jax", "matplotlib", "optax", "rich"])
-def test_demo_without_a_package_of_its_extra_names_it(capsys, monkeypatch, name):
+def test_demo_without_a_package_of_its_extra_names_the_package(capsys, monkeypatch, name):
     for each in ("gymnasium", "jax", "matplotlib", "optax", "rich"):
         monkeypatch.setattr(demo, "find_spec", lambda each: None if each == name else object())
     assert cli.main(["demo"]) == 2

@@ -77,7 +77,7 @@ def test_hint_names_the_extra_that_the_documentation_has_for_a_package(monkeypat
         assert len(extras) == 1 or doctor._EXTRA_OF[name] in extras
 
 
-def test_install_page_says_what_is_true_without_a_release():
+def test_install_page_is_true_before_a_release():
     page = (Path(__file__).parents[1] / "docs/install.md").read_text(encoding="utf-8")
     commands = re.findall(r"^pip install (\S+)", page, re.MULTILINE)
     assert commands == [".", "'.[demo]'"]

@@ -162,7 +162,7 @@ def test_text_that_is_not_a_dtype_is_a_value_error(text: str) -> None:
 
 
 @every
-def test_memory_gives_back_what_was_stored(dtype: Any, tmp_path: Path) -> None:
+def test_memory_returns_stored_entries(dtype: Any, tmp_path: Path) -> None:
     rem, states = filled(dtype)
     same(rem.episode(0).entries.s, states)
     rem.save(tmp_path / "rem")
@@ -227,7 +227,7 @@ def test_memory_is_refused_by_name_where_ml_dtypes_is_missing(shape: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", EXTENDED)
-def test_numbers_are_converted_and_refused_where_they_do_not_fit(name: str) -> None:
+def test_numbers_are_converted_or_refused_if_out_of_range(name: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name))
     rem = build.memory(s=np.zeros(2, dtype))
     rem.new_episode()
@@ -293,7 +293,7 @@ def test_loss_beyond_rounding_is_found() -> None:
 
 
 @every
-def test_server_and_sampler_give_what_a_client_has(dtype: Any) -> None:
+def test_server_and_sampler_return_the_entries_of_a_client(dtype: Any) -> None:
     templates = {"s": np.zeros(2, dtype), "i": np.zeros((), dtype)}
     _, states = filled(dtype)
     with network.pair(1, cache_size=8, **templates) as (server, client):
@@ -338,7 +338,7 @@ def test_logs_keep_values(dtype: Any) -> None:
     assert back["observation"]._replace(shape=(3, 2)) == kept
 
 
-def test_log_refuses_a_dtype_that_it_could_not_read_back() -> None:
+def test_log_refuses_a_dtype_that_cannot_be_read_back() -> None:
     with pytest.raises(TypeError, match="value: expected a dtype of fixed size without objects"):
         packed(np.array([object()]))
 

@@ -29,7 +29,7 @@ _OPEN = [
 
 
 @pytest.mark.parametrize("address", _KEPT)
-def test_loopback_address_needs_nothing(address: str) -> None:
+def test_loopback_address_needs_no_option(address: str) -> None:
     check_listener("host", address, ["tls"])
 
 

@@ -21,7 +21,7 @@ def names(batch: Any) -> list[str]:
     return seen
 
 
-def test_members_of_batches_have_their_long_names() -> None:
+def test_fields_of_batches_have_long_names() -> None:
     rem = memory()
     build.add_uniform(rem, 3)
     fields = ["state", "action", "reward", "prob", "value", "qvest", "info"]

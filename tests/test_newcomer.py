@@ -170,7 +170,7 @@ def hide(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_missing_package_is_named_with_the_command_that_installs_it(name):
+def test_missing_package_is_named_with_the_install_command(name):
     program, advice = MISSING[name]
     done = subprocess.run(
         [sys.executable, "-c", f"{hide(name.strip())}\n{program}"],

@@ -72,7 +72,7 @@ def test_every_public_name_can_be_imported():
 
 
 @pytest.mark.parametrize("name", ["jax", "torch"])
-def test_missing_framework_is_named_with_the_command_that_installs_it(name):
+def test_missing_framework_is_named_with_the_install_command(name):
     # An import that finds None in `sys.modules` fails as if the module were not installed.
     code = f"""
 import inspect, sys

@@ -19,7 +19,7 @@ def deaf():
 
 
 @pytest.mark.usefixtures("deaf")
-def test_program_gets_sigint_though_its_parent_ignores_it():
+def test_program_gets_sigint_though_its_parent_ignores_sigint():
     with program(WAITS) as process:
         assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)

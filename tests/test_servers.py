@@ -71,7 +71,7 @@ def test_wait_for_a_server_refuses_a_negative_timeout(
         server.wait(-1)
 
 
-def test_close_of_a_server_on_the_running_loop_stops_it() -> None:
+def test_close_on_the_running_loop_stops_the_server() -> None:
     async def main() -> None:
         for server in (
             await orchestrator.serve({}, port=0),
@@ -84,7 +84,7 @@ def test_close_of_a_server_on_the_running_loop_stops_it() -> None:
     asyncio.run(main())
 
 
-def test_address_of_an_orchestrator_is_where_controllers_find_it() -> None:
+def test_controllers_reach_an_orchestrator_by_its_address() -> None:
     with cogrs.serve_orchestrator({}, port=0) as server:
         assert server.address == f"grpc://127.0.0.1:{server.port}"
 

@@ -41,7 +41,7 @@ DOCSTRINGS = dict(stub_docstrings(TREE.body))
 OBJECTS = dict(public_objects())
 
 
-def test_stub_documents_what_the_module_has() -> None:
+def test_stub_documents_exactly_the_names_of_the_module() -> None:
     assert len(OBJECTS) > 100
     written = {name for name in DOCSTRINGS if not name.split(".")[-1].startswith("_")}
     assert written == set(OBJECTS)

@@ -18,7 +18,7 @@ def names() -> list[str]:
 
 
 @on_loop
-async def test_pool_with_too_few_threads_shares_them() -> None:
+async def test_pool_with_too_few_threads_shares_threads() -> None:
     pool = ThreadPool("cogrs-test", most=2)
     workers = [pool.take() for _ in range(5)]
     assert len(pool) == 2

@@ -99,7 +99,7 @@ def test_check_of_a_good_argument_returns_its_value(call: Callable[[], Any], val
         ),
     ],
 )
-def test_check_of_a_wrong_argument_names_it_and_what_came(
+def test_check_of_a_wrong_argument_names_the_argument_and_the_value(
     call: Callable[[], Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error) as caught:

@@ -33,7 +33,7 @@ def test_actions_are_pinned_by_commit_and_rights_are_to_read(path):
         assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", each), each
 
 
-def test_published_artifacts_are_those_that_were_tested_by_name():
+def test_published_artifacts_are_the_tested_artifacts():
     release = read(WORKFLOWS / "release.yml")
     publish = release["jobs"].pop("publish")
     rows = {

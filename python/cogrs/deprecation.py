@@ -1,8 +1,9 @@
-"""Deprecated spellings, which work and warn."""
+"""Deprecated names of arguments and objects, which work and warn at the caller's line."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -13,17 +14,29 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def warn_renamed(old: str, new: str) -> None:
+    """Warn that `old` is now `new`, at the line that calls the caller of this function."""
+    warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=3)
+
+
 def renamed_argument(
     old: str, new: str, convert: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Accept argument `new` of a function by its old name too; `convert` makes its value."""
+    """Accept argument `new` of a function by its old name too; `convert` makes its value.
+
+    A call that gives both raises TypeError.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        # The number of positional arguments among which `new` is one.
+        number = list(inspect.signature(function).parameters).index(new) + 1
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if old in kwargs:
-                text = f"{old}= is now {new}="
-                warnings.warn(text, DeprecationWarning, stacklevel=2)
+                if new in kwargs or len(args) >= number:
+                    raise TypeError(f"{old}: expected nothing beside {new}, its new name")
+                warn_renamed(f"{old}=", f"{new}=")
                 kwargs[new] = convert(kwargs.pop(old))
             return function(*args, **kwargs)
 

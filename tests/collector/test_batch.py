@@ -66,7 +66,7 @@ def test_setting_a_key_writes_into_its_array_and_misfits_raise() -> None:
         "reply[0]['a'] += 1",
     ],
 )
-def test_every_way_to_write_a_reply_counts(write: str) -> None:
+def test_every_way_to_write_a_reply_reaches_listeners(write: str) -> None:
     listener = ({"a": "", "_batchsize": 4}, None)
     seen = []
     with running({"actor": actor(4), "optimizer": listener}) as games:
@@ -142,7 +142,7 @@ def test_batch_is_the_caller_s_after_copy() -> None:
         assert batch[0]["s"].base is None
 
 
-def test_arrays_outlive_everything() -> None:
+def test_arrays_of_a_batch_outlive_the_games() -> None:
     with running({"actor": actor(4)}) as games:
         held = []
         games.reg_callback("actor", lambda batch, *_: held.append(batch[0]["s"]))

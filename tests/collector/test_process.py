@@ -148,7 +148,7 @@ def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
     ("script", "code"),
     [("games.Run(0.01)", 0), ("raise SystemExit(3)", 3), ("del games", 0), ("1 / 0", 1)],
 )
-def test_program_that_does_not_stop_its_games_ends_all_the_same(script: str, code: int) -> None:
+def test_program_that_does_not_stop_its_games_exits(script: str, code: int) -> None:
     with start("games.reg_callback('actor', lambda *_: None)\n" + script) as process:
         _, err = process.communicate(timeout=20)
     assert process.returncode == code
@@ -208,7 +208,7 @@ def test_allocation_beyond_the_limit_raises_and_ends_no_process(call: str) -> No
 
 
 @pytest.mark.parametrize("name", ["api", "collector", "replay"])
-def test_part_of_the_package_is_imported_when_it_is_used(name: str) -> None:
+def test_subpackage_is_imported_on_first_use(name: str) -> None:
     code = f"import cogrs; assert {name!r} in dir(cogrs); assert cogrs.{name}.__file__"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -238,7 +238,7 @@ def test_closed_loop_does_not_disturb_other_callers() -> None:
         assert not asker.is_alive()
 
 
-def test_rows_that_find_no_room_wait_their_turn() -> None:
+def test_rows_without_a_free_buffer_wait_in_order() -> None:
     asked = batcher(2, num_buffers=1)
 
     async def main() -> list[Any]:
@@ -261,7 +261,7 @@ def test_rows_that_find_no_room_wait_their_turn() -> None:
         assert asyncio.run(main()) == list(range(10))
 
 
-def test_arrays_outlive_their_forgotten_batcher() -> None:
+def test_arrays_outlive_a_deleted_batcher() -> None:
     asked = batcher(1)
     held: list[Any] = []
     asker = threading.Thread(target=asked.ask, args=(question(5), LIMIT))
@@ -296,8 +296,15 @@ def test_former_names_warn_and_work() -> None:
     asked.close()
 
 
-def test_timeout_in_microseconds_warns_and_is_that_in_seconds() -> None:
-    with pytest.warns(DeprecationWarning, match=r"timeout_usec=1000 is now timeout=0\.001"):
+def test_timeout_usec_warns_and_is_the_timeout_in_microseconds() -> None:
+    with pytest.warns(DeprecationWarning, match="timeout_usec= is now timeout="):
         asked = RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=1_000)
     with served(asked):
         check(3, asked.ask(question(3)))
+    with (
+        pytest.warns(DeprecationWarning, match="timeout_usec= is now timeout="),
+        pytest.raises(ValueError, match="timeout_usec: expected"),
+    ):
+        RequestBatcher(INPUTS, REPLIES, 8, timeout_usec=-1)
+    with pytest.raises(TypeError, match="timeout_usec: expected nothing beside timeout"):
+        RequestBatcher(INPUTS, REPLIES, 8, timeout=0.001, timeout_usec=1_000)

@@ -139,7 +139,7 @@ def test_timeout_sends_a_batch_out_short_and_loses_nothing() -> None:
     assert [sorted(each) for each in rows] == [[k] * 4 for k in range(5)]
 
 
-def test_infos_are_those_of_the_thread_s_own_batch() -> None:
+def test_infos_belong_to_the_batch_of_the_calling_thread() -> None:
     with running(BOTH, 16) as games:
         wrong = []
 
@@ -354,7 +354,7 @@ def test_listeners_that_block_never_stop_a_run(batchsize: int) -> None:
             counts[games.infos.name] += 1
 
 
-def test_block_other_than_0_and_1_is_named() -> None:
+def test_block_key_other_than_0_and_1_is_refused_by_name() -> None:
     for value in ("2", "yes", -1):
         with pytest.raises(ValueError, match="'optimizer': _block"):
             wrapper({"optimizer": ({"seq": "", "_batchsize": 1, "_block": value}, None)})

@@ -20,7 +20,7 @@ from gymnasium.wrappers import vector as wrappers  # noqa: E402
 
 from cogrs import VectorEnv  # noqa: E402
 from cogrs.collector import BUILT_IN, GameError  # noqa: E402
-from tests.collector import environments  # noqa: E402
+from tests.collector import sample_environments  # noqa: E402
 from tests.collector.build import LIMIT, forever, same  # noqa: E402
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sync(env: str | Callable[[], Any], count: int, **options: Any) -> Any:
     return SyncVectorEnv([make] * count)
 
 
-class Telling(environments.Dicts):
+class Telling(sample_environments.Dicts):
     """Has the arguments of its reset in its infos, and a number of its own."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Telling(environments.Dicts):
     ],
 )
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_environments_in_python_equal_those_of_sync_vector_env(
+def test_python_environments_equal_sync_vector_env(
     env: Any, options: Any, num_threads: int
 ) -> None:
     count = 5
@@ -189,7 +189,7 @@ def test_same_seed_gives_the_same_episodes_at_any_time() -> None:
     assert (np.array(first) != other).any()
 
 
-def test_mask_resets_some_and_leaves_others_where_they_are() -> None:
+def test_reset_mask_resets_only_the_selected_environments() -> None:
     envs, twin = VectorEnv("cartpole", 3, seed=1), VectorEnv("cartpole", 3, seed=1)
     envs.reset()
     twin.reset()
@@ -287,9 +287,9 @@ def test_wrong_call_is_refused_and_changes_nothing(call: Any, kind: Any, words: 
 
 
 @pytest.mark.parametrize(
-    "env", ["catch", lambda: environments.Free(length=3)], ids=["built-in", "python"]
+    "env", ["catch", lambda: sample_environments.Free(length=3)], ids=["built-in", "python"]
 )
-def test_number_outside_the_space_is_refused_unless_it_is_ignored(env: Any) -> None:
+def test_number_outside_the_space_is_refused_unless_ignored(env: Any) -> None:
     envs = VectorEnv(env, 2, seed=1)
     envs.reset()
     ended = np.zeros(2, bool)
@@ -337,7 +337,7 @@ def test_wrong_argument_of_vector_env_is_refused(make: Any, kind: Any, words: st
 
 
 def test_environment_that_raises_ends_the_vector() -> None:
-    envs = VectorEnv("tests.collector.environments:Failing", 3, at=3)
+    envs = VectorEnv("tests.collector.sample_environments:Failing", 3, at=3)
     envs.reset(seed=1)
     with pytest.raises(GameError, match="ZeroDivisionError: told to") as info:
         forever(lambda: envs.step(np.zeros(3, int)))
@@ -346,7 +346,7 @@ def test_environment_that_raises_ends_the_vector() -> None:
 
 
 def test_interrupt_leaves_a_vector_that_goes_on() -> None:
-    class Interrupted(environments.Free):
+    class Interrupted(sample_environments.Free):
         def step(self, action: Any) -> Any:
             if self.steps == 2 and not done:
                 done.append(True)
@@ -405,7 +405,7 @@ def test_np_random_of_environments_is_that_of_each_as_in_gymnasium(num_threads: 
     theirs.close()
 
 
-def test_gymnasium_is_imported_when_it_is_used() -> None:
+def test_gymnasium_is_imported_on_first_use() -> None:
     script = (
         "import sys, cogrs.collector; assert 'gymnasium' not in sys.modules; "
         "cogrs.VectorEnv; assert 'gymnasium' in sys.modules"

@@ -15,7 +15,7 @@ from gymnasium.vector import SyncVectorEnv  # noqa: E402
 
 from cogrs.collector import GameError, VectorEnv  # noqa: E402
 from tests.collector.build import same  # noqa: E402
-from tests.collector.environments import Free  # noqa: E402
+from tests.collector.sample_environments import Free  # noqa: E402
 from tests.program import program  # noqa: E402
 
 THREADS = pytest.mark.parametrize("num_threads", [0, 2])
@@ -165,7 +165,7 @@ ELEMENTS = [
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("field", ["reward", "terminated", "truncated"])
 @pytest.mark.parametrize("value", [True, False])
-def test_arrays_of_one_element_are_their_element(
+def test_one_element_arrays_are_read_as_scalars(
     element: Any, field: str, value: bool, num_threads: int
 ) -> None:
     envs = VectorEnv(scripted({}, {field: element(value)}), 3, num_threads=num_threads)
@@ -182,7 +182,7 @@ def test_arrays_of_one_element_are_their_element(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 10**18, 1e300])
-def test_rewards_are_what_the_environment_says(value: float) -> None:
+def test_rewards_equal_the_rewards_of_the_environment(value: float) -> None:
     for given in (value, np.float64(value), np.array([value])):
         envs = VectorEnv(scripted({}, {"reward": given}), 2)
         envs.reset(seed=1)
@@ -190,7 +190,7 @@ def test_rewards_are_what_the_environment_says(value: float) -> None:
         envs.close()
 
 
-def test_tensors_of_one_element_are_their_element() -> None:
+def test_one_element_tensors_are_read_as_scalars() -> None:
     torch = pytest.importorskip("torch")
     for reward in (
         torch.tensor(2.5),
@@ -313,7 +313,7 @@ def test_interrupt_leaves_a_vector_that_is_usable(where: str) -> None:
 INTERRUPTED = """
 import signal, sys
 import numpy as np
-from tests.collector.environments import Free
+from tests.collector.sample_environments import Free
 from cogrs.collector import VectorEnv
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -370,7 +370,7 @@ def test_threads_are_refused_after_a_fork() -> None:
     script = """
 import os
 import numpy as np
-from tests.collector.environments import Free
+from tests.collector.sample_environments import Free
 from cogrs.collector import VectorEnv
 envs = VectorEnv(Free, 2, num_threads=2)
 envs.reset(seed=1)
@@ -395,7 +395,7 @@ print("goes on")
     assert on == "goes on"
 
 
-def test_seeds_of_new_environments_are_those_given() -> None:
+def test_new_environments_get_the_given_seeds() -> None:
     raises: dict[str, BaseException] = {}
     envs = VectorEnv(scripted(raises), 2, seed=3)
     for seed, expected in zip((None, 5, [8, None]), ([3, 4], [5, 6], [8, 7]), strict=True):

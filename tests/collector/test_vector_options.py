@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode  # noqa: E402
 
 import cogrs  # noqa: E402
 from cogrs.collector import ContextOptions, VectorEnv  # noqa: E402
-from tests.collector import environments  # noqa: E402
+from tests.collector import sample_environments  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_name_unlike_all_games_gets_no_suggestion() -> None:
         cogrs.GameContext(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("env", ["cartpole", "CartPole-v1", environments.Counting])
+@pytest.mark.parametrize("env", ["cartpole", "CartPole-v1", sample_environments.Counting])
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -54,7 +54,7 @@ def test_name_unlike_all_games_gets_no_suggestion() -> None:
         ("env_kwargs", {"length": 3}, "more keyword arguments"),
     ],
 )
-def test_option_of_other_vectors_names_what_to_use_instead(
+def test_option_of_other_vectors_names_its_replacement(
     env: Any, option: str, value: Any, words: str
 ) -> None:
     with pytest.raises(TypeError, match=f"{option}: VectorEnv has no such option: .*{words}"):
@@ -69,8 +69,8 @@ def test_option_of_other_vectors_names_what_to_use_instead(
         ("pendulum", "num_env", "num_envs"),
         ("CartPole-v1", "num_thread", "num_threads"),
         ("CartPole-v1", "numthreads", "num_threads"),
-        (environments.Counting, "num_env", "num_envs"),
-        ("tests.collector.environments:Counting", "sed", "seed"),
+        (sample_environments.Counting, "num_env", "num_envs"),
+        ("tests.collector.sample_environments:Counting", "sed", "seed"),
     ],
 )
 def test_misspelt_option_is_suggested(env: Any, option: str, meant: str) -> None:
@@ -83,7 +83,7 @@ def test_misspelt_option_is_suggested(env: Any, option: str, meant: str) -> None
     [("proceses", "processes"), ("stop_timout", "stop_timeout"), ("starttimeout", "start_timeout")],
 )
 def test_misspelt_option_of_a_game_context_is_suggested(option: str, meant: str) -> None:
-    for env in ("CartPole-v1", environments.Counting):
+    for env in ("CartPole-v1", sample_environments.Counting):
         with pytest.raises(TypeError, match=f"{option}.*did you mean {meant!r}"):
             cogrs.GameContext("gymnasium", ContextOptions(), env, **{option: 3})
 
@@ -96,8 +96,8 @@ def test_option_of_a_built_in_game_context_names_game_options() -> None:
             cogrs.GameContext("cartpole", ContextOptions(), **{option: 3})
 
 
-def test_error_of_the_environment_itself_is_passed_on() -> None:
-    class Choosy(environments.Counting):
+def test_exception_of_the_environment_is_passed_on() -> None:
+    class Choosy(sample_environments.Counting):
         def __init__(self, seeds: int = 3) -> None:
             raise TypeError("'seeds' are not to be had")
 

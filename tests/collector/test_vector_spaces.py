@@ -69,7 +69,7 @@ SPACES = st.recursive(
     count=st.integers(1, 3),
     num_threads=st.sampled_from([0, 2]),
 )
-def test_vector_shows_and_takes_what_sync_vector_env_does(
+def test_vector_has_the_observations_and_actions_of_sync_vector_env(
     observation: Any, action: Any, count: int, num_threads: int
 ) -> None:
     def make() -> Sampled:
@@ -183,7 +183,7 @@ def test_actions_that_are_not_of_a_dict_space_are_refused(actions: Any, words: s
     assert [env.taken for env in envs.envs] == [[{"x": 0, "y": 1}]] * 2
 
 
-def test_environments_whose_spaces_differ_are_refused() -> None:
+def test_environments_with_different_spaces_are_refused() -> None:
     sizes = iter(range(2, 9))
 
     def make() -> Sampled:
@@ -202,7 +202,7 @@ def test_actions_of_other_integers_are_taken(dtype: Any) -> None:
     assert [env.taken for env in envs.envs] == [[0, 0], [1, 1]]
 
 
-def test_batches_share_no_memory_with_what_environments_keep() -> None:
+def test_batches_share_no_memory_with_arrays_of_environments() -> None:
     class Reusing(Sampled):
         shown = np.zeros(2, np.float32)
 

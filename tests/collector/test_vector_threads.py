@@ -13,9 +13,9 @@ pytest.importorskip("gymnasium")
 from gymnasium.vector import SyncVectorEnv
 
 from cogrs.collector import GameError, VectorEnv
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, same, until
-from tests.collector.environments import stored
+from tests.collector.sample_environments import stored
 
 
 @pytest.mark.parametrize("num_threads", [0, 1, 2, 3, 9])
@@ -48,7 +48,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(count: int, num_thread
 
 
 def test_environments_may_set_signal_handlers_in_the_main_thread() -> None:
-    class Alarmed(environments.Counting):
+    class Alarmed(sample_environments.Counting):
         def __init__(self) -> None:
             super().__init__()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -86,7 +86,7 @@ def test_vector_made_and_used_in_another_thread_belongs_to_that() -> None:
 
 
 @pytest.mark.parametrize("num_threads", [0, 2, 3, 6])
-def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -> None:
+def test_environments_are_created_in_order_of_index(num_threads: int) -> None:
     env = stored()
     envs = VectorEnv(env, 6, num_threads=num_threads)
     assert [each.order for each in envs.envs] == list(range(6))
@@ -94,7 +94,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int) -
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
-def test_new_environment_is_made_in_the_thread_of_the_old_one(num_threads: int) -> None:
+def test_new_environment_is_created_in_the_thread_of_the_old_environment(num_threads: int) -> None:
     class Fragile(stored()):  # type: ignore[misc]
         def step(self, action: Any) -> Any:
             if action == 4:
@@ -153,7 +153,7 @@ def test_threads_end_with_the_vector() -> None:
 def test_environment_that_hangs_is_abandoned_by_close() -> None:
     released = threading.Event()
 
-    class Hanging(environments.Counting):
+    class Hanging(sample_environments.Counting):
         def close(self) -> None:
             released.wait(10 * LIMIT)
 
@@ -171,7 +171,7 @@ def test_interrupt_of_the_wait_for_threads_loses_no_environment() -> None:
     inside = threading.Barrier(3)
     slow = threading.Event()
 
-    class Slow(environments.Counting):
+    class Slow(sample_environments.Counting):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return super().reset(seed=7 if seed is None else seed)
 

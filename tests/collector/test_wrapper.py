@@ -166,7 +166,7 @@ def test_options_batches_and_summary_are_printed(capsys: pytest.CaptureFixture[s
     assert games.GC.Version() == cogrs.__version__
 
 
-def test_wrapper_that_fails_leaves_the_context_as_it_was() -> None:
+def test_failing_wrapper_leaves_the_context_unchanged() -> None:
     context, co = GameContext(), ContextOptions(num_games=4)
     wrong = [
         {"act": actor(8)},
@@ -193,7 +193,7 @@ def test_wrong_game_context_or_options_are_named() -> None:
             cogrs.GCWrapper(GameContext(), wrong, {"a": actor(1)})  # type: ignore[arg-type]
 
 
-def test_buffers_are_limited_and_their_arrays_made_when_indexed() -> None:
+def test_buffers_are_limited_and_arrays_are_created_on_access() -> None:
     games = wrapper({"actor": actor(1), "learner": ({"s": "", "_batchsize": 1}, None)}, 100_000)
     assert {len(batches) for batches in games.inputs} == {256}
     assert not games.GC._buffers

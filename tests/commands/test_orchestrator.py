@@ -79,7 +79,7 @@ def test_signal_gives_trials_the_grace_to_end(capsys, tmp_path, grace, last):
             assert process.wait(60) == 0
 
 
-def test_defaults_are_those_of_python(capsys, config, monkeypatch):
+def test_defaults_equal_the_defaults_in_python(capsys, config, monkeypatch):
     given = {}
 
     def refuse(file, **arguments):

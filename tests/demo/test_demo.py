@@ -37,7 +37,7 @@ def start(tmp_path):
         demo.kill()
 
 
-def test_two_demos_at_once_reach_their_goals(start, tmp_path):
+def test_two_concurrent_demos_reach_the_goal(start, tmp_path):
     demos = [start("--goal", "12", "--trials", "8", "--seed", seed) for seed in "12"]
     for demo in demos:
         demo.line(r"trials \d")

@@ -91,7 +91,7 @@ def test_learner_first(start):
     interrupt(actor)
 
 
-def test_actors_first_and_everybody_killed_once(start, tmp_path):
+def test_example_started_by_its_actors_recovers_from_killed_processes(start, tmp_path):
     goes = ("--proxy", "127.0.0.1")
     actors = [start("actor"), start("actor", "--seed", "1")]
     first_line(actors[0], "still waiting")
@@ -116,7 +116,7 @@ def test_actors_first_and_everybody_killed_once(start, tmp_path):
 
 
 @pytest.mark.parametrize("program", ["actor", "learner", "proxy"])
-def test_interrupt_before_anybody_came(start, program):
+def test_interrupt_before_any_peer_connects_ends_the_program(start, program):
     process = start(program)
     expected = {"actor": "still waiting", "learner": "listening", "proxy": "passing on"}
     first_line(process, expected[program])

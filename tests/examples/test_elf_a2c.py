@@ -26,7 +26,7 @@ def test_goal_reached(tmp_path):
     assert float(progress.split()[-1]) >= 30
 
 
-def test_no_time_at_all():
+def test_zero_seconds_end_the_run_at_once():
     with example("elf_a2c", "--max-seconds", "0") as process:
         code, out, _ = finish(process)
     assert code == 1

@@ -21,11 +21,11 @@ def played(*arguments: str) -> str:
     return done.stdout
 
 
-def test_in_one_process():
+def test_first_trial_runs_in_one_process():
     assert re.fullmatch(r"played [0-9a-f-]{36}\n", played())
 
 
-def test_in_three_processes():
+def test_first_trial_runs_in_three_processes():
     parts = [
         subprocess.Popen([*COMMAND, role, "0"], stdout=subprocess.PIPE, text=True)
         for role in ("environment", "agent")
@@ -40,7 +40,7 @@ def test_in_three_processes():
             part.communicate()
 
 
-def test_the_first_trial_of_the_docs_is_short():
+def test_first_trial_of_the_docs_is_short():
     text = (ROOT / "docs" / "trials.md").read_text(encoding="utf-8")
     first = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
     assert len([line for line in first.splitlines() if line.strip()]) < 25

@@ -6,7 +6,7 @@ from pathlib import Path
 PATH = Path(__file__).parents[2] / "examples" / "human_feedback.py"
 
 
-def test_what_is_praised_is_drawn_more_often():
+def test_praised_steps_are_drawn_more_often():
     spec = importlib.util.spec_from_file_location("human_feedback", PATH)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

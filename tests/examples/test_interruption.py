@@ -54,7 +54,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ctrl_c_at_each_line_of_whoever_waits_for_it(way):
+def test_ctrl_c_at_each_line_of_the_waiting_thread(way):
     folder, module, hear, wait = WAYS[way]
     script = PRESS_AT_EACH_LINE.format(
         folder=str(EXAMPLES / folder), module=module, hear=hear, wait=wait, deadline=DEADLINE

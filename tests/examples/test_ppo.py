@@ -25,7 +25,7 @@ def test_goal_reached(env):
     assert float(progress.split()[-1]) >= 30
 
 
-def test_no_time_at_all():
+def test_zero_seconds_end_the_run_at_once():
     with example("ppo", "--max-seconds", "0") as process:
         code, out, _ = finish(process)
     assert code == 1

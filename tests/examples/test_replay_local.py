@@ -79,7 +79,7 @@ def test_out_of_time(start, tmp_path):
     read_metrics(tmp_path)
 
 
-def test_no_time_at_all(start, tmp_path):
+def test_zero_seconds_end_the_run_at_once(start, tmp_path):
     code, out, _ = finish(start("--max-seconds", "0"))
     assert code == 1
     assert "Goal not reached" in out

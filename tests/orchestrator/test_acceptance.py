@@ -125,7 +125,7 @@ async def test_many_clients_can_call_at_once() -> None:
         assert len(replies) == 3_000
 
 
-def test_trials_end_when_both_sides_end_them_at_once() -> None:
+def test_trial_ends_when_both_sides_end_the_trial_at_once() -> None:
     trials, at_once = (500, 25) if SOAK else (100, 25)
 
     @on_loop

@@ -132,7 +132,7 @@ async def test_messages_and_rewards_of_agents_are_delivered() -> None:
 
 
 @on_loop
-async def test_rewards_come_one_by_one_and_messages_together_before_their_observation() -> None:
+async def test_rewards_arrive_singly_and_messages_together_before_the_observation() -> None:
     async with Net(agents=1, max_steps=1) as net:
 
         async def talk(trial_id: str, name: str, observation: Any) -> AgentActionReply:
@@ -213,7 +213,7 @@ async def test_max_steps_ends_a_trial(steps: int) -> None:
 
 @pytest.mark.parametrize("how", ["final update", "OnEnd"])
 @on_loop
-async def test_environment_whose_stream_never_ends_is_cut_off(how: str) -> None:
+async def test_endless_stream_of_an_environment_is_cancelled(how: str) -> None:
     half_closed, cut = asyncio.Event(), asyncio.Event()
 
     class Endless(EnvironmentService):
@@ -262,7 +262,7 @@ async def test_environment_that_fails_ends_the_trial(call: str) -> None:
 
 
 @on_loop
-async def test_agent_that_fails_while_it_acts_ends_the_trial() -> None:
+async def test_agent_that_raises_in_act_ends_the_trial() -> None:
     async with Net(agents=2) as net:
         act = net.agents.act
 

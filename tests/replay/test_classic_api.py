@@ -136,7 +136,7 @@ def test_number_of_caches_is_an_integer(n_caches: Any) -> None:
         learner(n_caches=n_caches)
 
 
-def test_client_without_endpoints_refuses_calls_that_need_them_by_name() -> None:
+def test_call_that_needs_an_endpoint_names_the_missing_endpoint() -> None:
     with learner().start() as server:
         with ReplayMemoryClient(server.pub_endpoint, "", "") as client:
             with pytest.raises(RuntimeError, match=r"sync_sizes: .* without a req_endpoint"):
@@ -159,7 +159,7 @@ def test_client_without_endpoints_refuses_calls_that_need_them_by_name() -> None
 
 
 @pytest.mark.parametrize("kind", ["memory", "writer"])
-def test_entry_buffers_are_those_of_the_templates_and_new_each_time(kind: str) -> None:
+def test_entry_buffers_match_the_templates_and_are_new_per_call(kind: str) -> None:
     rem = ReplayMemory(*templates(), 64)
     made = rem if kind == "memory" else rem.writer()
     first, second = made.get_entry_buf(), made.get_entry_buf()
@@ -209,5 +209,5 @@ def test_weight_is_another_name_of_the_initial_weight() -> None:
         assert weight == [2.0, 2.0, 0.0]
 
 
-def test_modes_of_workers_have_their_names() -> None:
+def test_worker_modes_are_given_by_name() -> None:
     assert (cogrs.Bind, cogrs.Conn) == (Bind, Conn)

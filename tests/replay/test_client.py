@@ -42,7 +42,7 @@ def test_constructor_with_max_step_syncs() -> None:
         assert client.rem.max_step == 12
 
 
-def test_constructor_that_cannot_sync_leaves_nothing_behind() -> None:
+def test_constructor_that_cannot_sync_leaves_no_threads() -> None:
     before = network.our_threads()
     with pytest.raises(TimeoutError, match="sync_sizes"):
         deaf(max_step=8)
@@ -178,7 +178,7 @@ def test_server_that_never_answers_is_a_timeout_each_time() -> None:
     ],
     ids=lambda answer: str(answer)[:40],
 )
-def test_answer_of_something_else_is_a_runtime_error_and_the_next_call_works(
+def test_unexpected_reply_is_a_runtime_error_and_the_next_call_works(
     answer: list[bytes],
 ) -> None:
     with zmq.Context() as context, context.socket(zmq.REP) as stranger:
@@ -236,7 +236,7 @@ def test_close_twice_and_from_any_thread() -> None:
         client.close()
 
 
-def test_what_was_pushed_before_close_arrives() -> None:
+def test_caches_pushed_before_close_arrive() -> None:
     with started(1, s=np.zeros(1 << 12)) as server:
         for count in range(1, 11):
             with connected(server) as client:
@@ -317,7 +317,7 @@ def test_pickling_is_refused(protocol: int) -> None:
 # -- many threads --
 
 
-def test_any_thread_may_call_anything() -> None:
+def test_any_thread_may_call_any_method() -> None:
     with full_pair(1, cache_size=4) as (server, client):
 
         def work() -> None:

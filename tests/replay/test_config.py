@@ -33,7 +33,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_file_with_everything(tmp_path: Path, monkeypatch: Any) -> None:
+def test_config_file_with_all_settings_is_read(tmp_path: Path, monkeypatch: Any) -> None:
     server_public, _ = KeyPair.new().save("learner", tmp_path)
     _, secret = KeyPair.new().save("actor", tmp_path / "actors")
     text = f"""
@@ -101,7 +101,7 @@ def test_samplers_in_a_file(tmp_path: Path) -> None:
                 drawing.get_batch(1)
 
 
-def test_listening_to_other_machines_is_meant(tmp_path: Path) -> None:
+def test_insecure_config_may_listen_on_all_addresses(tmp_path: Path) -> None:
     text = 'n_caches = 1\npub_endpoint = "tcp://*:*"\n'
     with start_server(written(tmp_path, f"{text}insecure = true\n{TEMPLATES}")) as server:
         assert server.pub_endpoint.startswith("tcp://0.0.0.0:")
@@ -169,7 +169,7 @@ def test_file_that_is_not_there(tmp_path: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_command_runs_until_it_is_ended(tmp_path: Path, kind: int) -> None:
+def test_command_runs_until_a_signal_ends_the_process(tmp_path: Path, kind: int) -> None:
     path = written(tmp_path, "n_caches = 1\nlogfile = 'lines'" + TEMPLATES)
     command = [sys.executable, "-m", "cogrs.cli", "replay-server", "--config", str(path)]
     process = subprocess.Popen(
@@ -188,6 +188,6 @@ def test_command_runs_until_it_is_ended(tmp_path: Path, kind: int) -> None:
 
 
 @pytest.mark.parametrize("path", [None, 3, ["replay.toml"]], ids=repr)
-def test_what_is_no_path_is_a_type_error(path: Any) -> None:
+def test_argument_other_than_a_path_is_a_type_error(path: Any) -> None:
     with pytest.raises(TypeError, match="path: expected a path, got"):
         start_server(path)

@@ -161,7 +161,7 @@ def test_closed_server_keeps_its_figures() -> None:
     assert measured(server)["cogrs_replay_caches_received_total"] == {"": 1}
 
 
-def test_library_that_is_missing_is_named_with_what_to_install() -> None:
+def test_missing_library_is_named_with_the_package_to_install() -> None:
     code = """
 import sys
 sys.modules["prometheus_client"] = None
@@ -175,7 +175,7 @@ except ImportError as error:
     assert "pip install 'cogrs[metrics]'" in done.stdout
 
 
-def test_server_does_not_load_it() -> None:
+def test_server_does_not_import_prometheus_client() -> None:
     code = (
         "import sys, cogrs; cogrs.ReplayMemoryServer; sys.exit('prometheus_client' in sys.modules)"
     )

@@ -87,7 +87,7 @@ OPTIONS = ("--rep-front", "--rep-back", "--pull-front", "--pull-back")
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_command_runs_until_it_is_ended(kind: int) -> None:
+def test_command_runs_until_a_signal_ends_the_process(kind: int) -> None:
     given = [text for option in OPTIONS for text in (option, LOOPBACK)]
     process = subprocess.Popen(
         [sys.executable, "-m", "cogrs.cli", "replay-proxy", *given],

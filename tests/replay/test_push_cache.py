@@ -38,7 +38,7 @@ def test_nothing_to_draw_is_minus_one_and_nothing_is_sent() -> None:
         assert server.total_caches == 1
 
 
-def test_cache_of_one_sample() -> None:
+def test_cache_of_one_sample_has_one_row() -> None:
     with full_pair(1, cache_size=1) as (server, client):
         client.push_cache()
         assert len(server.get_batch(1, wait=SLACK).weight) == 1

@@ -140,7 +140,7 @@ def test_out_is_filled() -> None:
         assert [each.kept for each in sampler.stats()] == kept
 
 
-def test_a_server_counts_when_its_caches_have_come() -> None:
+def test_server_is_drawn_from_only_once_its_caches_arrived() -> None:
     with sampled([filled(0, reuse_cache=True), started(2, reuse_cache=True)]) as sampler:
         assert (sampler.get_batch(20, wait=SLACK).prev.s < 100).all()
         assert [each.weight_sum for each in sampler.stats()] == [19.0, 0.0]
@@ -166,7 +166,7 @@ def test_waiting_ends_when_samples_come() -> None:
             assert_consistent(call.result())
 
 
-def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
+def test_samples_of_one_server_are_kept_when_another_server_is_late() -> None:
     go_on = threading.Event()
 
     def late(asked: pb.SamplesRequest, state: ServerState) -> list[Any] | None:
@@ -194,7 +194,7 @@ def test_what_a_server_gave_is_kept_when_another_is_late() -> None:
         assert server.stats().samples_given == kept
 
 
-def test_a_server_that_is_down_is_named() -> None:
+def test_server_that_is_down_is_named_in_the_error() -> None:
     (nobody,) = unused_endpoints(1)
     with filled(0) as server, ReplaySampler([server.rep_endpoint, nobody], timeout=0.3) as sampler:
         for _ in range(2):
@@ -231,7 +231,7 @@ def test_servers_that_are_down_can_be_skipped(caplog: pytest.LogCaptureFixture) 
             assert len(told) == 1
 
 
-def test_when_all_are_down_all_are_named_and_asked_again() -> None:
+def test_error_with_all_servers_down_names_all_servers() -> None:
     nobody = unused_endpoints(2)
     with ReplaySampler(nobody, timeout=0.3, skip_down=True) as sampler:
         for _ in range(2):
@@ -331,7 +331,7 @@ def test_bad_arguments_are_refused_by_name(
         ReplaySampler(endpoints, **options)
 
 
-def test_bad_calls_are_refused_and_take_nothing() -> None:
+def test_bad_calls_are_refused_and_take_no_sample() -> None:
     with sampled([filled(0)]) as sampler:
         for rows, wait, error in (
             (0, None, ValueError),

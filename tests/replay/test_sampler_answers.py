@@ -73,7 +73,7 @@ def assert_consistent_states(batch: cogrs.Batch) -> None:
     assert batch.prev.s[:, 0].tolist() == list(range(len(batch.weight)))
 
 
-def test_refusals_and_other_templates_are_told() -> None:
+def test_refusals_and_other_templates_raise_with_the_endpoint() -> None:
     def refuse(asked: pb.SamplesRequest, state: ServerState) -> list[Any]:
         return [encode(1, refusal=pb.Refusal(reason="not today"))]
 

@@ -215,7 +215,7 @@ def test_message_that_is_not_whole_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["pub_bytes", "get_batch"])
-def test_timeout_of_a_sampler_whose_server_has_gone_does_not_speak_of_keys(call: str) -> None:
+def test_timeout_of_a_sampler_after_its_server_left_does_not_mention_keys(call: str) -> None:
     with started() as server, ReplaySampler([server.rep_endpoint], timeout=SLACK) as sampler:
         calls = {"pub_bytes": ("topic", b"message"), "get_batch": (4,)}
         assert sampler.pub_bytes("topic", b"message") == 0

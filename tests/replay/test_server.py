@@ -359,7 +359,7 @@ def test_caches_stay_whole_while_settings_change() -> None:
         pushing.result()
 
 
-def test_close_while_everybody_is_busy() -> None:
+def test_close_while_learner_and_actors_are_busy_ends_all_calls() -> None:
     for _ in range(2):
         server = started(1, cache_size=8)
         clients = [connected(server, timeout=1) for _ in range(2)]

@@ -38,7 +38,7 @@ def test_sync_copies_settings_of_the_moment() -> None:
 
 
 @pytest.mark.parametrize("template", ODD_TEMPLATES, ids=lambda each: f"{each.dtype}{each.shape}")
-def test_templates_of_any_dtype_go_over_and_their_values_come_back(template: np.ndarray) -> None:
+def test_templates_and_values_of_any_dtype_survive_the_network(template: np.ndarray) -> None:
     raw = np.arange(20 * max(1, template.nbytes), dtype=np.uint64).astype(np.uint8) % 2
     native = template.dtype.newbyteorder("=")
     values = np.zeros((20, *template.shape), native)
@@ -120,7 +120,7 @@ def test_many_rewards_can_be_synced() -> None:
     ],
     ids=["rem", "push_cache", "update_counter", "write_log"],
 )
-def test_call_before_sync_sizes_names_it(call: Callable[[ReplayMemoryClient], Any]) -> None:
+def test_call_before_sync_sizes_names_sync_sizes(call: Callable[[ReplayMemoryClient], Any]) -> None:
     with deaf() as client, pytest.raises(RuntimeError, match="call sync_sizes"):
         call(client)
 

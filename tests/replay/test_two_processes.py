@@ -211,7 +211,7 @@ for _ in range(5):
 """
 
 
-def test_what_an_actor_pushed_last_arrives_though_its_process_ends() -> None:
+def test_last_push_of_an_actor_arrives_after_its_process_ends() -> None:
     with started() as server:
         done = network.run(CLOSES_LATE, *network.endpoints(server))
         assert (done.returncode, done.stderr) == (0, "")

@@ -103,7 +103,7 @@ def test_other_versions_are_refused_by_number(version: int) -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xff", b"\x00" * 9, b"GET / HTTP/1.1\r\n"], ids=repr)
-def test_what_is_no_header_is_refused(frame: bytes) -> None:
+def test_frame_without_a_valid_header_is_refused(frame: bytes) -> None:
     with pytest.raises(WireError):
         wire.decode(frame)
 

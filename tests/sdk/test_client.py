@@ -20,7 +20,7 @@ from tests.sdk.net import Counting, calls, named, rewards
 
 
 @on_loop
-async def test_a_client_plays_beside_an_agent() -> None:
+async def test_client_and_agent_play_in_one_trial() -> None:
     told, heard = calls(), calls()
     events: list[Any] = []
 
@@ -112,7 +112,7 @@ async def test_actor_that_left_and_returns_sees_the_latest_observation() -> None
 
 @pytest.mark.parametrize("thought", [0.0, 0.003, 0.3])
 @on_loop
-async def test_an_action_that_comes_after_the_end_does_not_hide_it(thought: float) -> None:
+async def test_action_after_the_end_does_not_hide_the_end(thought: float) -> None:
     async with game(calls()) as (_, controller, where), sdk.ClientActor(where) as client:
         trial = (await controller.start_trial()).id
         async with await client.join(trial, name="c0") as session:
@@ -136,7 +136,7 @@ async def until_joined(client: sdk.ClientActor, play: Any, trial: str) -> Any:
 
 
 @on_loop
-async def test_a_connection_that_is_cut_is_made_again() -> None:
+async def test_client_reconnects_after_its_connection_is_cut() -> None:
     told = calls()
     async with game(told) as (server, controller, _):
         line = Line(server.port)
@@ -170,7 +170,7 @@ async def test_without_reconnect_a_cut_is_an_error() -> None:
 
 
 @on_loop
-async def test_signs_of_life_keep_who_thinks_long() -> None:
+async def test_heartbeats_keep_a_slow_client_in_the_trial() -> None:
     settings = Settings(heartbeat_timeout=1.0)
     async with (
         game(calls(), settings=settings) as (_, controller, where),
@@ -260,7 +260,7 @@ def test_scripts_play_without_a_loop() -> None:
     assert steps == [[k + 1, 1] for k in range(5)]
 
 
-def test_a_player_that_takes_too_long_is_told() -> None:
+def test_late_player_gets_an_error() -> None:
     with sdk.serve_endpoint(environments={"": lambda: Counting(calls())}) as endpoint:
         actor = {"name": "c0", "actor_class": "human", "endpoint": "client"}
         params = {"environment": {"endpoint": endpoint.address}, "actors": [actor]}
@@ -281,7 +281,9 @@ def test_a_player_that_takes_too_long_is_told() -> None:
 
 @pytest.mark.parametrize("error", [SystemExit, StopIteration, asyncio.CancelledError])
 @on_loop
-async def test_a_function_that_plays_may_raise_anything(error: type[BaseException]) -> None:
+async def test_exception_of_a_player_function_reaches_its_caller(
+    error: type[BaseException],
+) -> None:
     def fails(_: sdk.Observation) -> int:
         raise error("no more")
 

@@ -95,7 +95,7 @@ def test_messages_of_another_class_are_refused() -> None:
         codec.decode(b"\xff")
 
 
-def test_bytes_stay_as_they_are() -> None:
+def test_bytes_codec_keeps_bytes_unchanged() -> None:
     codec = BytesCodec()
     assert codec.decode(codec.encode(b"\0x")).value == b"\0x"
     with pytest.raises(TypeError, match="expected bytes, got str"):

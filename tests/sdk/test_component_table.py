@@ -80,7 +80,7 @@ async def test_calls_without_metadata_are_refused() -> None:
 
 
 @on_loop
-async def test_calls_before_the_start_and_after_the_end_find_nobody() -> None:
+async def test_calls_before_the_start_and_after_the_end_are_not_found() -> None:
     told, heard = calls(), calls()
     async with parts(lambda: Counting(told), lambda: Echo(heard)) as net:
 
@@ -137,7 +137,7 @@ async def test_second_start_of_a_component_is_refused() -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "half-close", "lost connection"])
 @on_loop
-async def test_a_stream_that_is_over_without_an_end_frees_its_session(how: str) -> None:
+async def test_stream_that_ends_without_an_end_call_frees_its_session(how: str) -> None:
     told, heard = calls(), calls()
     async with parts(lambda: Counting(told), lambda: Echo(heard)) as net:
         await net.start()
@@ -190,7 +190,7 @@ class StuckAtStart(Stuck):
 
 
 @on_loop
-async def test_a_step_whose_stream_is_cancelled_is_given_up() -> None:
+async def test_step_is_abandoned_when_its_stream_is_cancelled() -> None:
     told = calls()
     async with parts(lambda: Stuck(told), lambda: Echo(calls())) as net:
         await net.start()
@@ -221,7 +221,7 @@ async def test_end_of_a_trial_waits_for_a_step_that_was_given_up() -> None:
 
 
 @on_loop
-async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+async def test_cancelled_start_leaves_no_session() -> None:
     told = calls()
     async with parts(lambda: StuckAtStart(told), lambda: Echo(calls())) as net:
         request = environment.EnvStartRequest(actors_in_trial=ACTORS)
@@ -236,7 +236,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
 
 
 @on_loop
-async def test_an_agent_whose_start_is_cancelled_leaves_nothing() -> None:
+async def test_cancelled_agent_start_leaves_no_episode() -> None:
     class Hesitant(Echo):
         async def start(self, trial: sdk.Trial) -> None:
             super().start(trial)
@@ -254,7 +254,7 @@ async def test_an_agent_whose_start_is_cancelled_leaves_nothing() -> None:
 
 
 @on_loop
-async def test_stopping_the_server_loses_what_is_under_way() -> None:
+async def test_stopping_the_server_loses_requests_in_flight() -> None:
     told, heard = calls(), calls()
     async with parts(lambda: Stuck(told), lambda: Echo(heard)) as net:
         await net.start()
@@ -286,7 +286,7 @@ async def test_lost_that_does_not_return_does_not_keep_the_server_from_stopping(
 
 
 @on_loop
-async def test_a_start_that_nobody_follows_up_is_freed() -> None:
+async def test_session_without_a_stream_is_freed() -> None:
     told, heard = calls(), calls()
     hosts = (
         EnvironmentHost({"env": lambda: Counting(told)}, CodecRegistry(None), 0.01),
@@ -300,7 +300,7 @@ async def test_a_start_that_nobody_follows_up_is_freed() -> None:
 
 
 @on_loop
-async def test_a_stream_that_was_opened_may_be_silent_for_long() -> None:
+async def test_open_stream_may_be_silent_beyond_the_timeout_of_a_start() -> None:
     told = calls()
     host = EnvironmentHost({"env": lambda: Counting(told)}, CodecRegistry(None), 0.01)
     await host.on_start("t", environment.EnvStartRequest(actors_in_trial=ACTORS))
@@ -344,7 +344,7 @@ async def test_methods_of_one_agent_do_not_overlap() -> None:
 
 
 @on_loop
-async def test_an_action_that_nobody_waits_for_does_not_hold_up_the_end() -> None:
+async def test_unawaited_action_does_not_delay_the_end() -> None:
     class Stubborn(Echo):
         async def reward(self, reward: Any) -> None:
             self.calls.append(("reward", reward))
@@ -375,7 +375,7 @@ async def test_an_action_that_nobody_waits_for_does_not_hold_up_the_end() -> Non
 
 
 @on_loop
-async def test_actions_are_one_for_each_actor() -> None:
+async def test_each_actor_has_one_action() -> None:
     told = calls()
     async with parts(lambda: Counting(told), lambda: Echo(calls())) as net:
         await net.start()

@@ -58,7 +58,7 @@ async def test_controller_sees_the_states_of_a_trial() -> None:
 
 
 @on_loop
-async def test_an_unknown_trial_is_not_found() -> None:
+async def test_unknown_trial_is_not_found() -> None:
     async with world(lambda: Counting(calls()), lambda: Echo(calls())) as net:
         for call in (net.controller.terminate_trial, net.controller.trial_state):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -100,7 +100,7 @@ async def test_wait_that_is_given_up_leaves_nothing_behind() -> None:
 
 
 @on_loop
-async def test_an_orchestrator_that_goes_away_ends_the_wait() -> None:
+async def test_wait_ends_when_the_orchestrator_disconnects() -> None:
     async with world(lambda: Endless(calls()), lambda: Echo(calls())) as net:
         trial = await net.controller.start_trial()
         waiting = asyncio.ensure_future(net.controller.wait_ended(trial.id))
@@ -139,7 +139,7 @@ PARAMS = {
 
 
 @pytest.mark.parametrize("environment", [Counting, Endless])
-def test_a_trial_without_an_event_loop(environment: type[Counting]) -> None:
+def test_trial_runs_without_an_event_loop(environment: type[Counting]) -> None:
     told = calls()
     local = {
         "env": sdk.local_environments({"env": lambda: environment(told)}),

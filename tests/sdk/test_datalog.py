@@ -117,7 +117,7 @@ def assert_whole(trial: sdk.LoggedTrial, samples: list[sdk.Sample]) -> None:
 
 @pytest.mark.parametrize("local", [False, True])
 @on_loop
-async def test_a_log_is_told_what_happened(local: bool) -> None:
+async def test_log_gets_all_samples_of_its_trials(local: bool) -> None:
     logs: defaultdict[str, list[Any]] = defaultdict(list)
     async with logged(lambda: Kept(logs), local=local) as (controller, _):
         ids = await played(controller, 6)
@@ -130,7 +130,7 @@ async def test_a_log_is_told_what_happened(local: bool) -> None:
 
 @pytest.mark.parametrize("suffix", SINKS)
 @on_loop
-async def test_a_file_keeps_what_its_log_was_told(suffix: str, tmp_path: Path) -> None:
+async def test_log_file_reads_back_as_logged(suffix: str, tmp_path: Path) -> None:
     async with logged(lambda: SINKS[suffix](tmp_path / "logs")) as (controller, _):
         ids = await played(controller, 3)
         paths = [tmp_path / "logs" / f"{each}{suffix}" for each in ids]
@@ -143,7 +143,7 @@ async def test_a_file_keeps_what_its_log_was_told(suffix: str, tmp_path: Path) -
 
 
 @on_loop
-async def test_a_log_that_fails_harms_no_trial(caplog: Any) -> None:
+async def test_failing_log_harms_no_trial(caplog: Any) -> None:
     class Fails(Kept):
         async def sample(self, sample: sdk.Sample) -> None:
             if sample.tick == 2:
@@ -160,7 +160,7 @@ async def test_a_log_that_fails_harms_no_trial(caplog: Any) -> None:
 
 
 @on_loop
-async def test_a_log_whose_server_stops_is_lost() -> None:
+async def test_log_is_lost_when_its_server_stops() -> None:
     class Waits(Echo):
         async def act(self, observation: sdk.Observation) -> Any:
             if observation.tick == 2:
@@ -263,9 +263,7 @@ def assert_value(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("suffix", SINKS)
-def test_messages_of_the_users_come_back_where_their_class_is_given(
-    suffix: str, tmp_path: Path
-) -> None:
+def test_user_messages_are_decoded_if_their_class_is_given(suffix: str, tmp_path: Path) -> None:
     value = Message(sender_name="x")
     sink = SINKS[suffix](tmp_path)
     sink.start(sdk.LoggedTrial("t", (sdk.Actor("a", "p"),), TrialParams(actors=[{"name": "a"}])))
@@ -318,7 +316,7 @@ def test_file_that_is_not_a_log_is_refused(name: str, tmp_path: Path) -> None:
         list(sdk.read_log(path)[1])
 
 
-def test_a_line_that_is_broken_is_named(tmp_path: Path) -> None:
+def test_broken_line_is_named_in_the_error(tmp_path: Path) -> None:
     sink = sdk.JsonLinesSink(tmp_path)
     sink.start(sdk.LoggedTrial("t", (), TrialParams()))
     sink.lost()
@@ -360,7 +358,7 @@ class Slow(sdk.DatalogSink):
 
 @pytest.mark.parametrize("local", [False, True])
 @on_loop
-async def test_a_log_that_blocks_does_so_on_a_thread(local: bool) -> None:
+async def test_blocking_log_runs_on_a_thread(local: bool) -> None:
     told: list[Any] = []
     go = threading.Semaphore(0)
     async with logged(lambda: Slow(told, go), local=local) as (controller, _):
@@ -386,7 +384,7 @@ async def test_failure_on_the_thread_of_a_log_is_reported(caplog: Any, tmp_path:
 
 
 @on_loop
-async def test_a_log_that_is_cancelled_on_its_thread_is_lost_after_what_it_did() -> None:
+async def test_cancelled_log_is_lost_after_its_running_call_ends() -> None:
     told: list[Any] = []
     go = threading.Semaphore(0)
     host = sdk.local_datalog(lambda: Slow(told, go))
@@ -408,7 +406,7 @@ async def test_a_log_that_is_cancelled_on_its_thread_is_lost_after_what_it_did()
 
 
 @on_loop
-async def test_a_log_gets_the_rest_when_the_orchestrator_stops() -> None:
+async def test_log_gets_remaining_samples_when_the_orchestrator_stops() -> None:
     told: list[Any] = []
     go = threading.Semaphore(0)
     async with logged(lambda: Slow(told, go), local=True) as (controller, _):
@@ -422,7 +420,7 @@ async def test_a_log_gets_the_rest_when_the_orchestrator_stops() -> None:
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
 @on_loop
-async def test_a_log_may_raise_anything(
+async def test_log_that_raises_any_exception_harms_no_trial(
     error: type[BaseException], inline: bool, caplog: Any
 ) -> None:
     class Raises(sdk.DatalogSink):

@@ -37,7 +37,7 @@ async def test_serve_without_implementations_raises() -> None:
 
 
 @on_loop
-async def test_a_port_is_taken_until_it_is_stopped() -> None:
+async def test_port_is_occupied_until_the_server_stops() -> None:
     agents = {"agent": sdk.Agent}
     async with await sdk.serve(agents=agents) as first:
         assert first.address == f"grpc://127.0.0.1:{first.port}"
@@ -71,7 +71,7 @@ async def test_endpoint_that_stops_ends_its_trials() -> None:
 
 
 @on_loop
-async def test_an_orchestrator_that_stops_ends_its_trials() -> None:
+async def test_stopping_orchestrator_ends_its_trials() -> None:
     told, heard = calls(), calls()
     async with world(lambda: Endless(told), lambda: Echo(heard)) as net:
         trials = [await net.controller.start_trial() for _ in range(3)]
@@ -107,7 +107,7 @@ async def test_large_arrays_pass() -> None:
 
 
 @on_loop
-async def test_the_same_objects_serve_without_a_socket() -> None:
+async def test_same_components_serve_without_a_socket() -> None:
     told, heard = calls(), calls()
     local = {
         "env": sdk.local_environments({"env": lambda: Counting(told)}),
@@ -165,7 +165,7 @@ async def test_local_environments_of_trials_that_fail_are_freed() -> None:
     assert heard[trial.id, "a0"][-1] == LOST
 
 
-def test_every_public_name_is_what_it_says_in_any_order() -> None:
+def test_every_public_name_can_be_imported_in_any_order() -> None:
     code = (
         "import inspect; from cogrs import sdk;"
         "names = [(name, getattr(sdk, name)) for name in {order}(sdk.__all__)];"

@@ -29,7 +29,7 @@ SECRET = "/home/somebody/weights.pt"
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "a-machine.test", ""])
 @pytest.mark.parametrize("how", [sdk.serve, sdk.serve_endpoint])
 @on_loop
-async def test_open_endpoint_without_what_secures_it_is_refused(
+async def test_remote_endpoint_without_tls_and_tokens_is_refused(
     host: str, how: Any, tmp_path: Path
 ) -> None:
     tls = ServerTls(**Authority(tmp_path).pair())
@@ -61,7 +61,7 @@ async def test_arguments_that_are_no_good_are_named(
 
 
 @on_loop
-async def test_endpoint_with_tokens_answers_those_that_show_one() -> None:
+async def test_endpoint_with_tokens_answers_callers_with_a_token() -> None:
     everything = {
         **parts(),
         "hooks": {"": lambda trial: None},
@@ -175,7 +175,7 @@ async def texts_of_failures(port: int, channel: Any, shown: Any = ()) -> list[st
 
 @pytest.mark.parametrize("kind", ["loopback", "open", "open, with tokens"])
 @on_loop
-async def test_failures_say_their_text_to_those_that_are_known(
+async def test_error_texts_are_sent_to_authenticated_callers_only(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     everything = {
@@ -237,7 +237,7 @@ async def test_open_endpoint_that_is_secured_plays(mutual: bool, tmp_path: Path)
 
 
 @on_loop
-async def test_objects_with_secrets_neither_show_nor_pickle_them() -> None:
+async def test_secrets_are_neither_shown_nor_pickled() -> None:
     local = {"env": sdk.local_environments({"": lambda: Counting(calls())})}
     actor = {"name": "ann", "actor_class": "x", "endpoint": "client"}
     params = {"environment": {"endpoint": "local://env"}, "actors": [actor]}

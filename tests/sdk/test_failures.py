@@ -58,9 +58,7 @@ def failing(
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize(("method", "at"), [("start", 1), ("step", 1), ("step", 3)])
 @on_loop
-async def test_an_environment_that_fails_ends_its_trial_only(
-    method: str, at: int, wait: bool
-) -> None:
+async def test_failing_environment_ends_only_its_trial(method: str, at: int, wait: bool) -> None:
     told, heard = calls(), calls()
     environment = failing(Counting, method, at=at, wait=wait)
     async with world(lambda: environment(told), lambda: Echo(heard)) as net:
@@ -79,7 +77,7 @@ async def test_an_environment_that_fails_ends_its_trial_only(
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize(("method", "at"), [("start", 1), ("act", 1), ("act", 3)])
 @on_loop
-async def test_an_agent_that_fails_ends_its_trial_only(method: str, at: int, wait: bool) -> None:
+async def test_failing_agent_ends_only_its_trial(method: str, at: int, wait: bool) -> None:
     told, heard = calls(), calls()
     agent = failing(Echo, method, at=at, wait=wait)
     async with world(lambda: Counting(told), lambda: agent(heard)) as net:
@@ -94,7 +92,7 @@ async def test_an_agent_that_fails_ends_its_trial_only(method: str, at: int, wai
 
 @pytest.mark.parametrize("method", ["reward", "message", "end"])
 @on_loop
-async def test_an_agent_that_fails_elsewhere_does_not_end_a_trial(
+async def test_agent_that_raises_outside_act_does_not_end_the_trial(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Talking(Counting):
@@ -126,7 +124,7 @@ def sdk_message() -> Any:
 
 @pytest.mark.parametrize("method", ["message", "end", "lost"])
 @on_loop
-async def test_an_environment_that_fails_elsewhere(method: str) -> None:
+async def test_environment_that_raises_outside_step_does_not_end_the_trial(method: str) -> None:
     class Talker(Echo):
         def act(self, observation: sdk.Observation) -> Any:
             value = super().act(observation)
@@ -189,7 +187,7 @@ async def test_wrong_result_of_an_environment_fails_trial(at: str, what: Any, sa
 
 
 @on_loop
-async def test_an_action_that_cannot_be_sent_names_the_actor() -> None:
+async def test_unencodable_action_names_the_actor() -> None:
     told = calls()
     async with world(lambda: Counting(told), lambda: sdk.FunctionAgent(lambda _: None)) as net:
         trial_id = await net.play()
@@ -224,7 +222,7 @@ class Lying(sdk.BytesCodec):
 
 
 @on_loop
-async def test_a_long_error_does_not_break_the_call() -> None:
+async def test_long_error_text_does_not_break_the_call() -> None:
     class Loud(Counting):
         def step(self, actions: Any) -> Any:
             raise FaultError("x" * 100_000 + "\n\u2028")
@@ -256,7 +254,9 @@ async def test_methods_that_were_forgotten_are_named(missing: str) -> None:
 @pytest.mark.parametrize("error", BEYOND)
 @pytest.mark.parametrize("method", ["start", "step", "end", "lost"])
 @on_loop
-async def test_an_environment_may_raise_anything(method: str, error: type[BaseException]) -> None:
+async def test_environment_that_raises_any_exception_ends_only_its_trial(
+    method: str, error: type[BaseException]
+) -> None:
     told, heard = calls(), calls()
     base = failing(Counting, "step", at=2) if method == "lost" else Counting
     wait = error is not StopIteration
@@ -272,7 +272,9 @@ async def test_an_environment_may_raise_anything(method: str, error: type[BaseEx
 @pytest.mark.parametrize("error", BEYOND)
 @pytest.mark.parametrize("method", ["start", "act", "reward", "end"])
 @on_loop
-async def test_an_agent_may_raise_anything(method: str, error: type[BaseException]) -> None:
+async def test_agent_that_raises_any_exception_ends_only_its_trial(
+    method: str, error: type[BaseException]
+) -> None:
     told, heard = calls(), calls()
     agent = failing(Echo, method, wait=error is not StopIteration, error=error)
     async with world(lambda: Counting(told), lambda: agent(heard)) as net:

@@ -62,7 +62,7 @@ def client_of(port: int) -> sdk.ClientActor:
 
 @pytest.mark.parametrize("first", [b"", b"x"])
 @on_loop
-async def test_first_answer_of_the_sdk_counts_whatever_its_bytes(first: bytes) -> None:
+async def test_first_action_of_the_sdk_counts_with_any_bytes(first: bytes) -> None:
     steps: list[dict[str, bytes]] = []
     async with recording(steps, agent=True) as (server, trial), client_of(server.port) as client:
 
@@ -141,7 +141,7 @@ class StubbornCall:
 
 
 @on_loop
-async def test_hand_shake_goes_out_before_an_answer_that_overtakes_it() -> None:
+async def test_handshake_is_sent_before_a_reply_that_overtakes_the_handshake() -> None:
     call = StubbornCall()
     stream = ActionStream(call)
     answer = pb.TrialActionRequest(action=Action())

@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @on_loop
-async def test_an_episode_is_a_trial(case: str) -> None:
+async def test_gymnasium_episode_runs_as_a_trial(case: str) -> None:
     name, actions, options = CASES[case]
     heard = calls()
     async with world(

@@ -60,7 +60,7 @@ class SilentLine(Line):
 
 
 @on_loop
-async def test_a_client_leaves_a_silent_connection_for_a_new_one(
+async def test_client_replaces_a_silent_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("cogrs.sdk.client_session._HEARTBEAT_TIMEOUT", 0.5)
@@ -79,7 +79,7 @@ async def test_a_client_leaves_a_silent_connection_for_a_new_one(
 
 
 @on_loop
-async def test_a_client_that_finds_no_way_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_cannot_reconnect_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.sdk.client_session._HEARTBEAT_TIMEOUT", 0.3)
     settings = Settings(heartbeat_timeout=0.5, reconnect_window=0.5)
     async with game(calls(), settings=settings) as (server, controller, _):
@@ -123,7 +123,7 @@ async def test_wait_ended_raises_on_a_silent_line(
 
 
 @on_loop
-async def test_a_timeout_holds_over_a_silent_connection() -> None:
+async def test_timeout_holds_over_a_silent_connection() -> None:
     async with game(calls()) as (server, controller, _):
         line = SilentLine(server.port)
         where = f"127.0.0.1:{await line.start()}"

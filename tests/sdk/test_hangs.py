@@ -82,7 +82,7 @@ async def stop_in_time(*stops: Callable[[float], Any]) -> None:
 
 @pytest.mark.parametrize("method", ["__init__", "start", "step", "message", "end", "lost"])
 @on_loop
-async def test_an_environment_that_hangs_is_named_at_the_stop(
+async def test_hanging_environment_is_named_at_the_stop(
     method: str, hang: Hang, caplog: pytest.LogCaptureFixture
 ) -> None:
     environment = stuck(Endless, method, hang)
@@ -94,7 +94,7 @@ async def test_an_environment_that_hangs_is_named_at_the_stop(
 
 @pytest.mark.parametrize("method", ["__init__", "start", "act", "reward", "message", "end", "lost"])
 @on_loop
-async def test_an_agent_that_hangs_is_named_at_the_stop(
+async def test_hanging_agent_is_named_at_the_stop(
     method: str, hang: Hang, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = stuck(Speaks, method, hang)
@@ -126,7 +126,7 @@ class Log(sdk.DatalogSink):
 
 @pytest.mark.parametrize("method", ["start", "sample", "end", "lost"])
 @on_loop
-async def test_a_log_that_hangs_is_named_at_the_stop(
+async def test_hanging_log_is_named_at_the_stop(
     method: str, hang: Hang, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = Log
@@ -159,7 +159,7 @@ async def test_a_log_that_hangs_is_named_at_the_stop(
 
 
 @on_loop
-async def test_a_stop_holds_nobody_else_up(hang: Hang) -> None:
+async def test_hanging_component_delays_neither_other_trials_nor_the_stop(hang: Hang) -> None:
     made: list[Any] = []
 
     class First(Counting):
@@ -203,7 +203,7 @@ class Raw:
 
 
 @pytest.mark.parametrize("blocks", [False, True])
-def test_components_of_one_s_own_are_left_behind_too(
+def test_hanging_local_components_are_abandoned(
     blocks: bool, hang: Hang, caplog: pytest.LogCaptureFixture
 ) -> None:
     raw = Raw(hang, blocks=blocks)
@@ -235,7 +235,7 @@ def start(port: int) -> None:
         return
 
 
-def test_a_player_that_ignores_its_cancellation_is_left_behind(
+def test_player_that_ignores_its_cancellation_is_abandoned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def ignores(session: sdk.ActorSession) -> None:
@@ -263,7 +263,7 @@ def test_a_player_that_ignores_its_cancellation_is_left_behind(
     assert told.startswith(f"ignores at {where} does not return")
 
 
-def test_player_that_exits_the_program_leaves_nothing_to_complain_of(
+def test_player_that_exits_the_program_causes_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def leave(observation: sdk.Observation) -> int:

@@ -86,7 +86,7 @@ async def waits_for_what_is_cancelled(trial: sdk.NewTrial) -> None:
     ],
 )
 @on_loop
-async def test_a_hook_that_fails_refuses_the_trial(hook: Any, said: str) -> None:
+async def test_failing_hook_refuses_the_trial(hook: Any, said: str) -> None:
     async with (
         await sdk.serve(hooks={"": hook}) as endpoint,
         await orchestrator.serve({"trial": {"pre_hooks": [endpoint.address]}}, port=0) as server,

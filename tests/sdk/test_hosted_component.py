@@ -144,7 +144,7 @@ class Speaks(Echo):
 
 @pytest.mark.parametrize("last", ["end", "lost"])
 @on_loop
-async def test_an_environment_is_made_and_called_on_one_thread(last: str) -> None:
+async def test_environment_is_made_and_called_on_one_thread(last: str) -> None:
     threads: list[list[int]] = []
 
     def make() -> Bound:
@@ -194,7 +194,7 @@ async def test_inline_methods_run_on_the_loop(how: str) -> None:
 
 
 @on_loop
-async def test_functions_of_agents_run_where_they_say() -> None:
+async def test_agent_functions_run_on_the_declared_thread_or_loop() -> None:
     seen: dict[str, set[bool]] = defaultdict(set)
 
     def plain(observation: sdk.Observation) -> int:
@@ -236,7 +236,7 @@ def test_inline_that_is_not_a_bool_is_refused(base: type[Any]) -> None:
 
 
 @on_loop
-async def test_a_plain_method_may_return_an_awaitable() -> None:
+async def test_plain_method_may_return_an_awaitable() -> None:
     async def later(value: Any) -> Any:
         await asyncio.sleep(0)
         return value
@@ -323,7 +323,7 @@ def names() -> list[str]:
 
 
 @on_loop
-async def test_threads_are_used_again_and_end_with_their_server() -> None:
+async def test_threads_are_reused_and_end_with_the_server() -> None:
     before = names()
     most = 0
     async with world(lambda: Counting(calls()), lambda: Echo(calls())) as net:

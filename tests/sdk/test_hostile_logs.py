@@ -103,7 +103,7 @@ def test_head_that_no_sink_writes_is_refused(tmp_path: Path, head: str) -> None:
         read_samples(path)
 
 
-def test_row_as_a_sink_writes_it_is_read(tmp_path: Path) -> None:
+def test_row_written_by_a_sink_is_read(tmp_path: Path) -> None:
     (sample,) = read_samples(write_log(tmp_path, GOOD))
     assert sample.observations["a"].value == np.float32(1.5)
     assert sample.messages["a"][0].payload.value == b"hi"
@@ -164,7 +164,7 @@ def test_parquet_of_a_value_that_many_rows_share_takes_little_memory(tmp_path: P
     assert most < 100 << 20  # all rows together take 800 MiB
 
 
-def test_parquet_whose_rows_are_one_sample_is_refused_before_they_are_read(
+def test_parquet_with_all_rows_in_one_sample_is_refused_before_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(datalog_row, "LOG_SAMPLE_BYTES", 10 << 20)
@@ -181,7 +181,7 @@ def test_parquet_of_another_compression_is_refused(tmp_path: Path, compression: 
         sdk.read_log(path)
 
 
-def test_parquet_whose_columns_exceed_a_limit_is_refused(
+def test_parquet_with_columns_above_a_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = parquet(tmp_path, [structs(sample=number) for number in range(20)])
@@ -322,7 +322,7 @@ def test_large_samples_are_written_in_row_groups_of_bounded_size(
         assert file.metadata.num_row_groups == 4
 
 
-def test_parquet_row_of_many_messages_that_share_a_value_is_refused_before_it_is_spread(
+def test_parquet_row_of_many_messages_with_one_shared_value_is_refused_early(
     tmp_path: Path,
 ) -> None:
     message = {"sender": "e", "tick": 0, "type": "t", "data": bytes(1 << 20)}

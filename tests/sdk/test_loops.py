@@ -86,7 +86,7 @@ def test_client_made_outside_a_loop_works_in_one_after_another() -> None:
     assert [len(named(each, "step")) for each in told.values()] == [5] * 3
 
 
-def test_objects_made_in_another_thread_than_their_loops_work() -> None:
+def test_objects_created_outside_the_thread_of_their_loop_work() -> None:
     with running(calls()) as where:
         controller = sdk.TrialController(where)
         found: list[str] = []

@@ -139,7 +139,7 @@ async def test_trials_and_names_that_are_not_there_are_refused() -> None:
 
 
 @on_loop
-async def test_trial_that_has_ended_takes_nobody_and_nothing() -> None:
+async def test_ended_trial_refuses_joins_rewards_and_messages() -> None:
     async with joined() as (controller, client, session):
         trial = session.trial.id
         await controller.terminate_trial(trial)

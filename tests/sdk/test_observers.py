@@ -219,7 +219,7 @@ async def test_trial_goes_on_when_an_observing_agent_fails() -> None:
 
 
 @on_loop
-async def test_observer_that_is_not_optional_ends_the_trial_when_it_fails() -> None:
+async def test_required_observer_that_fails_ends_the_trial() -> None:
     class Fails(sdk.Agent):
         def act(self, observation: sdk.Observation) -> Any:
             raise ArithmeticError("cannot judge this")
@@ -376,7 +376,7 @@ async def test_action_of_a_player_without_a_value_is_refused_by_name() -> None:
     assert "action of 'pole': expected an array message, got no bytes" in end.reason
 
 
-def test_pettingzoo_observers_see_what_each_player_sees() -> None:
+def test_pettingzoo_observers_get_the_observations_of_each_player() -> None:
     pettingzoo = pytest.importorskip("pettingzoo")
 
     class Coin(pettingzoo.ParallelEnv):  # type: ignore[misc]

@@ -85,7 +85,7 @@ def test_params_of_the_request_replace_the_defaults(params: Any, defaults: Any) 
 
 
 @pytest.mark.parametrize("accept", [False, None])
-def test_params_are_refused_unless_the_server_accepts_them(accept: bool | None) -> None:
+def test_params_are_refused_unless_accept_params_is_set(accept: bool | None) -> None:
     told = calls()
     with running(told, accept=accept) as where:
         with pytest.raises(sdk.RemoteCallError, match="accept_params: true") as caught:

@@ -65,7 +65,7 @@ def alone(seed: int) -> tuple[list[Any], dict[str, float]]:
 
 @pytest.mark.parametrize("seed", range(6))
 @on_loop
-async def test_turns_masks_and_rewards_are_those_of_the_game(seed: int) -> None:
+async def test_turns_masks_and_rewards_equal_the_game(seed: int) -> None:
     heard: defaultdict[Any, list[Any]] = defaultdict(list)
     make = sdk.PettingZooEnvironment.factory(tictactoe_v3.env, seed=seed)
     async with world(make, {"agent": legal(seed, heard)}, actors=PLAYERS) as net:
@@ -91,7 +91,7 @@ async def test_turns_masks_and_rewards_are_those_of_the_game(seed: int) -> None:
 
 
 @on_loop
-async def test_an_illegal_move_ends_the_trial_by_name_where_that_is_to_raise() -> None:
+async def test_illegal_move_ends_the_trial_by_name_when_set_to_raise() -> None:
     async def always_first(session: sdk.ActorSession) -> None:
         async for event in session:
             if isinstance(event, sdk.Observation):
@@ -149,7 +149,7 @@ def legal_sign(heard: Any) -> Any:
 
 @pytest.mark.parametrize("names", [("player_0:p", "player_1:p"), ("ada:p", "bob:p")])
 @on_loop
-async def test_a_parallel_game_is_played_at_once(names: tuple[str, str]) -> None:
+async def test_parallel_game_asks_all_players_in_each_tick(names: tuple[str, str]) -> None:
     heard = calls()
     make = sdk.PettingZooEnvironment.factory(lambda: rps_v2.parallel_env(max_cycles=6), seed=4)
     agents = {"agent": legal_sign(heard)}
@@ -283,7 +283,7 @@ async def test_requested_end_cuts_a_pettingzoo_game_short(max_steps: int) -> Non
         assert np.count_nonzero(final.observation.value["observation"]) == max_steps + 1
 
 
-def test_a_game_is_closed_once_however_it_ends() -> None:
+def test_game_is_closed_once_after_every_kind_of_end() -> None:
     closed = []
 
     class Closes(Leaves):

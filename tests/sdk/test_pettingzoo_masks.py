@@ -134,7 +134,7 @@ WAYS = pytest.mark.parametrize(
 @WAYS
 @pytest.mark.parametrize("case", CASES)
 @on_loop
-async def test_a_legal_action_is_taken_whatever_the_form_of_the_mask(
+async def test_legal_action_is_taken_with_every_form_of_mask(
     case: str, turns: bool, in_observation: bool
 ) -> None:
     _, mask, flat, legal, _ = CASES[case]
@@ -153,7 +153,7 @@ async def test_a_legal_action_is_taken_whatever_the_form_of_the_mask(
 @WAYS
 @pytest.mark.parametrize("case", CASES)
 @on_loop
-async def test_an_illegal_action_is_the_environments_affair_unless_it_is_to_raise(
+async def test_illegal_action_reaches_the_environment_unless_set_to_raise(
     case: str, turns: bool, in_observation: bool
 ) -> None:
     illegal = CASES[case][4]
@@ -190,7 +190,7 @@ async def test_wrong_mask_in_infos_is_named_with_agent_and_space(
 
 @pytest.mark.parametrize("in_observation", [False, True])
 @on_loop
-async def test_a_box_leaves_the_meaning_of_its_mask_to_the_environment(
+async def test_mask_of_a_box_is_passed_on_uninterpreted(
     in_observation: bool,
 ) -> None:
     box, mask = spaces.Box(-1, 1, (2,), np.float32), np.array([0.5, -3.0])
@@ -217,7 +217,9 @@ async def test_a_box_leaves_the_meaning_of_its_mask_to_the_environment(
     ],
 )
 @on_loop
-async def test_illegal_moves_cost_and_end_what_they_do_by_hand(make: Any, action: int) -> None:
+async def test_illegal_moves_have_the_rewards_and_ends_of_a_hand_written_loop(
+    make: Any, action: int
+) -> None:
     env = make()
     env.reset(seed=1)
     agents = list(env.agents)
@@ -265,7 +267,7 @@ class Own(Choice):
 
 
 @on_loop
-async def test_an_observations_own_part_turn_is_not_lost() -> None:
+async def test_observation_key_named_turn_is_kept() -> None:
     heard = calls()
     make = sdk.PettingZooEnvironment.factory(lambda: parallel_to_aec(Own({"turn": 7, "x": 1})))
     async with world(make, lambda: Cyclic(heard, (0,)), actors=("a:p",)) as net:

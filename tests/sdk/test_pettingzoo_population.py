@@ -175,7 +175,7 @@ def test_requested_end_with_some_answers_has_no_last_observation() -> None:
 
 @pytest.mark.parametrize("possible", [["a"], None])
 @on_loop
-async def test_an_agent_that_no_actor_plays_is_named(possible: Any) -> None:
+async def test_game_agent_without_an_actor_is_named_in_the_error(possible: Any) -> None:
     class Stranger(Population):
         there = ("a", "ad")
 
@@ -191,7 +191,7 @@ async def test_an_agent_that_no_actor_plays_is_named(possible: Any) -> None:
 
 
 @on_loop
-async def test_an_episode_without_agents_is_refused() -> None:
+async def test_game_episode_without_agents_is_refused() -> None:
     class Empty(Population):
         there = ("",)
 
@@ -201,7 +201,7 @@ async def test_an_episode_without_agents_is_refused() -> None:
         assert said in net.reason(await net.play())
 
 
-def test_a_finished_agent_that_the_environment_goes_on_to_list_is_not_asked_again() -> None:
+def test_finished_agent_still_listed_by_the_environment_is_not_asked_again() -> None:
     class Lists(Population):
         there = ("abc", "ab", "ab", "a")
         dead: frozenset[str] = frozenset()

@@ -27,7 +27,7 @@ async def refusal_of(awaitable):
     return caught.value
 
 
-def test_a_refusal_is_grpcs_own_error_in_a_line():
+def test_refused_call_raises_a_grpc_error_of_one_line():
     port, error = run(lambda controller: refusal_of(controller.trial_state("none")))
     assert isinstance(error, grpc.aio.AioRpcError)
     assert error.code() is grpc.StatusCode.NOT_FOUND
@@ -37,7 +37,7 @@ def test_a_refusal_is_grpcs_own_error_in_a_line():
     assert not isinstance(error, ConnectionError)
 
 
-def test_a_refused_start_is_told_by_both_kinds_of_calls():
+def test_refused_start_raises_alike_in_async_and_blocking_calls():
     port, error = run(lambda controller: refusal_of(controller.start_trial()))
     assert str(error).startswith(f"127.0.0.1:{port}: INVALID_ARGUMENT: ")
 
@@ -47,7 +47,7 @@ def test_a_refused_start_is_told_by_both_kinds_of_calls():
         assert caught.value.details() == error.details()
 
 
-def test_an_orchestrator_that_is_away_is_a_connection_error_of_all_calls():
+def test_all_calls_without_an_orchestrator_raise_connection_error():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{bound.getsockname()[1]}"

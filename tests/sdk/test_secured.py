@@ -159,7 +159,7 @@ def test_token_that_is_not_known_is_refused_by_name(token: str | None) -> None:
         ("no certificate here", "a certificate of clients"),
     ],
 )
-def test_tls_that_does_not_fit_is_told_with_what_to_look_at(
+def test_mismatched_tls_raises_an_error_with_advice(
     ours: Authority, theirs: Authority, fault: str, hint: str
 ) -> None:
     there = {

@@ -101,7 +101,7 @@ async def test_requested_end_reaches_the_session_function() -> None:
 
 
 @on_loop
-async def test_a_function_may_end_without_last_observations() -> None:
+async def test_environment_function_may_return_without_last_observations() -> None:
     async def short(session: sdk.EnvironmentSession) -> None:
         await session.update(sdk.Update([0]))
         async for event in session:
@@ -141,13 +141,13 @@ async def acts_twice(session: sdk.ActorSession) -> None:
     ],
 )
 @on_loop
-async def test_a_function_that_fails_ends_its_trial(function: Any, said: str) -> None:
+async def test_environment_function_that_raises_ends_its_trial(function: Any, said: str) -> None:
     async with world(lambda: Counting(calls()), {"agent": function}) as net:
         assert said in net.reason(await net.play())
 
 
 @on_loop
-async def test_an_environment_that_returns_at_once_fails_the_start() -> None:
+async def test_environment_function_that_returns_at_once_fails_the_start() -> None:
     async def nothing(session: sdk.EnvironmentSession) -> None:
         pass
 
@@ -186,7 +186,7 @@ async def test_factory_that_is_not_callable_is_refused_by_name() -> None:
         await sdk.serve(datalog=wrong)
 
 
-def test_a_thread_serves_programs_without_a_loop() -> None:
+def test_serve_endpoint_works_without_an_event_loop() -> None:
     heard = calls()
     with sdk.serve_endpoint(
         environments={"": lambda: Counting(calls())}, agents={"": lambda: Echo(heard)}

@@ -59,7 +59,7 @@ class Parts(gymnasium.Env[Any, Any]):
 
 
 @on_loop
-async def test_an_environment_of_parts_is_a_trial() -> None:
+async def test_environment_with_nested_spaces_runs_as_a_trial() -> None:
     def act(seen: sdk.Observation) -> Any:
         assert set(seen.value) == {"pair", "flags"}
         place = int(seen.value["pair"]["0"])
@@ -191,7 +191,7 @@ def test_keys_that_are_numbers_come_back(seed: int) -> None:
 
 
 @on_loop
-async def test_a_mask_that_is_not_there_is_an_error() -> None:
+async def test_missing_action_mask_fails_the_trial() -> None:
     make = sdk.GymnasiumEnvironment.factory("CartPole-v1", action_mask=True)
     async with world(make, lambda: Cyclic(calls())) as net:
         said = "action_mask: expected it in the environment's info, got nothing"
@@ -199,7 +199,7 @@ async def test_a_mask_that_is_not_there_is_an_error() -> None:
 
 
 @on_loop
-async def test_physics_in_a_trial_are_what_they_are_alone() -> None:
+async def test_environment_in_a_trial_steps_as_without_a_trial() -> None:
     pytest.importorskip("Box2D")
     heard = calls()
     make = sdk.GymnasiumEnvironment.factory("LunarLander-v3", seed=3)

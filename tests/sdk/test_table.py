@@ -96,7 +96,7 @@ async def table(settings: Settings) -> AsyncIterator[tuple[orchestrator.Server, 
 
 
 @on_loop
-async def test_the_game_waits_for_who_comes_back() -> None:
+async def test_game_waits_for_a_client_that_reconnects() -> None:
     ada: list[Any] = []
     bob: list[Any] = []
     async with (
@@ -131,7 +131,7 @@ async def test_the_game_waits_for_who_comes_back() -> None:
 
 
 @on_loop
-async def test_the_trial_ends_when_nobody_comes_back() -> None:
+async def test_trial_ends_when_no_client_reconnects() -> None:
     ada: list[Any] = []
     async with (
         table(Settings(reconnect_window=0.3)) as (server, controller, where),

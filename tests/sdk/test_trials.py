@@ -35,7 +35,7 @@ def slow(base: type[Any]) -> type[Any]:
 @pytest.mark.parametrize("environment", [Counting, slow(Counting)])
 @pytest.mark.parametrize("agent", [Echo, slow(Echo)])
 @on_loop
-async def test_a_whole_trial(environment: type[Counting], agent: type[Echo]) -> None:
+async def test_trial_runs_from_start_to_end(environment: type[Counting], agent: type[Echo]) -> None:
     told, heard = calls(), calls()
     async with world(lambda: environment(told), lambda: agent(heard), actors=("a0", "a1")) as net:
         trial_id = await net.play()
@@ -177,7 +177,7 @@ async def test_end_waits_for_the_step_that_is_under_way() -> None:
 
 
 @on_loop
-async def test_an_environment_need_not_answer_the_end() -> None:
+async def test_environment_may_end_without_observations() -> None:
     class Silent(Counting):
         length = -1
 
@@ -207,7 +207,7 @@ async def test_rewards_of_nothing_are_rewards() -> None:
 
 
 @on_loop
-async def test_rewards_of_actors_join_those_of_the_environment_and_may_be_late() -> None:
+async def test_rewards_of_actors_are_merged_with_environment_rewards_and_may_be_late() -> None:
     class Critic(Echo):
         def act(self, observation: sdk.Observation) -> Any:
             value = super().act(observation)
@@ -238,7 +238,7 @@ async def test_rewards_of_actors_join_those_of_the_environment_and_may_be_late()
 
 
 @on_loop
-async def test_messages_go_both_ways_before_what_they_came_with() -> None:
+async def test_messages_go_both_ways_before_observation_and_action() -> None:
     def text(message: sdk.ReceivedMessage) -> tuple[str, str, int]:
         data = TrialActor()
         assert unpack(message.payload, data)
@@ -308,7 +308,7 @@ async def test_messages_of_the_users_own() -> None:
 
 
 @on_loop
-async def test_classes_of_actors_observe_and_act_in_their_own_way() -> None:
+async def test_actor_classes_have_their_own_observations_and_actions() -> None:
     class Mixed(sdk.Environment):
         def start(self, trial: sdk.Trial) -> sdk.Update:
             return sdk.Update({"a0": np.float32([1, 2]), "p0": b"look"})

@@ -129,7 +129,7 @@ def test_run_trial_returns_why_a_trial_ended_well(local: bool) -> None:
     assert final.reason == trial.end_reason
 
 
-def test_run_trial_returns_what_a_limit_or_a_request_ended() -> None:
+def test_run_trial_returns_trials_ended_by_a_limit_or_a_request() -> None:
     agents = {"a": lambda: Echo(calls())}
     with running(lambda: Endless(calls()), agents, max_steps=3) as where:
         assert sdk.run_trial(where, timeout=LIMIT).end_reason == "max_steps: 3 steps are done"
@@ -227,7 +227,7 @@ async def test_person_that_joins_too_late_is_told_why_the_trial_ended() -> None:
 
 
 @on_loop
-async def test_person_beside_a_player_of_gymnasium_is_told_what_to_do() -> None:
+async def test_person_beside_a_gymnasium_player_gets_an_error_with_advice() -> None:
     begun = asyncio.Event()
 
     class Slow(sdk.GymnasiumEnvironment):

@@ -31,7 +31,7 @@ def test_receivers(receiver: str, names: list[str]) -> None:
     assert receivers(receiver, ACTORS) == names
 
 
-def test_an_actor_may_be_called_like_all() -> None:
+def test_actor_named_star_receives_its_own_messages() -> None:
     assert receivers("*", (*ACTORS, Actor("*", "red"))) == ["*"]
 
 

@@ -69,7 +69,7 @@ async def test_stored_episode_equals_the_trial(actors, terminated):
 
 @pytest.mark.parametrize("max_steps", [1, 3])
 @on_loop
-async def test_an_episode_that_is_cut_short_holds_what_happened(max_steps):
+async def test_truncated_episode_has_all_steps_so_far(max_steps):
     async with stage(length=9, actors=2, max_steps=max_steps) as on:
         (trial,) = await on.play()
         episodes = sorted(on.episodes(), key=lambda each: each.entries.info["actor"][0])
@@ -79,7 +79,7 @@ async def test_an_episode_that_is_cut_short_holds_what_happened(max_steps):
 
 
 @on_loop
-async def test_an_episode_of_one_step():
+async def test_episode_of_one_step_is_stored():
     async with stage(length=1) as on:
         (trial,) = await on.play()
         (episode,) = on.episodes()
@@ -118,7 +118,7 @@ async def test_trials_at_once_never_mix():
 
 @pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="takes minutes")
 @pytest.mark.timeout(1800)
-def test_a_thousand_trials_keep_apart_and_memory_flat():
+def test_thousand_trials_keep_apart_with_bounded_memory():
     """Every episode has one trial and one actor, all of it, and nobody is remembered."""
 
     async def play():
@@ -179,7 +179,7 @@ async def test_requested_end_stores_a_truncated_episode():
 
 @pytest.mark.parametrize("at", [4, 5], ids=["step", "last step"])
 @on_loop
-async def test_late_rewards_reach_their_step(at):
+async def test_late_rewards_are_added_to_the_rewarded_step(at):
     """Rewards for tick 1 are of step 0; those that come with the last step, too."""
 
     async def hook(environment, update):
@@ -235,7 +235,7 @@ async def played(client):
 
 
 @on_loop
-async def test_a_lost_environment_ends_the_episode_before_the_last_action():
+async def test_lost_environment_ends_the_episode_before_the_last_action():
     async def hook(environment, update):
         if environment.tick == 4:
             raise ArithmeticError("the world is over")
@@ -249,7 +249,7 @@ async def test_a_lost_environment_ends_the_episode_before_the_last_action():
 
 
 @on_loop
-async def test_an_environment_that_is_lost_before_any_step_leaves_nothing():
+async def test_environment_lost_before_the_first_step_leaves_no_episode():
     async def hook(environment, update):
         raise ArithmeticError("the world never was")
 
@@ -260,7 +260,7 @@ async def test_an_environment_that_is_lost_before_any_step_leaves_nothing():
 
 
 @on_loop
-async def test_a_lost_orchestrator_leaves_no_half_episode():
+async def test_lost_orchestrator_leaves_no_partial_episode():
     async with (
         stage() as on,
         await sdk.serve(agents={"policy": on.worker.agent}) as endpoint,
@@ -287,7 +287,7 @@ async def test_a_lost_orchestrator_leaves_no_half_episode():
 
 
 @on_loop
-async def test_a_policy_that_raises_fails_its_trials_and_no_others(caplog):
+async def test_policy_that_raises_fails_only_its_own_trials(caplog):
     def policy(states):
         if (states[:, 0] == 3).any() and (states[:, 2] == 2).any():
             raise ArithmeticError("cannot decide")
@@ -327,7 +327,7 @@ async def test_wrong_decision_of_the_policy_fails_the_trial(wrong, caplog):
 
 
 @on_loop
-async def test_a_state_that_does_not_fit_fails_its_trial(caplog):
+async def test_state_of_another_shape_fails_its_trial(caplog):
     async def hook(environment, update):
         if environment.number == 1:
             update.observations = np.zeros(4, np.float32)
@@ -340,7 +340,7 @@ async def test_a_state_that_does_not_fit_fails_its_trial(caplog):
 
 
 @on_loop
-async def test_a_reward_that_is_not_finite_leaves_no_half_episode(caplog):
+async def test_reward_that_is_not_finite_leaves_no_partial_episode(caplog):
     async def hook(environment, update):
         if environment.number == 1:
             update.rewards = {"a0": float("nan")}

@@ -10,7 +10,7 @@ from cogrs.replay import wire
 from cogrs.workers import LearnerWorker, restore_episodes
 from cogrs.workers.parameters import pack_arrays
 from tests.replay import build, network
-from tests.workers.test_replay_sink import memory
+from tests.workers.world import memory
 
 
 def learner(server, kept):
@@ -22,7 +22,7 @@ def learner(server, kept):
     )
 
 
-def test_a_learner_goes_on_where_it_was(tmp_path):
+def test_learner_continues_from_its_checkpoint(tmp_path):
     path = tmp_path / "learner"
     with network.full_pair() as (server, client):
         worker = learner(server, {"parameters": b"old"})
@@ -53,7 +53,7 @@ def test_load_of_a_file_that_is_not_a_checkpoint_changes_nothing(content, tmp_pa
         assert worker.updates == 0
 
 
-def test_episodes_come_back_as_they_were(tmp_path):
+def test_episodes_are_restored_unchanged(tmp_path):
     rng = np.random.default_rng(0)
     before = memory()
     for k in range(20):
@@ -152,7 +152,7 @@ def test_episodes_come_back_all_or_none(last, changes, error, match, tmp_path):
     assert holding(into) == before
 
 
-def test_open_episodes_that_leave_no_room_are_told_with_what_was_added(tmp_path):
+def test_error_without_room_names_open_episodes_and_added_entries(tmp_path):
     filled(2, 1, 5).save(tmp_path / "rem")
     into = memory()
     into = ReplayMemory(*(getattr(into, f"{name}_buf") for name in wire.FIELDS), 8)

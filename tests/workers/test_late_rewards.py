@@ -16,7 +16,7 @@ from tests.workers.world import stage
 
 
 @on_loop
-async def test_a_reward_after_the_trial_reaches_its_step_and_what_is_drawn_next() -> None:
+async def test_reward_after_the_trial_reaches_its_step_and_the_next_sample() -> None:
     async with stage(length=4, actors=2) as on:
         trials = await on.play(3)
         worker, memory = on.worker, on.worker.memory
@@ -74,7 +74,7 @@ async def test_each_actor_of_each_trial_has_its_own_recurrent_state() -> None:
 
 
 @on_loop
-async def test_a_recurrent_state_that_nobody_wanted_is_an_error(caplog: Any) -> None:
+async def test_undeclared_recurrent_state_is_an_error(caplog: Any) -> None:
     def policy(states: Any) -> Decision:
         return world.decide(states)._replace(recurrent=states)
 
@@ -86,7 +86,7 @@ async def test_a_recurrent_state_that_nobody_wanted_is_an_error(caplog: Any) -> 
 
 
 @on_loop
-async def test_an_actor_that_is_finished_early_closes_its_episode_there() -> None:
+async def test_actor_that_finishes_early_closes_its_episode_at_its_last_step() -> None:
     async def hook(environment: Any, update: sdk.Update) -> None:
         if environment.tick == 2:
             update.terminated = {"a0": True}
@@ -109,7 +109,7 @@ async def test_an_actor_that_is_finished_early_closes_its_episode_there() -> Non
 
 
 @on_loop
-async def test_a_reward_that_is_late_by_one_tick_reaches_its_step_and_is_added() -> None:
+async def test_reward_late_by_one_tick_is_added_to_its_step() -> None:
     asked: list[float] = []
 
     def decide(states: np.ndarray) -> Decision:
@@ -142,7 +142,7 @@ async def test_a_reward_that_is_late_by_one_tick_reaches_its_step_and_is_added()
 
 
 @on_loop
-async def test_an_episode_ends_with_the_observation_that_was_not_answered() -> None:
+async def test_episode_ends_with_the_unanswered_observation() -> None:
     with (
         world.made_server() as server,
         network.connected(server) as client,

@@ -54,13 +54,13 @@ def test_cut_short(arrays, data):
 
 
 @given(st.binary())
-def test_other_bytes(data):
+def test_unpacking_bytes_of_another_format_is_a_value_error(data):
     with pytest.raises(ValueError):  # noqa: PT011
         unpack_arrays(data or b"\1")
 
 
 @given(NAMED, st.data())
-def test_a_byte_that_is_wrong(arrays, data):
+def test_changed_byte_is_unpacked_or_a_value_error(arrays, data):
     packed = bytearray(pack_arrays(arrays))
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     with suppress(ValueError):

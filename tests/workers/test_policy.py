@@ -27,7 +27,7 @@ LEAVINGS = [
 
 @pytest.mark.parametrize("leaving", LEAVINGS, ids=lambda error: type(error).__name__)
 @on_loop
-async def test_a_policy_that_leaves_ends_its_trial_and_answers_the_next(leaving, caplog):
+async def test_policy_that_raises_an_exit_fails_its_trial_and_answers_the_next(leaving, caplog):
     def policy(states):
         if (states[:, 0] == 1).any():
             raise leaving
@@ -46,7 +46,7 @@ async def test_a_policy_that_leaves_ends_its_trial_and_answers_the_next(leaving,
 
 
 @on_loop
-async def test_a_policy_that_never_returns_is_left_alone(monkeypatch, caplog):
+async def test_policy_that_never_returns_is_abandoned(monkeypatch, caplog):
     monkeypatch.setattr("cogrs.workers.actor_worker._PATIENCE", 0.1)
     entered, held = threading.Event(), threading.Event()
 
@@ -69,7 +69,7 @@ async def test_a_policy_that_never_returns_is_left_alone(monkeypatch, caplog):
 
 @pytest.mark.parametrize("error", [ConnectionError("keys"), OSError("no file"), KeyError("x")])
 @on_loop
-async def test_a_push_that_fails_is_told_and_the_next_is_made(error, monkeypatch, caplog):
+async def test_failed_push_is_logged_and_the_next_succeeds(error, monkeypatch, caplog):
     async with stage(samples_per_step=100.0) as on:
         push, fails = on.client.push_cache, [error]
 

@@ -30,7 +30,7 @@ async def test_closed_episodes_are_pushed_and_counted():
 
 
 @on_loop
-async def test_close_pushes_what_is_left():
+async def test_close_pushes_remaining_samples():
     async with stage(length=8, samples_per_step=1, server={"cache_size": 8}) as on:
         await on.play(3)
         on.worker.close()

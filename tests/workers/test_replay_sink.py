@@ -11,10 +11,9 @@ import pytest
 
 from cogrs import ReplayMemory, orchestrator, sdk
 from cogrs.orchestrator import Config
-from cogrs.workers import STEP_INFO, ActorWorker, PolicyAnnotation, ReplaySink, feed_log
+from cogrs.workers import ActorWorker, PolicyAnnotation, ReplaySink, feed_log
 from tests.orchestrator.net import on_loop
-from tests.replay import build, network
-from tests.replay.model import FIELDS
+from tests.replay import network
 from tests.sdk.net import actor_params, until
 from tests.workers import world
 
@@ -107,7 +106,7 @@ async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None
         gathered = server._orchestrator._trials.get(trial_id)._gathering._actions
         return None not in gathered[:2]
 
-    logged = memory()
+    logged = world.memory()
     finished: set[str] = set()
 
     with (
@@ -137,17 +136,10 @@ async def test_both_paths_fill_replay_alike(tmp_path: Path, caplog: Any) -> None
         assert len(live) < 2 * TRIALS, "some had no episode"
         assert_equal(live, by_key(logged))
 
-        read = memory()
+        read = world.memory()
         paths = [tmp_path / f"{trial_id}.jsonl" for trial_id in ids]
         assert await feed_log(read, paths, annotate, actors=("a0", "a1")) == len(live)
         assert_equal(live, by_key(read))
-
-
-def memory() -> ReplayMemory:
-    templates = {**build.TEMPLATES, "s": np.zeros(3, np.float32), "i": np.zeros((), STEP_INFO)}
-    rem = ReplayMemory(*(templates[name] for name in FIELDS), max_step=1 << 15, seed=0)
-    rem.discount_factor = world.GAMMA
-    return rem
 
 
 def by_key(rem: ReplayMemory) -> dict[tuple[int, int], Any]:
@@ -180,8 +172,8 @@ def assert_equal(ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("broken", [True, False])
-def test_a_log_that_breaks_off_leaves_no_half_episode(broken: bool) -> None:
-    rem = memory()
+def test_interrupted_log_leaves_no_partial_episode(broken: bool) -> None:
+    rem = world.memory()
     sink = ReplaySink(rem)
     sink.start(sdk.LoggedTrial("t", (sdk.Actor("a", "p"),), Config().params))
 
@@ -224,7 +216,7 @@ def test_broken_log_among_several_writes_nothing(tmp_path: Path) -> None:
     paths = [write_log(tmp_path, name) for name in ("one", "two", "three")]
     text = paths[2].read_text()
     paths[2].write_text(text[: len(text) // 2])
-    rem = memory()
+    rem = world.memory()
     with pytest.raises(ValueError, match="three"):
         asyncio.run(feed_log(rem, paths))
     with pytest.raises(OSError, match="four"):
@@ -233,9 +225,9 @@ def test_broken_log_among_several_writes_nothing(tmp_path: Path) -> None:
     assert asyncio.run(feed_log(rem, paths[:2])) == 2
 
 
-def test_log_that_does_not_fit_says_what_was_written_before(tmp_path: Path) -> None:
+def test_log_that_does_not_fit_names_the_episodes_already_written(tmp_path: Path) -> None:
     paths = [write_log(tmp_path, "one"), write_log(tmp_path, "two", width=5)]
-    rem = memory()
+    rem = world.memory()
     with pytest.raises(ValueError, match="state: expected") as caught:
         asyncio.run(feed_log(rem, paths))
     assert caught.value.__notes__ == [f"{paths[1]}: 1 episodes were written before this"]

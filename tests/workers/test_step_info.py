@@ -16,11 +16,11 @@ def test_step_info(trial, actor, tick, terminated):
     assert info.item() == (trial_number(trial), actor, tick, terminated)
 
 
-def test_trial_numbers_are_those_of_every_version():
+def test_trial_numbers_are_the_same_in_every_version():
     digest = hashlib.blake2b(b"0b5e", digest_size=8).digest()
     assert trial_number("0b5e") == int.from_bytes(digest, "little") < 2**64
 
 
-def test_trials_have_numbers_of_their_own():
+def test_each_trial_has_its_own_number():
     ids = [str(uuid.UUID(int=k)) for k in range(10_000)]
     assert len({trial_number(each) for each in ids}) == len(ids)

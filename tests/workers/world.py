@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cogrs import ReplayMemoryClient, ReplayMemoryServer, sdk
+from cogrs import ReplayMemory, ReplayMemoryClient, ReplayMemoryServer, sdk
 from cogrs.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams
 from cogrs.orchestrator import Config, Server, serve
 from cogrs.workers import STEP_INFO, ActorWorker, Decision
-from tests.replay import network
+from tests.replay import build, network
+from tests.replay.model import FIELDS
 
 GAMMA = 0.5
 
@@ -46,6 +47,14 @@ def value_of(states: np.ndarray) -> np.ndarray:
 
 def decide(states: np.ndarray) -> Decision:
     return Decision(action_of(states), prob_of(states), value_of(states))
+
+
+def memory() -> ReplayMemory:
+    """Return an empty memory for the steps of these trials."""
+    templates = {**build.TEMPLATES, "s": np.zeros(3, np.float32), "i": np.zeros((), STEP_INFO)}
+    rem = ReplayMemory(*(templates[name] for name in FIELDS), max_step=1 << 15, seed=0)
+    rem.discount_factor = GAMMA
+    return rem
 
 
 @dataclass

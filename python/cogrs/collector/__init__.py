@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from cogrs.collector.batch import Batch
@@ -28,6 +27,7 @@ from cogrs.collector.game_error import GameError
 from cogrs.collector.options import ContextOptions
 from cogrs.collector.request_batcher import RequestBatcher
 from cogrs.collector.wrapper import GCWrapper
+from cogrs.deprecation import warn_renamed
 
 if TYPE_CHECKING:
     from cogrs.collector.vector import VectorEnv as VectorEnv
@@ -54,6 +54,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("cogrs.collector.vector").VectorEnv
     if name not in _FORMER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    text = f"cogrs.collector.{name} is now cogrs.collector.{_FORMER[name]}"
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    warn_renamed(f"cogrs.collector.{name}", f"cogrs.collector.{_FORMER[name]}")
     return globals()[_FORMER[name]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from cogrs import _core
 from cogrs.collector.batch import ReplyArrays
 from cogrs.collector.delivery import redeliver
 from cogrs.collector.options import NotPicklable
+from cogrs.deprecation import renamed_argument, warn_renamed
 from cogrs.validation import check_integer, check_kind, check_timeout
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     Policy = Callable[[Arrays, Arrays], object]
 
 _CLOSED = "this request batcher is closed"
+
+
+def _seconds(timeout_usec: int | None) -> float | None:
+    """Return the timeout that the deprecated argument says in microseconds; 0 is None."""
+    usec = 0 if timeout_usec is None else check_integer("timeout_usec", timeout_usec, 0)
+    return usec / 1e6 or None
 
 
 class RequestBatcher(NotPicklable):
@@ -56,7 +62,6 @@ class RequestBatcher(NotPicklable):
             None it waits for a full batch, so that fewer than `batch_size` callers wait for ever:
             an agent, whose trials come and go, needs a timeout.
         num_buffers: Batches that are filled in turn. Further callers wait.
-        timeout_usec: Deprecated: `timeout` in microseconds, 0 for None.
 
     Raises:
         ValueError: A number or a shape is out of range.
@@ -65,6 +70,7 @@ class RequestBatcher(NotPicklable):
         MemoryError: The system refuses the memory.
     """
 
+    @renamed_argument("timeout_usec", "timeout", _seconds)
     def __init__(
         self,
         inputs: Tensors,
@@ -73,15 +79,10 @@ class RequestBatcher(NotPicklable):
         *,
         timeout: float | None = None,
         num_buffers: int = 2,
-        timeout_usec: int | None = None,
     ) -> None:
         """Reserve the memory; see the class."""
         seconds = check_timeout("timeout", timeout, above=True)
         usec = 0 if seconds is None else max(1, round(seconds * 1e6))
-        if timeout_usec is not None:
-            usec = check_integer("timeout_usec", timeout_usec, 0)
-            text = f"timeout_usec={usec} is now timeout={usec / 1e6 or None}, in seconds"
-            warnings.warn(text, DeprecationWarning, stacklevel=2)
         self._core = _core.RequestBatcher(
             _tensors("inputs", inputs),
             _tensors("replies", replies),
@@ -156,7 +157,7 @@ class RequestBatcher(NotPicklable):
 
     def hurry(self) -> None:
         """Deprecated: the former name of `flush`."""
-        warnings.warn("hurry() is now flush()", DeprecationWarning, stacklevel=2)
+        warn_renamed("hurry()", "flush()")
         self.flush()
 
     def _views(self, buffer: int, rows: int) -> tuple[Arrays, Arrays]:

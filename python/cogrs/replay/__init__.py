@@ -19,10 +19,10 @@ Modules that need ZeroMQ are imported when they are first used.
 """
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from cogrs._core import ReplayMemory, ReplayWriter, importance_weights
+from cogrs.deprecation import warn_renamed
 from cogrs.replay.batch import (
     Batch,
     Entry,
@@ -100,8 +100,7 @@ _RENAMED = {"SourceStats": "ServerConnectionStats"}
 def __getattr__(name: str) -> Any:
     if name in _RENAMED:
         new = _RENAMED[name]
-        text = f"cogrs.replay.{name} is now cogrs.replay.{new}"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        warn_renamed(f"cogrs.replay.{name}", f"cogrs.replay.{new}")
         return __getattr__(new)
     home = _HOMES.get(name)
     if home is None:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from cogrs.deprecation import warn_renamed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +109,7 @@ class IdBatch(NamedTuple):
     @property
     def ids(self) -> npt.NDArray[np.uint64]:
         """The former name of `id`, deprecated."""
-        warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
+        warn_renamed("ids", "id")
         return self.id
 
 
@@ -142,7 +143,7 @@ class NStepIdBatch(NamedTuple):
     @property
     def ids(self) -> npt.NDArray[np.uint64]:
         """The former name of `id`, deprecated."""
-        warnings.warn("ids is now id", DeprecationWarning, stacklevel=2)
+        warn_renamed("ids", "id")
         return self.id
 
 

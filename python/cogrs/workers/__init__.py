@@ -1,8 +1,8 @@
 """Workers that join trials, batched policies, replay and learning."""
 
-import warnings
 from typing import Any
 
+from cogrs.deprecation import warn_renamed
 from cogrs.workers.actor_worker import ActorWorker, Decision
 from cogrs.workers.checkpoint import restore_episodes
 from cogrs.workers.learner_worker import PARAMETERS, LearnerWorker
@@ -32,6 +32,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "Judgement":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    text = "cogrs.workers.Judgement is now cogrs.workers.PolicyAnnotation"
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    warn_renamed("cogrs.workers.Judgement", "cogrs.workers.PolicyAnnotation")
     return PolicyAnnotation

@@ -143,7 +143,7 @@ async def test_agent_that_never_reads_is_lost_and_takes_no_memory() -> None:
 
 
 @on_loop
-async def test_agent_whose_rewards_hang_is_lost_too() -> None:
+async def test_agent_that_hangs_in_a_reward_call_is_lost() -> None:
     net = LargeNet(1, 0)
 
     async def hang(request: Any, context: Any) -> Any:

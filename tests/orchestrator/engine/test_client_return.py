@@ -72,7 +72,7 @@ def test_client_that_left_after_its_action_may_answer_again() -> None:
     assert actions(world) == [[b"x", b"again"]]
 
 
-def test_client_that_returns_while_the_environment_works_gets_what_comes_next() -> None:
+def test_client_that_returns_during_a_step_gets_the_next_observation() -> None:
     world, client = running_client()
     client.act()
     client.hang_up()
@@ -82,7 +82,7 @@ def test_client_that_returns_while_the_environment_works_gets_what_comes_next() 
     assert observed(client) == [b"o1.0"]
 
 
-def test_data_for_a_client_that_is_away_waits_for_it() -> None:
+def test_data_for_a_disconnected_client_is_kept_until_the_client_returns() -> None:
     world, client = running_client()
     client.act()
     client.hang_up()

@@ -193,7 +193,7 @@ def test_data_of_a_client_waits_for_its_stream() -> None:
     assert observed(client) == [b"o0.0"]
 
 
-def test_all_of_a_tick_comes_in_one_reply() -> None:
+def test_data_of_one_tick_comes_in_one_reply() -> None:
     world, client = running_client(agents=1)
     sent = {"rewards": [reward("c0", 4, tick=0)], "messages": [message("c0", "late", tick=0)]}
     world.orchestrator.send(world.trial.id, "a0", **sent)

@@ -71,7 +71,7 @@ def test_reply_with_as_much_as_is_allowed_arrives(sender: str) -> None:
     assert not world.trial.counts
 
 
-def test_items_without_bytes_count_in_what_waits() -> None:
+def test_items_without_bytes_count_as_waiting() -> None:
     world = World(agents=2, settings=Settings(post_backlog_bytes=2000)).run()
     empty = [Message(receiver_name="a1")] * 7
     world.orchestrator.send(world.trial.id, "a0", messages=empty)
@@ -122,7 +122,7 @@ def test_environment_that_does_not_wait_for_the_start_is_bounded() -> None:
     assert len(world.trial._early_replies) == 0
 
 
-def test_trial_whose_start_fails_no_longer_counts() -> None:
+def test_failed_start_does_not_count_as_a_trial() -> None:
     settings = Settings(max_trials=1, max_actors=2, max_waiting_trials=1, max_params_bytes=100)
     world = World(agents=0, clients=1, settings=settings, start=False)
     world.orchestrator._accept_params = True
@@ -236,7 +236,7 @@ requests = st.builds(
 
 
 @given(requests, st.integers(1, 60))
-def test_fields_are_counted_as_they_are(made: tuple[Any, ...], most: int) -> None:
+def test_field_count_equals_the_fields_in_the_message(made: tuple[Any, ...], most: int) -> None:
     for request in made:
         content = request.SerializeToString()
         found = list(_shortened(type(request), content, most))

@@ -44,7 +44,7 @@ def test_join_by_name_takes_that_slot() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"x"])
-def test_join_reply_has_the_config_of_the_actor_if_it_is_set(content: bytes | None) -> None:
+def test_join_reply_has_the_config_of_the_actor_if_set(content: bytes | None) -> None:
     config = None if content is None else ActorConfig(content=content)
     world = World(actors=[ActorParams(name="c0", endpoint="client", config=config)])
     reply = join(world, actor_name="c0")

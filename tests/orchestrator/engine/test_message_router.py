@@ -86,7 +86,7 @@ def periods(world: World, name: str = "a0") -> list[list[tuple[int, float]]]:
     return [values(period.rewards) for period in world.agent(name).of("deliver")]
 
 
-def test_rewards_of_the_environment_have_the_tick_of_their_observation() -> None:
+def test_rewards_of_the_environment_have_the_tick_of_the_observation() -> None:
     world = World(agents=2).run()
     for number in (1, 2):
         world.act()
@@ -95,7 +95,7 @@ def test_rewards_of_the_environment_have_the_tick_of_their_observation() -> None
     assert periods(world, "a1") == [[], [(1, -1)], [(2, -2)]]
 
 
-def test_all_sources_of_a_tick_make_one_reward_under_their_true_names() -> None:
+def test_sources_of_one_tick_make_one_reward_with_the_names_of_the_senders() -> None:
     world = World(agents=2).run()
     lie = reward("a0", 4, confidence=3)
     lie.value, lie.sources[0].sender_name = 99, "somebody else"
@@ -120,7 +120,7 @@ def test_reward_of_zero_is_delivered_as_zero() -> None:
     assert periods(world)[1] == [(1, 0.0)]
 
 
-def test_rewards_of_actors_have_the_tick_with_which_they_arrive() -> None:
+def test_rewards_of_actors_have_the_tick_of_arrival() -> None:
     world = World(agents=2).run()
     world.orchestrator.send(world.trial.id, "a1", rewards=[reward("a0", 5)])
     world.act()
@@ -225,7 +225,7 @@ def test_rewards_that_are_not_finite_are_passed_on_counted_and_logged_once(odd, 
     assert caplog.text.count("from 'a1' is not finite") == 1
 
 
-def test_messages_arrive_with_the_next_tick_in_order_and_with_their_payload() -> None:
+def test_messages_arrive_in_order_with_payload_at_the_next_tick() -> None:
     world = World(agents=2).run()
     first = message("a0", "one")
     first.sender_name = "somebody else"
@@ -274,7 +274,7 @@ def test_message_to_its_own_sender_is_delivered() -> None:
     assert texts(world.environment.of("act")[1][0]) == [(1, "env", "to me")]
 
 
-def test_messages_are_ordered_by_tick_and_keep_their_order_within_one() -> None:
+def test_messages_are_ordered_by_tick_and_by_arrival_within_a_tick() -> None:
     world = World().run()
     for number in (1, 2):
         world.act()

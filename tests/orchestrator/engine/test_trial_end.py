@@ -105,7 +105,7 @@ def test_terminate_asks_the_environment_at_once_when_nothing_is_unanswered() -> 
     assert world.seen()[3:] == ENDING
 
 
-def test_terminate_waits_for_an_answer_that_is_due_and_passes_it_on() -> None:
+def test_terminate_waits_for_a_pending_action_and_forwards_the_action() -> None:
     world = World(agents=1).run()
     world.act()
     world.orchestrator.terminate(world.trial.id)

@@ -80,7 +80,7 @@ def test_last_sample_comes_after_a_requested_end_too() -> None:
     assert samples(world)[1].end_reason == "TerminateTrial was called"
 
 
-def test_when_the_environment_is_lost_the_last_sample_has_what_is_left() -> None:
+def test_last_sample_after_a_lost_environment_has_the_remaining_data() -> None:
     world = World(log=True).run()
     world.act()
     world.orchestrator.send(world.trial.id, "a0", rewards=[reward("a0", 3)])

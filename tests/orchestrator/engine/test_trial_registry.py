@@ -22,7 +22,7 @@ def told(watcher: Watcher) -> list[tuple[str, State]]:
     return changes
 
 
-def test_each_state_is_told_once_and_in_order() -> None:
+def test_each_state_is_reported_once_and_in_order() -> None:
     world = World().run()
     world.orchestrator.terminate(world.trial.id)
     world.drain()
@@ -88,7 +88,7 @@ def test_watcher_is_told_present_states_and_then_changes() -> None:
     assert told(watcher) == []
 
 
-def test_watcher_with_a_filter_gets_only_those_states() -> None:
+def test_watcher_with_a_filter_gets_only_the_filtered_states() -> None:
     world = World()
     watcher = world.orchestrator.watch(Reader(), [State.RUNNING, State.ENDED])
     assert told(watcher) == []

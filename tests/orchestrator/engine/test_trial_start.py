@@ -59,7 +59,7 @@ def test_environment_and_agents_are_started_in_parallel() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"content"])
-def test_absent_config_stays_absent_and_an_empty_one_stays_there(content: bytes | None) -> None:
+def test_absent_config_stays_absent_and_empty_config_stays_empty(content: bytes | None) -> None:
     config = {} if content is None else {"config": EnvironmentConfig(content=content)}
     agents = {} if content is None else {"config": ActorConfig(content=content)}
     world = World(
@@ -218,7 +218,7 @@ def test_agent_that_starts_too_late_is_ended_as_well() -> None:
 
 
 @pytest.mark.parametrize("when", ["while the environment ends", "while others take their ends"])
-def test_agent_that_starts_after_it_was_given_up_is_ended_too(when: str) -> None:
+def test_agent_that_starts_after_the_start_timeout_is_ended(when: str) -> None:
     world = World(agents=2, settings=Settings(start_timeout=5.0))
     world.environment.events.started(world.start_reply())
     world.agent("a1").events.started()
@@ -271,7 +271,7 @@ class Hook:
         return self.change(context) or context
 
 
-def test_each_hook_gets_what_the_one_before_made() -> None:
+def test_each_hook_gets_the_parameters_of_the_hook_before() -> None:
     def first(context: PreTrialContext) -> None:
         context.params.max_steps = 7
         context.params.environment.implementation = "other"

@@ -38,7 +38,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_items_are_taken_in_the_order_in_which_they_were_put(script: list[tuple[str, int]]) -> None:
+def test_items_are_taken_in_order_of_arrival(script: list[tuple[str, int]]) -> None:
     async def main() -> None:
         scheduler = CooperativeScheduler()
         run_queues = [scheduler.run_queue(name) for name in "aabb"]
@@ -73,7 +73,7 @@ def test_items_are_taken_in_the_order_in_which_they_were_put(script: list[tuple[
 
 
 @on_a_loop
-async def test_task_goes_on_as_itself_and_in_its_own_context() -> None:
+async def test_task_resumes_with_its_own_identity_and_context() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
     queue = AsyncQueue[int](CooperativeScheduler().run_queue("trial"))
 

@@ -16,7 +16,7 @@ from tests.orchestrator.world import values
 
 
 @on_loop
-async def test_each_hook_gets_what_the_one_before_made() -> None:
+async def test_each_hook_gets_the_parameters_of_the_hook_before() -> None:
     async with Net(agents=1, hooks=2) as net:
 
         async def change(request: Any, context: Any) -> None:

@@ -127,7 +127,7 @@ async def test_large_observations_arrive() -> None:
 
 
 @on_loop
-async def test_agent_that_refuses_large_messages_is_ended_all_the_same() -> None:
+async def test_agent_that_refuses_large_messages_is_ended() -> None:
     net = Net(agents=2)
     net.receives = USUAL
 
@@ -148,7 +148,7 @@ async def test_agent_that_refuses_large_messages_is_ended_all_the_same() -> None
 
 
 @on_loop
-async def test_environment_that_refuses_large_messages_is_ended_all_the_same() -> None:
+async def test_environment_that_refuses_large_messages_is_ended() -> None:
     net = Net(agents=2)
     net.receives = USUAL
 

@@ -62,7 +62,7 @@ async def test_undecodable_answer_is_a_failure_of_its_component(
 
 
 @on_loop
-async def test_last_data_that_cannot_be_decoded_leaves_the_reason_and_the_end_as_they_are() -> None:
+async def test_undecodable_last_data_leaves_end_reason_and_state_unchanged() -> None:
     net = Net(max_steps=2)
     net.interceptors.append(Mangler("EnvironmentEndpoint/OnEnd", BAD_TEXT))
     async with net:

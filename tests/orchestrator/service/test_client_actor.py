@@ -38,7 +38,7 @@ def ticks(replies: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("greets", [True, False])
 @on_loop
-async def test_a_trial_of_a_client_and_an_agent(greets: bool) -> None:
+async def test_client_and_agent_play_one_trial_over_grpc(greets: bool) -> None:
     async with Net(agents=1, clients=1) as net:
         started = await net.lifecycle.StartTrial(api.TrialStartRequest())
         trial_id = started.trial_id
@@ -65,7 +65,7 @@ async def test_a_trial_of_a_client_and_an_agent(greets: bool) -> None:
 
 
 @on_loop
-async def test_a_stream_is_accepted_before_there_is_anything_to_send() -> None:
+async def test_stream_is_accepted_before_its_first_message() -> None:
     async with Net(agents=0, clients=2) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -125,7 +125,7 @@ async def test_half_close_is_not_a_departure() -> None:
 
 @pytest.mark.parametrize("rejoins", [True, False])
 @on_loop
-async def test_a_client_that_breaks_off_may_come_back(rejoins: bool) -> None:
+async def test_disconnected_client_may_rejoin(rejoins: bool) -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -167,7 +167,7 @@ async def _until_accepted(attempt: Any) -> Any:
 
 
 @on_loop
-async def test_a_client_that_breaks_off_and_stays_away() -> None:
+async def test_client_that_breaks_off_for_good_ends_the_trial() -> None:
     async with Net(agents=1, clients=1, settings=Settings(reconnect_window=0.2)) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -193,7 +193,7 @@ for reply in stub.ActionStream(iter(()), metadata=metadata):
 
 
 @on_loop
-async def test_a_client_whose_process_dies_has_departed() -> None:
+async def test_client_whose_process_dies_counts_as_departed() -> None:
     settings = Settings(heartbeat_timeout=0, reconnect_window=0.2)
     async with Net(agents=1, clients=1, settings=settings) as net:
         trial_id = await net.start()
@@ -263,7 +263,7 @@ async def test_request_that_cannot_be_decoded_is_refused() -> None:
 
 
 @on_loop
-async def test_an_error_of_our_own_ends_the_trial(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_error_ends_the_trial(caplog: pytest.LogCaptureFixture) -> None:
     async with Net(agents=0, clients=1) as net:
         trial_id = await net.start()
         await net.join(trial_id)

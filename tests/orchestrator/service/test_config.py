@@ -82,7 +82,7 @@ def test_empty_config_file_is_an_empty_config(tmp_path: Path) -> None:
     assert read_config(tmp_path / "cogment.yaml") == Config()
 
 
-def test_config_object_is_returned_as_it_is() -> None:
+def test_config_object_is_returned_unchanged() -> None:
     config = Config(hooks=("a:1",))
     assert read_config(config) is config
 
@@ -238,7 +238,7 @@ def test_configs_are_encoded_with_the_users_protos(tmp_path: Path) -> None:
     _check(read_config(_write(tmp_path)))
 
 
-def test_a_descriptor_set_needs_no_compiler(
+def test_descriptor_set_is_read_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     protoc = pytest.importorskip("grpc_tools.protoc")
@@ -251,7 +251,7 @@ def test_a_descriptor_set_needs_no_compiler(
     _check(read_config(path))
 
 
-def test_without_a_compiler_the_error_names_it(
+def test_missing_compiler_is_named_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -52,7 +52,7 @@ async def test_small_calls_leave_time_to_others(server: Server) -> None:
 
 
 @on_loop
-async def test_calls_without_a_request_hold_up_their_own_connection_alone(server: Server) -> None:
+async def test_calls_without_a_request_block_only_their_own_connection(server: Server) -> None:
     async with Flood(server) as flood:
         # A connection of its own: channels of one process share them by their options.
         silent = grpc.aio.insecure_channel(
@@ -85,7 +85,7 @@ async def exchange(stream: Any, content: bytes) -> None:
     ids=["fields", "unknown fields", "bytes"],
 )
 @on_loop
-async def test_an_action_that_is_a_flood_ends_its_stream_alone(
+async def test_oversized_action_ends_only_its_own_stream(
     server: Server, content: bytes, code: grpc.StatusCode, text: str
 ) -> None:
     async with Flood(server) as flood:
@@ -152,7 +152,7 @@ def test_large_requests_of_streams_leave_time_to_others(
     test()
 
 
-def test_connection_that_rests_holds_up_itself_alone() -> None:
+def test_throttled_connection_delays_no_other_connection() -> None:
     async def test() -> None:
         pace = PeerThrottle()
         async with pace.turn("flood", 10**12):  # which calls for a rest of an hour
@@ -180,7 +180,7 @@ def test_connection_that_rests_holds_up_itself_alone() -> None:
 
 
 @on_loop
-async def test_calls_beyond_those_of_a_connection_wait() -> None:
+async def test_calls_beyond_the_limit_of_a_connection_wait() -> None:
     async with Net(settings=Settings(max_streams=2)) as net:
         watches = [net.lifecycle.WatchTrials(api.TrialListRequest()) for _ in range(2)]
         for watch in watches:

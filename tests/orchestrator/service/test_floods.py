@@ -43,7 +43,7 @@ def content_of(request: Any) -> bytes:
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-def test_a_flood_is_refused_whole(server: Server, kind: str) -> None:
+def test_flood_is_refused_without_holding_memory(server: Server, kind: str) -> None:
     name, request, code, text = FLOODS[kind]
     content = content_of(request)
 
@@ -70,7 +70,7 @@ def test_a_flood_is_refused_whole(server: Server, kind: str) -> None:
 
 @pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 @on_loop
-async def test_a_compressed_request_is_refused_before_it_is_decompressed(
+async def test_compressed_request_is_refused_before_decompression(
     server: Server, algorithm: Any
 ) -> None:
     async with Flood(server) as flood:
@@ -85,7 +85,7 @@ async def test_a_compressed_request_is_refused_before_it_is_decompressed(
 
 
 @on_loop
-async def test_what_waits_of_a_sender_is_taken_whole_or_not(server: Server) -> None:
+async def test_items_beyond_the_backlog_of_a_sender_are_refused_as_a_whole(server: Server) -> None:
     async with Flood(server) as flood:
         most = SETTINGS.post_backlog
         await flood.actors.SendMessage(

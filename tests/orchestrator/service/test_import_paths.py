@@ -141,9 +141,7 @@ def test_file_of_the_present_folder_is_not_run_by_the_compiler(folder: Path) -> 
     assert not ran.exists()
 
 
-def test_files_that_exceed_their_limits_are_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_above_the_limit_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cogrs.orchestrator.service import user_types
 
     monkeypatch.setattr(user_types, "PROTO_FILES", 3)

@@ -37,7 +37,7 @@ async def test_version_call_returns_versions() -> None:
 
 
 @on_loop
-async def test_lifecycle_calls_have_their_status_codes() -> None:
+async def test_lifecycle_calls_return_the_expected_status_codes() -> None:
     async with Net(actors=[ActorParams(name="env", endpoint="client")]) as net:
         life = net.lifecycle
         unknown = whom("no such trial")
@@ -54,7 +54,7 @@ async def test_lifecycle_calls_have_their_status_codes() -> None:
 
 
 @on_loop
-async def test_classes_that_were_declared_are_all_there_are() -> None:
+async def test_undeclared_actor_class_is_refused() -> None:
     net = Net(agents=1, clients=1)
     net.config = {"classes": frozenset({"player"})}
     async with net:
@@ -63,7 +63,7 @@ async def test_classes_that_were_declared_are_all_there_are() -> None:
 
 
 @on_loop
-async def test_client_actor_calls_have_their_status_codes() -> None:
+async def test_client_actor_calls_return_the_expected_status_codes() -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()
 
@@ -94,7 +94,7 @@ async def test_client_actor_calls_have_their_status_codes() -> None:
 
 @pytest.mark.parametrize("call", ["Heartbeat", "SendReward", "SendMessage"])
 @on_loop
-async def test_rewards_and_messages_of_clients_have_their_status_codes(call: str) -> None:
+async def test_rewards_and_messages_of_clients_return_the_expected_status_codes(call: str) -> None:
     async with Net(agents=1, clients=1) as net:
         trial_id = await net.start()
         await net.join(trial_id)
@@ -119,7 +119,7 @@ async def test_rewards_and_messages_of_clients_have_their_status_codes(call: str
 
 
 @on_loop
-async def test_watchers_hear_when_it_stops() -> None:
+async def test_watchers_get_unavailable_when_the_orchestrator_stops() -> None:
     async with Net() as net:
         watch = net.lifecycle.WatchTrials(api.TrialListRequest())
         await watch.initial_metadata()
@@ -129,7 +129,7 @@ async def test_watchers_hear_when_it_stops() -> None:
 
 
 @on_loop
-async def test_a_watcher_that_is_too_slow_is_told() -> None:
+async def test_slow_watcher_gets_an_error() -> None:
     async with Net(actors=[], settings=Settings(watch_backlog=2)) as net:
         watch = net.lifecycle.WatchTrials(api.TrialListRequest())
         await watch.initial_metadata()

@@ -215,7 +215,7 @@ def test_more_connections_than_descriptors(flooded: Any) -> None:
     eventually(lambda: assert_serves(process, where) is None)
 
 
-def test_server_closes_while_it_is_flooded(flooded: Any) -> None:
+def test_server_closes_during_a_flood(flooded: Any) -> None:
     process, where = flooded
     stop = threading.Event()
 

@@ -150,7 +150,7 @@ def test_publisher_takes_no_messages() -> None:
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"m"
 
 
-def test_a_stranger_does_not_change_the_number_of_subscribers() -> None:
+def test_foreign_peer_does_not_change_the_number_of_subscribers() -> None:
     with full_pair(1) as (server, client):
         listening = Call(lambda: client.sub_bytes("t", timeout=60))
         server.wait_subscribers("t", timeout=SLACK)
@@ -174,7 +174,7 @@ def test_refused_messages_are_logged_once_per_peer(caplog: pytest.LogCaptureFixt
     assert "not a message of cogrs" in record.getMessage()
 
 
-def test_client_of_a_server_with_other_templates() -> None:
+def test_caches_with_other_templates_are_refused_and_counted() -> None:
     with full_pair(1) as (server, client), started(1, s=np.zeros(2)) as other:
         at = (other.pub_endpoint, other.rep_endpoint, server.pull_endpoint)
         with ReplayMemoryClient(*at, max_step=64) as foreign:

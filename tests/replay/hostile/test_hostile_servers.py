@@ -100,7 +100,7 @@ def test_reply_without_a_question_is_ignored() -> None:
         assert client.total_refused == 0
 
 
-def test_announcements_without_end_leave_one_question() -> None:
+def test_endless_announcements_leave_one_subscription() -> None:
     with publishing() as (socket, client, hears):
         socket.send_multipart([MESSAGE, head(1), b"first"])
         assert hears.result() == b"first"

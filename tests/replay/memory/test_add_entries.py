@@ -8,7 +8,7 @@ from tests.replay.build import memory, step, steps
 from tests.replay.golden import snapshot
 
 
-def test_many_steps_are_those_one_by_one() -> None:
+def test_add_entries_equals_add_entry_per_step() -> None:
     together, one_by_one = memory(), memory()
     for rem in (together, one_by_one):
         rem.new_episode()
@@ -37,7 +37,7 @@ def test_first_id_of_many_is_returned() -> None:
     assert rem.episode(0).id.tolist() == list(range(first, first + 6))
 
 
-def test_no_steps_are_stored_as_nothing() -> None:
+def test_add_entries_of_zero_steps_stores_no_entry() -> None:
     rem = memory()
     rem.new_episode()
     rem.add_entries(**steps(0))
@@ -53,7 +53,7 @@ def test_leading_dimensions_that_differ_are_refused(field: str, name: str) -> No
     assert rem.num_entry == 0
 
 
-def test_bad_step_in_the_middle_stores_none_of_them() -> None:
+def test_bad_step_in_the_middle_stores_no_step_of_the_call() -> None:
     rem = memory()
     rem.new_episode()
     rem.add_entry(**step(1))

@@ -10,7 +10,7 @@ from tests.replay.build import memory, step, steps
 from tests.replay.golden import snapshot
 
 
-def test_whole_episode_is_one_written_step_by_step() -> None:
+def test_add_episode_equals_an_episode_written_step_by_step() -> None:
     whole, by_steps = memory(), memory()
     end = {"bootstrap_value": 2.0, "final_state": 9, "final_info": 8}
     whole.add_episode(**steps(5), episodic_weight_multiplier=2.0, **end)

@@ -10,7 +10,7 @@ from tests.replay.build import memory, vector_memory
 from tests.replay.golden import snapshot
 
 
-def test_late_reward_is_worth_what_an_early_one_is() -> None:
+def test_late_reward_gives_the_same_weights_as_an_early_reward() -> None:
     late, early = (memory(discount_factor=0.5, mix_lambda=0.5) for _ in range(2))
     r, v = np.float32([1, 2, 3, 4]), np.float32([5, 1, 0, 2])
     end = {"bootstrap_value": 3.0, "final_state": 9, "episodic_weight_multiplier": 2.0}

@@ -55,7 +55,7 @@ def test_sizes_that_disagree_are_refused(frames: list[Any]) -> None:
     assert len(store) == 0
 
 
-def test_sizes_are_named_when_they_disagree() -> None:
+def test_different_sizes_are_named_in_the_error() -> None:
     _, store = empty(1)
     with pytest.raises(ValueError, match=r"expected \[8, 16\] bytes, got \[8\] bytes"):
         store.push(2, 1.0, columns([1, 2])[:1])

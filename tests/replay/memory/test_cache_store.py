@@ -38,7 +38,7 @@ def test_newest_caches_of_a_store_are_kept(n_caches: int) -> None:
     assert sorted(taken(store, n_caches)) == list(range(7 - n_caches, 7))
 
 
-def test_unused_samples_of_the_oldest_are_lost_with_it() -> None:
+def test_unused_samples_of_the_oldest_cache_are_lost_with_the_cache() -> None:
     _, store = empty(1)
     push(store, 1, 2, 3)
     assert taken(store, 1) == [1]
@@ -47,7 +47,7 @@ def test_unused_samples_of_the_oldest_are_lost_with_it() -> None:
     assert taken(store, 1) == [4]
 
 
-def test_used_up_caches_stay_until_they_are_replaced() -> None:
+def test_used_up_caches_stay_until_replaced() -> None:
     _, store = empty(2)
     push(store, 1)
     push(store, 2)
@@ -116,7 +116,7 @@ def test_batches_share_no_memory() -> None:
 # -- what is given --
 
 
-def test_samples_come_in_their_order() -> None:
+def test_samples_come_in_order_of_arrival() -> None:
     _, store = empty(3)
     for first in (0, 100, 200):
         push(store, *range(first, first + 10))
@@ -172,7 +172,7 @@ def test_too_few_samples_are_refused_with_counts_and_none_is_taken() -> None:
         store.get_batch(1)
 
 
-def test_refusal_does_not_change_what_comes_next() -> None:
+def test_refused_call_does_not_change_the_next_sample() -> None:
     _, store = empty(2, seed=5)
     _, calm = empty(2, seed=5)
     for each in (store, calm):
@@ -209,7 +209,7 @@ def test_batch_beyond_the_machine_is_a_memory_error_and_takes_nothing(size: int)
     assert taken(store, 1) == [1]
 
 
-def test_weights_are_those_of_the_cache() -> None:
+def test_batch_weights_equal_the_weights_of_the_cache() -> None:
     _, store = empty(1)
     weights = np.array([0.5, 1e-30, 3e38], np.float32)
     store.push(3, 1.0, [weights.view(np.uint8), columns([1, 2, 3])[1]])
@@ -260,7 +260,7 @@ def test_seed_reproduces_draws() -> None:
 
 
 @pytest.mark.parametrize("pack", [0, 1 << 18])
-def test_caches_of_a_memory_come_out_as_they_went_in(pack: int) -> None:
+def test_caches_of_a_memory_come_out_unchanged(pack: int) -> None:
     source = memory(64, frame_stack=2, multi_step=3, cache_size=30, seed=0)
     build.add_uniform(source, 30)
     store = CacheStore(memory(0, frame_stack=2, multi_step=3), 1, seed=0)
@@ -282,7 +282,7 @@ def test_caches_of_a_memory_come_out_as_they_went_in(pack: int) -> None:
 @pytest.mark.parametrize(
     "change", [{"cache_flags": [at in (6, 13) for at in range(14)]}, {"cache_flags": [True]}]
 )
-def test_other_flags_drop_what_is_held(change: dict[str, Any]) -> None:
+def test_changed_cache_flags_drop_held_caches(change: dict[str, Any]) -> None:
     rem, store = empty(1)
     push(store, 1)
     for name, value in change.items():
@@ -292,7 +292,7 @@ def test_other_flags_drop_what_is_held(change: dict[str, Any]) -> None:
         store.get_batch(1)
 
 
-def test_other_frame_stack_drops_what_is_held() -> None:
+def test_changed_frame_stack_drops_held_caches() -> None:
     source = memory(16)
     build.add_uniform(source, 5)
     rem = memory(0)
@@ -313,7 +313,7 @@ def test_other_settings_drop_nothing(change: dict[str, Any]) -> None:
     assert taken(store, 2) == [1, 2]
 
 
-def test_flags_set_to_what_they_were_drop_nothing() -> None:
+def test_unchanged_cache_flags_drop_no_cache() -> None:
     rem, store = empty(1)
     push(store, 1)
     rem.cache_flags = ONLY_INFO

@@ -65,7 +65,7 @@ def assert_same(one: ReplayMemory, other: ReplayMemory) -> None:
         np.testing.assert_array_equal(one.episode(k).id, other.episode(k).id)
 
 
-def test_everything_comes_back(path):
+def test_checkpoint_restores_all_entries_and_settings(path):
     saved = filled()
     made = loaded(saved, path)
     assert_same(saved, made)
@@ -78,7 +78,7 @@ def test_settings_come_back(path):
     assert {name: getattr(made, name) for name in SETTINGS} == SETTINGS
 
 
-def test_draws_go_on_where_they_stood(path):
+def test_draws_after_loading_continue_the_random_sequence(path):
     saved = filled()
     saved.sample(5)
     made = loaded(saved, path)
@@ -111,7 +111,7 @@ def test_late_reward_finds_its_step_after_loading(path):
     assert_same(saved, made)
 
 
-def test_entries_outside_of_present_borders_come_back_when_those_do(path):
+def test_entries_outside_of_the_borders_are_drawable_again_when_borders_shrink(path):
     saved = filled()
     before = saved.num_sampleable
     saved.multi_step = 4
@@ -244,7 +244,7 @@ def test_saving_where_no_file_can_be_made_is_an_os_error_with_number_and_name():
 
 
 @pytest.mark.parametrize("given", [5, None, ["memory.rm"]], ids=str)
-def test_what_is_no_path_is_a_type_error(given):
+def test_argument_other_than_a_path_is_a_type_error(given):
     for call in (memory().save, ReplayMemory.load):
         with pytest.raises(TypeError, match="path: expected a path, got"):
             call(given)
@@ -365,7 +365,7 @@ def test_forged_dtype_is_refused(path, saved, forged, refusal):
         ReplayMemory.load(path)
 
 
-def test_totals_outlive_the_process_and_what_was_evicted(path):
+def test_totals_outlive_the_process_and_evicted_entries(path):
     rem = filled()
     totals = rem.total_episodes, rem.total_steps
     assert totals > (rem.num_episode(), 0)

@@ -224,7 +224,7 @@ def test_sizes_beyond_all_machines_are_refused(max_step: int) -> None:
         ReplayMemory(*build.TEMPLATES.values(), max_step, allow_overcommit=True)
 
 
-def test_million_frames_take_little_more_than_their_data(
+def test_million_frames_take_little_more_memory_than_the_frames(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = resident_bytes()
@@ -263,7 +263,7 @@ def test_seed_has_64_bits(seed: int) -> None:
         memory(seed=seed)
 
 
-def test_repr_tells_how_large_it_is() -> None:
+def test_repr_of_a_memory_has_its_size() -> None:
     text = repr(memory(1234))
     assert "ReplayMemory" in text
     assert "1234" in text

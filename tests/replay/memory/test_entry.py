@@ -62,7 +62,7 @@ def test_unaligned_array_is_taken() -> None:
     np.testing.assert_array_equal(stored(np.zeros(3), value), [1, 2, 3])
 
 
-def test_arrays_changed_afterwards_do_not_change_what_is_stored() -> None:
+def test_changing_arguments_afterwards_does_not_change_stored_entries() -> None:
     rem = memory(s=np.zeros(3))
     value = np.ones(3)
     rem.new_episode()
@@ -90,7 +90,7 @@ def test_arguments_are_not_changed(whole: bool) -> None:
     assert {name: (value.tobytes(), value.dtype) for name, value in given.items()} == before
 
 
-def test_no_call_changes_an_array_that_it_was_given() -> None:
+def test_calls_leave_array_arguments_unchanged() -> None:
     arrays: list[tuple[np.ndarray, bytes]] = []
 
     def given(value: Any, dtype: Any = np.float32) -> np.ndarray:
@@ -151,7 +151,7 @@ def test_python_integer_above_uint64_is_taken_by_float64() -> None:
 
 @pytest.mark.parametrize("dtype", ["u1", "i8", "f4", "U3", "M8[s]", [("x", "i4")]])
 @pytest.mark.parametrize("value", [[], ()])
-def test_empty_lists_have_no_dtype_of_their_own(dtype: Any, value: Any) -> None:
+def test_empty_lists_take_any_dtype(dtype: Any, value: Any) -> None:
     assert stored(np.zeros(0, dtype), value).shape == (0,)
 
 
@@ -170,7 +170,7 @@ def test_list_of_python_integers_is_taken_by_an_unsigned_field() -> None:
     assert stored(np.zeros(3, np.uint8), [1, 2, 255]).tolist() == [1, 2, 255]
 
 
-def test_every_field_is_stored_where_it_belongs() -> None:
+def test_every_field_is_stored_under_its_own_name() -> None:
     rem = memory()
     rem.new_episode()
     rem.add_entry(1, 2, 3, 4, 5, 6, 7)
@@ -220,7 +220,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u1", "u4", "u8", "f4", "f8", "?"])
 @pytest.mark.parametrize("value", NUMBERS, ids=lambda value: f"{type(value).__name__}-{value!r}")
-def test_numbers_are_stored_as_numpy_would_convert_them(dtype: str, value: Any) -> None:
+def test_numbers_are_stored_as_converted_by_numpy(dtype: str, value: Any) -> None:
     template = np.dtype(dtype).type(0)
     try:
         expected = convert("state", value, np.dtype(dtype), ())
@@ -234,7 +234,7 @@ def test_numbers_are_stored_as_numpy_would_convert_them(dtype: str, value: Any) 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 @pytest.mark.parametrize("value", [[0.1, -0.0, 3.5], [np.inf, -np.inf, np.nan], [0, 1e39, 0]])
 @pytest.mark.parametrize("layout", [np.asarray, lambda a: np.repeat(a, 2)[::2]])
-def test_arrays_of_float64_are_stored_as_numpy_would_convert_them(
+def test_float64_arrays_are_stored_as_converted_by_numpy(
     dtype: str, value: list[float], layout: Any
 ) -> None:
     given = layout(np.array(value))
@@ -272,7 +272,9 @@ def test_integer_is_rounded_once(kind: Any, value: int) -> None:
     ],
     ids=str,
 )
-def test_list_of_integers_is_taken_whatever_numpy_makes_of_it(dtype: Any, value: Any) -> None:
+def test_list_of_integers_is_taken_with_every_dtype_that_numpy_infers(
+    dtype: Any, value: Any
+) -> None:
     assert stored(np.zeros(2, dtype), value).tolist() == [int(each) for each in value]
 
 

@@ -65,9 +65,7 @@ def measured(*arguments: int) -> list[int]:
         (30_000, 3, 1, 0),
     ],
 )
-def test_memory_takes_no_more_than_it_says(
-    count: int, length: int, dims: int, truncated: int
-) -> None:
+def test_memory_reserves_at_most_nbytes(count: int, length: int, dims: int, truncated: int) -> None:
     taken, announced, held = measured(count, length, dims, truncated)
     assert held == count
     # Pages are counted whole, and the allocator has some of its own.
@@ -102,7 +100,7 @@ def test_empty_episodes_are_bounded_and_make_no_other_go(limit: int) -> None:
     assert (rem.sample(50).prev.s % 10 < 2).all()
 
 
-def test_empty_episodes_count_and_go_in_their_turn() -> None:
+def test_empty_episodes_are_counted_and_evicted_in_order() -> None:
     rem = memory(6)
     rem.add_episode(**steps(0))
     add_uniform(rem, 3, 0)

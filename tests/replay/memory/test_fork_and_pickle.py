@@ -76,7 +76,9 @@ def test_use_after_a_fork_is_refused_and_the_parent_goes_on(call: str) -> None:
 
 
 @pytest.mark.parametrize("cross", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_copies_are_refused_with_the_way_there_is(cross: Callable[[Any], Any]) -> None:
+def test_copies_are_refused_with_the_supported_way_in_the_error(
+    cross: Callable[[Any], Any],
+) -> None:
     rem = memory()
     with pytest.raises(TypeError, match=r"(?s)ReplayMemory.*save.*load"):
         cross(rem)
@@ -95,7 +97,7 @@ def test_copies_of_writers_are_refused(cross: Callable[[Any], Any]) -> None:
         cross(writer)
 
 
-def test_weak_references_end_with_what_they_are_to() -> None:
+def test_weak_references_end_with_the_referenced_object() -> None:
     rem = memory()
     writer = rem.writer()
     to_rem, to_writer = weakref.ref(rem), weakref.ref(writer)
@@ -104,7 +106,7 @@ def test_weak_references_end_with_what_they_are_to() -> None:
     assert (to_rem(), to_writer()) == (None, None)
 
 
-def test_what_was_drawn_can_be_pickled() -> None:
+def test_samples_can_be_pickled() -> None:
     rem = memory()
     build.add_uniform(rem, 3)
     sample = rem.sample(2)

@@ -84,7 +84,9 @@ def test_prioritized_nstep_q_learner_of_sixteen_environments_learns_the_way() ->
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("form", ["place", "dict", "tuple"])
-def test_recorded_transitions_are_those_of_the_environments(form: str, mode: AutoresetMode) -> None:
+def test_recorded_transitions_equal_the_steps_of_the_environments(
+    form: str, mode: AutoresetMode
+) -> None:
     envs = corridors(form, mode)
     memory = ReplayMemory.from_env(envs, 5_000, seed=0)
     recorder = memory.recorder(NUM_ENVS, autoreset_mode=mode)
@@ -130,7 +132,7 @@ def test_recorded_transitions_are_those_of_the_environments(form: str, mode: Aut
         assert (batch.next.s["more"][0] == batch.prev.s["more"][0] + 1).all()
 
 
-def test_single_environment_and_vector_of_it_have_the_same_memory() -> None:
+def test_single_environment_and_its_vector_have_the_same_memory() -> None:
     one = ReplayMemory.from_env(Corridor("dict"), 10)
     many = ReplayMemory.from_env(corridors("dict"), 10)
     assert one.state_buf.dtype == many.state_buf.dtype
@@ -164,12 +166,12 @@ def test_built_in_games() -> None:
 
 
 @pytest.mark.parametrize("env", [None, "CartPole-v1", spaces.Discrete(2)])
-def test_what_is_no_environment_is_refused(env: Any) -> None:
+def test_invalid_environment_is_refused(env: Any) -> None:
     with pytest.raises(TypeError, match=r"^env: expected an environment of Gymnasium, got"):
         ReplayMemory.from_env(env, 10)
 
 
-def test_settings_are_those_of_from_spaces() -> None:
+def test_settings_equal_the_settings_of_from_spaces() -> None:
     memory = ReplayMemory.from_env(Corridor(), 10, gamma=0.5, n_step=2, frame_stack=3, cache_size=4)
     assert (memory.discount_factor, memory.multi_step) == ([0.5], 2)
     assert (memory.frame_stack, memory.cache_size) == (3, 4)

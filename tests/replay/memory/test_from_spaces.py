@@ -84,7 +84,7 @@ def filled(observations: Space, actions: Space, **settings: Any) -> tuple[Replay
 
 
 @EVERY
-def test_what_was_stored_comes_back_in_samples_and_episodes(space: Space) -> None:
+def test_stored_entries_come_back_in_samples_and_episodes(space: Space) -> None:
     rem, obs, acts = filled(space, space)
     entries = rem.episode(0).entries
     first = int(rem.episode(0).id[0])
@@ -100,7 +100,7 @@ def test_what_was_stored_comes_back_in_samples_and_episodes(space: Space) -> Non
 
 
 @EVERY
-def test_dtypes_are_those_of_the_space_or_int32(space: Space) -> None:
+def test_dtypes_follow_the_space_or_are_int32(space: Space) -> None:
     sample = filled(space, space)[0].sample(3)
     for found, given in zip(leaves(sample.prev.s), leaves(space.sample()), strict=True):
         expected = np.asarray(given).dtype
@@ -110,7 +110,7 @@ def test_dtypes_are_those_of_the_space_or_int32(space: Space) -> None:
 
 @EVERY
 @pytest.mark.parametrize("take", [cogrs.torch.as_tensors, cogrs.jax.as_arrays])
-def test_frameworks_give_dicts_and_tuples_of_theirs(
+def test_frameworks_convert_dicts_and_tuples_of_arrays(
     space: Space, take: Callable[[Any], Any]
 ) -> None:
     if space == SPACES["discrete beyond int32"] and take is cogrs.jax.as_arrays:
@@ -233,7 +233,7 @@ def test_servers_and_clients_keep_dicts_and_tuples() -> None:
 _FIELDS = ("state", "action", "reward", "prob", "value", "qvest", "info")
 
 
-def test_records_of_ones_own_stay_arrays() -> None:
+def test_user_defined_records_stay_arrays() -> None:
     dtype = np.dtype([("a", "f4"), ("b", "i4")])
     scalar = np.float32(0)
     rem = ReplayMemory(np.zeros((), dtype), np.int32(0), *[scalar] * 4, EMPTY, max_step=9)
@@ -245,7 +245,7 @@ def test_records_of_ones_own_stay_arrays() -> None:
     assert rem.sample(3).prev.s.dtype == dtype
 
 
-def test_defaults_are_those_of_a_dqn() -> None:
+def test_defaults_of_from_spaces_suit_a_dqn() -> None:
     rem = ReplayMemory.from_spaces(BOX, spaces.Discrete(2), 50)
     assert rem.max_step == 50
     assert (rem.new_priority, rem.priority_exponent, rem.multi_step) == ("max", 0.6, 1)
@@ -299,7 +299,7 @@ def test_settings_by_the_field_s_names_and_by_the_memory_s() -> None:
         ({"gama": 1}, TypeError, r"^gama: expected a setting"),
     ],
 )
-def test_wrong_setting_is_named_as_it_was_given(
+def test_wrong_setting_is_named_with_the_given_value(
     given: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     capacity = given.pop("capacity", 10)

@@ -62,7 +62,7 @@ def test_importance_weights_keep_the_shape() -> None:
     assert got.shape == (2, 3)
 
 
-def test_importance_weights_do_not_change_their_argument() -> None:
+def test_importance_weights_leave_the_argument_unchanged() -> None:
     weight = np.float32([1, 2])
     importance_weights(weight, exponent=1.0, total=3, count=2)
     assert weight.tolist() == [1, 2]

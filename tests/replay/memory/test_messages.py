@@ -76,7 +76,7 @@ def test_dimension_of_a_vector_is_named(bad: float, text: str) -> None:
                 call()
 
 
-def test_sum_that_overflows_names_the_step_where_it_does() -> None:
+def test_overflowing_sum_names_the_step() -> None:
     rewards = np.zeros(T, np.float32)
     rewards[[AT, AT + 100]] = 3e38
     for call in call_all(memory(1_000), r=rewards):
@@ -98,7 +98,7 @@ def test_weight_that_overflows_names_its_step() -> None:
 
 
 @BAD
-def test_other_numbers_are_named(bad: float, text: str) -> None:
+def test_wrong_number_is_named_with_the_given_value(bad: float, text: str) -> None:
     rem = memory()
     rem.new_episode()
     ids = [rem.add_entry(**step(k)) for k in range(3)]

@@ -64,7 +64,7 @@ def test_max_counts_weights_set_by_absolute_and_late_rewards():
     assert weights(rem) == [7, 7, 7, 7, 0]
 
 
-def test_max_does_not_count_what_was_never_drawn():
+def test_maximal_priority_ignores_entries_that_cannot_be_drawn():
     rem = memory(64, priority_exponent=1.0, new_priority="max", frame_stack=3)
     first = add(rem)
     rem.update_priority([first, first + 4], [8.0, 9.0])
@@ -82,7 +82,7 @@ def test_max_counts_the_last_priority_of_an_id_given_twice(absolute):
     assert weights(rem) == [3, 3, 3, 3, 0]
 
 
-def test_max_stays_when_the_entry_that_had_it_is_gone():
+def test_maximal_priority_stays_when_its_entry_is_evicted():
     rem = memory(10, priority_exponent=1.0, new_priority="max")
     rem.update_priority(add(rem), 8.0)
     add(rem)
@@ -125,7 +125,7 @@ def test_weight_beyond_float32_leaves_the_episode_open():
 
 @pytest.mark.parametrize("close", CLOSES)
 @pytest.mark.parametrize(("n", "renewed"), [(1, {2}), (2, {1, 2}), (3, {0, 1, 2}), (9, {0, 1, 2})])
-def test_late_reward_gives_the_maximum_to_the_steps_whose_target_changes(n, renewed, close):
+def test_late_reward_gives_the_maximal_priority_to_steps_with_a_changed_target(n, renewed, close):
     rem = memory(64, priority_exponent=1.0, new_priority="max", multi_step=n)
     rem.update_priority(add(rem), 8.0)
     first = add(rem, **close)
@@ -157,7 +157,7 @@ def test_late_reward_in_an_open_episode_changes_no_weight():
     assert rem.weight_sum == 0
 
 
-def test_late_reward_whose_weight_cannot_be_changes_nothing():
+def test_late_reward_with_an_invalid_weight_changes_nothing():
     rem = memory(64, priority_exponent=1.0, new_priority="max")
     first = add(rem, init_w=np.array([1.0, 1e30, 1.0, 1.0]))
     rem.update_priority(first, 1e30)
@@ -199,7 +199,7 @@ def test_epsilon_in_force_counts_for_priorities_and_that_of_the_close_for_late_r
 # -- absolute --
 
 
-def test_absolute_sets_the_weight_whatever_the_initial_one_is():
+def test_absolute_priority_sets_the_weight_for_every_initial_weight():
     rem = memory(64, priority_exponent=0.5)
     first = add(rem, init_w=np.array([1.0, 10.0, 0.25, 1.0]), do_update_weight=False)
     assert rem.update_priority([first, first + 1, first + 2, 99 << 20], 5.0, absolute=True) == 1
@@ -214,7 +214,7 @@ def test_absolute_reaches_no_step_that_is_not_to_be_drawn():
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, 1e39])
-def test_absolute_weight_that_cannot_be_changes_nothing(weight):
+def test_invalid_absolute_weight_changes_nothing(weight):
     rem = memory(64)
     first = add(rem, do_update_weight=False)
     with pytest.raises(ValueError, match="priority: expected"):
@@ -265,7 +265,7 @@ def test_padding_is_of_the_episode_where_that_lies_in_pieces():
     assert stacks == one | {tuple(10 + k for k in row) for row in one}
 
 
-def test_padding_that_changes_is_at_once_what_is_drawn():
+def test_changed_padding_applies_to_the_next_sample():
     rem = memory(64, frame_stack=3)
     build.add_uniform(rem, 2)
     with pytest.raises(RuntimeError, match="an episode of at least 4 entries, the longest has 2"):
@@ -395,12 +395,12 @@ def written(writer: Any) -> None:
         {"priority_exponent": 0.0},
     ],
 )
-def test_settings_that_the_warning_names_quiet_it(caplog, changes):
+def test_settings_named_by_the_warning_silence_the_warning(caplog, changes):
     silent(memory(64, **changes), 10)
     assert warnings(caplog) == []
 
 
-def test_steps_that_nobody_wants_drawn_are_not_counted(caplog):
+def test_steps_with_weight_zero_are_not_counted(caplog):
     rem = memory(64, frame_stack=3)
     add(rem, 4, init_w=0.0)
     add(rem, 4, episodic_weight_multiplier=0.0)

@@ -126,7 +126,7 @@ def test_discount_of_a_long_episode_does_not_overflow():
         np.testing.assert_array_equal(sample.nstep_discount, (2.0**steps).astype(np.float32))
 
 
-def test_stack_of_the_final_state_has_the_frames_before_it():
+def test_stack_of_the_final_state_has_the_preceding_frames():
     rem = memory(64, multi_step=5, frame_stack=3, seed=0)
     build.add_uniform(rem, 4, final_state=99)
     batch = rem.get_batch(100)
@@ -134,7 +134,7 @@ def test_stack_of_the_final_state_has_the_frames_before_it():
     assert {tuple(row) for row in batch.prev.s.tolist()} == {(0, 1, 2), (1, 2, 3)}
 
 
-def test_frames_and_steps_are_counted_on_their_own():
+def test_frames_and_steps_are_counted_separately():
     rem = memory(64, multi_step=2, frame_stack=3)
     build.add_uniform(rem, 2, final_state=99)
     with pytest.raises(
@@ -209,7 +209,7 @@ def test_discount_is_a_field_of_the_sample():
     "after",
     [{}, {"frame_stack": 2}, {"multi_step": 2}, {"frame_padding": "repeat", "frame_stack": 9}],
 )
-def test_changed_setting_draws_what_a_memory_closed_under_it_would(before, after, weights, end):
+def test_changed_setting_draws_like_a_memory_closed_with_that_setting(before, after, weights, end):
     changed, fresh = (memory(64, discount_factor=GAMMA) for _ in range(2))
     under = {"frame_stack": 1, "multi_step": 1} | after
     for name, value in before.items():
@@ -224,7 +224,7 @@ def test_changed_setting_draws_what_a_memory_closed_under_it_would(before, after
     assert changed.num_sampleable == fresh.num_sampleable > 0
 
 
-def test_priority_given_while_an_entry_is_outside_of_the_borders_counts_when_it_is_inside():
+def test_priority_given_outside_of_the_borders_counts_once_inside():
     rem = memory(64, multi_step=4, priority_exponent=1.0)
     first = build.add_uniform(rem, 6)
     rem.update_priority(first + 4, 7.0)
@@ -250,7 +250,7 @@ def rebuilt() -> ReplayMemory:
     return rem
 
 
-def test_file_of_the_version_before_draws_what_is_drawn_now():
+def test_file_of_the_previous_version_draws_the_same_samples():
     rem = ReplayMemory.load(VERSION3)
     assert (rem.uuid, rem.frame_stack, rem.multi_step, rem.priority_exponent) == (7, 2, 3, 0.75)
     assert (rem.new_priority, rem.priority_epsilon, rem.frame_padding) == ("returns", 0.0, "none")

@@ -202,7 +202,7 @@ def goes_on(rem: ReplayMemory) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), calls()), max_size=15))
-def test_memory_goes_on_after_calls_with_anything(made: list[Any]) -> None:
+def test_memory_works_after_calls_with_arguments_of_any_type(made: list[Any]) -> None:
     rem = build.memory(16, seed=0)
     writer = rem.writer()
     for by_writer, (name, args, kwargs) in made:
@@ -214,7 +214,9 @@ def test_memory_goes_on_after_calls_with_anything(made: list[Any]) -> None:
 
 
 @given(st.lists(anything(), min_size=7, max_size=9), st.integers(0, 9))
-def test_construction_from_anything(templates: list[Any], spoiled: int) -> None:
+def test_construction_with_arguments_of_any_type_does_not_crash(
+    templates: list[Any], spoiled: int
+) -> None:
     for args in (
         templates,
         [
@@ -231,7 +233,7 @@ def test_construction_from_anything(templates: list[Any], spoiled: int) -> None:
 
 
 @given(st.lists(anything(), min_size=1, max_size=4), st.lists(anything(), max_size=18))
-def test_caches_of_anything(args: list[Any], frames: list[Any]) -> None:
+def test_caches_with_arguments_of_any_type_do_not_crash(args: list[Any], frames: list[Any]) -> None:
     rem = build.memory(16, seed=0, cache_size=4)
     build.add_uniform(rem, 4)
     for of in (rem, *args):
@@ -260,7 +262,7 @@ def test_caches_of_anything(args: list[Any], frames: list[Any]) -> None:
 
 
 @given(*(anything() for _ in range(6)))
-def test_importance_weights_of_anything(
+def test_importance_weights_with_arguments_of_any_type_do_not_crash(
     weight: Any, exponent: Any, total: Any, count: Any, normalize: Any, min_weight: Any
 ) -> None:
     good = {"exponent": 0.5, "total": 3.0, "count": 2, "normalize": "all", "min_weight": 1.0}

@@ -158,7 +158,7 @@ def test_shared_memory_is_refused() -> None:
 
 
 @pytest.mark.parametrize("out", [3, "batch", [], (), (1, 2, 3), np.zeros(3)])
-def test_what_is_no_batch_is_refused(out: Any) -> None:
+def test_out_of_another_type_is_refused(out: Any) -> None:
     with pytest.raises(TypeError, match="out: expected \\(prev, next, weight\\)"):
         filled().get_batch(4, out=out)
 

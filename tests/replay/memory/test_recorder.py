@@ -168,7 +168,7 @@ def recorded(mode: str, nested: bool, how: str) -> dict[int, list[Any]]:
 @pytest.mark.parametrize("nested", [False, True], ids=["Box", "Dict"])
 @pytest.mark.parametrize("how", ["callable", "array", "later"])
 @pytest.mark.parametrize("mode", MODES)
-def test_episodes_are_those_of_a_loop_by_hand(mode: str, how: str, nested: bool) -> None:
+def test_episodes_equal_a_hand_written_loop(mode: str, how: str, nested: bool) -> None:
     ours, theirs = recorded(mode, nested, how), episodes_by_hand(mode, nested)
     for number in range(N):
         expected = theirs[number]
@@ -279,7 +279,7 @@ def test_same_step_needs_last_observations() -> None:
     assert rem.episode(0).entries.s.tolist() == [[0, 0], [1, 1]]
 
 
-def test_no_room_is_told_with_the_environment() -> None:
+def test_error_without_room_names_the_environment() -> None:
     scalar = np.float32(0)
     state = np.zeros(2, np.float32)
     rem = ReplayMemory(state, np.int64(0), scalar, scalar, scalar, scalar, np.int32(0), 3)
@@ -350,7 +350,7 @@ def test_recorder_that_could_never_close_an_episode_is_refused() -> None:
 
 @pytest.mark.parametrize("raised", [KeyError, ValueError, RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-def test_failing_bootstrap_function_leaves_the_recorder_as_it_was(
+def test_failing_bootstrap_function_leaves_the_recorder_unchanged(
     mode: str, raised: type[BaseException]
 ) -> None:
     broken = True

@@ -130,7 +130,7 @@ def test_bad_initial_weight_is_named(weight: float) -> None:
 
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])
-def test_bad_initial_weight_is_named_with_its_step_and_what_was_there_is_drawn(
+def test_bad_initial_weight_is_named_with_its_step_and_stored_entries_stay_drawable(
     weight: float,
 ) -> None:
     rem = memory(seed=0)

@@ -106,13 +106,13 @@ def test_final_state_changes_no_return(lambda_: float) -> None:
     assert with_one.entries.q[:4].tolist() == without.entries.q.tolist()
 
 
-def test_dimensions_have_returns_of_their_own() -> None:
+def test_each_reward_dimension_has_its_own_return() -> None:
     rem = vector_memory(2, discount_factor=[0.5, 1.0])
     r = [[1, 10], [1, 20], [1, 30]]
     assert closed(rem, r).entries.q.tolist() == [[1.75, 60], [1.5, 50], [1, 30]]
 
 
-def test_dimensions_have_bootstrap_values_of_their_own() -> None:
+def test_each_reward_dimension_has_its_own_bootstrap_value() -> None:
     rem = vector_memory(2, discount_factor=[0.5, 1.0])
     episode = closed(rem, [[1, 10], [1, 20]], bootstrap_value=[8, 100])
     assert episode.entries.q.tolist() == [[3.5, 130], [5, 120]]
@@ -231,7 +231,7 @@ def test_errors_of_both_signs_weigh_the_same() -> None:
     assert closed(rem, [2, -2, 0], [0, 0, 0]).weight.tolist() == [2, 2, 0]
 
 
-def test_dimensions_are_made_absolute_before_they_are_mixed() -> None:
+def test_reward_dimensions_are_made_absolute_before_mixing() -> None:
     rem = vector_memory(2, priority_exponent=1.0, discount_factor=0.0, reward_coeff=[1, 0.5])
     assert closed(rem, [[2, -2], [0, 0]]).weight.tolist() == [3, 0]
 
@@ -333,7 +333,7 @@ def test_error_alone_beyond_float32_is_no_overflow() -> None:
 
 
 @pytest.mark.parametrize("call", ["close_episode", "abort_episode"])
-def test_ending_what_is_not_open_is_refused(call: str) -> None:
+def test_ending_an_episode_that_is_not_open_is_refused(call: str) -> None:
     rem = memory()
     build.add_uniform(rem, 3)
     before = snapshot(rem)
@@ -342,7 +342,7 @@ def test_ending_what_is_not_open_is_refused(call: str) -> None:
     assert snapshot(rem) == before
 
 
-def test_adding_to_what_is_not_open_is_refused() -> None:
+def test_adding_to_an_episode_that_is_not_open_is_refused() -> None:
     rem = memory()
     build.add_uniform(rem, 3)
     before = snapshot(rem)

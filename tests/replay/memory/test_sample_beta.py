@@ -25,7 +25,7 @@ def weighted(**settings: Any) -> ReplayMemory:
 )
 @pytest.mark.parametrize("nstep", [False, True])
 @pytest.mark.parametrize("multi_step", [1, 3])
-def test_weights_are_those_of_the_function(
+def test_sample_weights_equal_importance_weights(
     beta: float, normalize: Any, of: Any, nstep: bool, multi_step: int
 ) -> None:
     rem = weighted(multi_step=multi_step)

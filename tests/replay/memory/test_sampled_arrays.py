@@ -43,7 +43,7 @@ def test_writing_to_a_batch_changes_neither_memory_nor_other_batches() -> None:
         assert batch.weight.tolist() == [1] * 4
 
 
-def test_batches_outlive_the_memory_and_what_is_drawn_after_them() -> None:
+def test_batches_outlive_the_memory_and_later_samples() -> None:
     rem = memory(256, s=np.zeros(1000), seed=0)
     build.add_uniform(rem, 200, s=np.repeat(np.arange(200.0), 1000).reshape(200, 1000))
     kept = [rem.get_batch(32) for _ in range(8)]
@@ -82,7 +82,7 @@ def test_dtypes_beside_the_fields() -> None:
     assert all(column.shape == (3,) for column in sample[2:])
 
 
-def test_flags_leave_the_other_fields_as_they_are() -> None:
+def test_cache_flags_leave_other_fields_unchanged() -> None:
     rem = memory(seed=0, cache_flags=[True, False] * 7)
     build.add_uniform(rem, 4)
     batch = rem.get_batch(5)

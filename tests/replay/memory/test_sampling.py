@@ -28,7 +28,7 @@ def test_weight_zero_is_never_drawn() -> None:
         assert (drawn(rem, 1_000_000) % 2 == 0).all()
 
 
-def test_weight_zero_beside_huge_and_tiny_ones_is_never_drawn() -> None:
+def test_weight_zero_beside_huge_and_tiny_weights_is_never_drawn() -> None:
     weights = np.tile([0, 1e30, 0, 1e-30], 64)
     rem = memory(256, seed=0)
     build.add_uniform(rem, 256, init_w=weights)
@@ -117,7 +117,7 @@ def test_oldest_episode_goes_first() -> None:
     assert build.contents(rem) == [[10, 11, 12], [20, 21, 22]]
 
 
-def test_empty_episodes_leave_in_their_turn() -> None:
+def test_empty_episodes_are_evicted_in_order() -> None:
     rem = memory(4)
     build.add_uniform(rem, 0)
     build.add_uniform(rem, 2)
@@ -242,7 +242,7 @@ def test_probability_is_exactly_weight_over_sum(weights: list[float]) -> None:
         assert sample.probability.tolist() == exact.tolist()
 
 
-def test_weights_drawn_are_those_read_back() -> None:
+def test_drawn_weights_equal_the_weights_read_back() -> None:
     rem = memory(seed=0)
     first = rem.add_episode(**build.steps(9))
     sample = rem.sample(100)
@@ -263,7 +263,7 @@ def test_sum_does_not_drift_over_many_changes() -> None:
     assert rem.weight_sum == pytest.approx(exact, rel=1e-9)
 
 
-def test_smallest_weight_is_that_of_what_can_be_drawn() -> None:
+def test_smallest_weight_counts_drawable_entries_only() -> None:
     rem = memory(12)
     build.add_uniform(rem, 5, init_w=[3, 0, 2, 4, 1])
     assert rem.min_weight == 2
@@ -369,7 +369,7 @@ def test_endless_ids_and_flags_are_refused():
 
 
 @pytest.mark.parametrize("size", [1, 2**40, 2**62])
-def test_nothing_to_draw_is_said_whatever_the_size(size):
+def test_error_for_nothing_to_draw_is_the_same_for_every_size(size):
     with pytest.raises(RuntimeError, match="nothing to sample"):
         memory().get_batch(size)
 

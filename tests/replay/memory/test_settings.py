@@ -77,7 +77,7 @@ def test_reward_without_dimensions_has_one_number(name: str) -> None:
     assert getattr(rem, name) == [0.5]
 
 
-def test_shorter_list_keeps_what_the_other_dimensions_had() -> None:
+def test_shorter_list_leaves_later_dimensions_unchanged() -> None:
     rem = vector_memory(3, discount_factor=[0.5, 0.25, 0.125])
     rem.discount_factor = [0.75]
     assert rem.discount_factor == [0.75, 0.25, 0.125]
@@ -198,7 +198,7 @@ def test_closed_episode_keeps_its_returns_and_weights() -> None:
     assert build.described(rem.episode(0)) == before
 
 
-def test_settings_at_the_close_are_those_that_hold() -> None:
+def test_settings_at_the_close_of_the_episode_apply() -> None:
     changed_late, changed_early = memory(), memory(discount_factor=0.5)
     changed_late.new_episode()
     changed_late.add_entries(**build.steps(4))

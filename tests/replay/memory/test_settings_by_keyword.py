@@ -37,14 +37,14 @@ def test_setting_given_by_keyword_is_the_property(name: str) -> None:
     assert getattr(made(**{name: SETTINGS[name]}), name) == SETTINGS[name]
 
 
-def test_all_settings_together() -> None:
+def test_all_settings_can_be_given_by_keyword() -> None:
     given = {name: value for name, value in SETTINGS.items() if name != "fields"}
     rem = made(seed=1, uuid=5, allow_overcommit=True, **given)
     assert {name: getattr(rem, name) for name in given} == given
     assert rem.uuid == 5
 
 
-def test_settings_not_given_keep_their_defaults() -> None:
+def test_omitted_settings_keep_their_defaults() -> None:
     rem, plain = made(frame_stack=3), made()
     assert rem.frame_stack == 3
     for name in set(SETTINGS) - {"frame_stack"}:
@@ -90,7 +90,7 @@ def test_both_forms_of_the_flags_are_a_type_error() -> None:
         made(cache_flags=[True], fields={"prev": "s", "next": "s"})
 
 
-def test_settings_at_construction_draw_as_those_set_afterwards() -> None:
+def test_settings_at_construction_draw_like_settings_set_afterwards() -> None:
     settings = {
         name: SETTINGS[name] for name in ("frame_stack", "multi_step", "new_priority", "fields")
     }

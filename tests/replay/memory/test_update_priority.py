@@ -40,7 +40,7 @@ def test_one_priority_serves_for_many_ids() -> None:
     assert rem.episode(0).weight.tolist() == [5, 1, 5, 0]
 
 
-def test_ids_of_a_sample_are_taken_as_they_are() -> None:
+def test_ids_of_a_sample_are_accepted_without_conversion() -> None:
     rem = memory(priority_exponent=1.0, seed=0)
     build.add_uniform(rem, 4)
     assert rem.update_priority(rem.sample(32).id, 7.0) == 0
@@ -68,7 +68,7 @@ def test_ids_and_priorities_may_begin_at_any_address() -> None:
     assert rem.episode(0).weight.tolist() == [5, 6, 0]
 
 
-def test_borders_stay_out_whatever_their_priority() -> None:
+def test_border_entries_are_never_drawn_at_any_priority() -> None:
     rem = memory(frame_stack=2)
     first = build.add_uniform(rem, 4, final_state=9)
     rem.update_priority(range(first, first + 5), 100.0)

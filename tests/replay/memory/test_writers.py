@@ -351,6 +351,6 @@ for thread in threads:
 """
 
 
-def test_writers_dropped_while_others_wait_for_the_memory_hold_nobody_up() -> None:
+def test_dropping_writers_does_not_block_threads_that_wait_for_the_memory() -> None:
     # In a process of its own: a thread that waits for ever would keep this one from ending.
     subprocess.run([sys.executable, "-c", DROPPING], check=True, timeout=60)

@@ -323,7 +323,7 @@ def test_server_that_comes_again_is_found() -> None:
             assert_served(server, client)
 
 
-def test_closing_leaves_nothing(caplog: Any) -> None:
+def test_close_with_refused_clients_leaves_no_threads(caplog: Any) -> None:
     threads = our_threads()
     start = time.monotonic()
     for _ in range(5):

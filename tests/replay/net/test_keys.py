@@ -125,7 +125,7 @@ def test_file_that_holds_another_key_now(tmp_path):
 
 
 @pytest.mark.parametrize("in_folder", [False, True])
-def test_samplers_are_told_apart(tmp_path, in_folder):
+def test_samplers_and_pushers_get_different_roles(tmp_path, in_folder):
     own, pusher, sampler, stranger = (KeyPair.new() for _ in range(4))
     allow, samplers = [pusher], [sampler]
     if in_folder:
@@ -161,7 +161,7 @@ def test_key_files_are_readable_by_pyzmq(tmp_path):
 
 
 @pytest.mark.parametrize("there", ["learner.key", "learner.key_secret"])
-def test_nothing_is_overwritten(tmp_path, there):
+def test_saving_a_key_pair_never_overwrites_a_file(tmp_path, there):
     (tmp_path / there).write_text("mine")
     with pytest.raises(FileExistsError, match=there):
         KeyPair.new().save("learner", tmp_path)
@@ -170,7 +170,7 @@ def test_nothing_is_overwritten(tmp_path, there):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp/a", "a\0b"])
-def test_name_is_one_of_a_file(tmp_path, name):
+def test_key_name_must_be_a_file_name(tmp_path, name):
     with pytest.raises(ValueError, match="name: expected"):
         KeyPair.new().save(name, tmp_path)
 
@@ -208,7 +208,7 @@ def test_file_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize("bad", ["", "short", "~" * 40, "#" * 40, "\u00e4" * 40, " " * 40])
-def test_what_is_no_key(bad):
+def test_invalid_key_is_a_value_error(bad):
     pair = KeyPair.new()
     with pytest.raises(ValueError, match="public: expected"):
         KeyPair(bad, pair.secret)
@@ -265,14 +265,14 @@ def test_folder_is_looked_at_each_time(tmp_path, caplog):
         (b"bytes", TypeError, "got bytes"),
     ],
 )
-def test_what_is_no_list(allow, error, text):
+def test_invalid_allow_list_is_refused(allow, error, text):
     with pytest.raises(error, match=text) as caught:
         AllowList(KeyPair.new().public.encode(), allow)
     assert str(caught.value).startswith("allow: expected")
 
 
 @pytest.mark.parametrize("path", [None, 3, ["learner"]], ids=repr)
-def test_what_is_no_path_is_a_type_error(path):
+def test_argument_other_than_a_path_is_a_type_error(path):
     with pytest.raises(TypeError, match="path: expected a path, got"):
         KeyPair.load(path)
     with pytest.raises(TypeError, match="folder: expected a path, got"):

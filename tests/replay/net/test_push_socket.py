@@ -98,7 +98,7 @@ with started(4) as server:
 """
 
 
-def test_a_server_that_is_killed_swallows_nothing_that_is_pushed_later() -> None:
+def test_killed_server_loses_no_later_push() -> None:
     process = launch(SERVER)
     with ended([process]), started(4) as server:
         dying = process.stdout.readline().strip()
@@ -132,7 +132,7 @@ def all_arrive(client: ReplayMemoryClient, server: ReplayMemoryServer, count: in
     return server.total_caches >= before + count
 
 
-def test_a_server_that_comes_back_gets_its_share_again() -> None:
+def test_restarted_server_gets_its_share_again() -> None:
     one, other = started(4), started(4)
     where = other.pull_endpoint
     with one, spread(one, [one.pull_endpoint, where], timeout=SLACK) as client:
@@ -159,7 +159,7 @@ def keys() -> tuple[KeyPair, dict[str, Any]]:
     return actor, {"key": KeyPair.new(), "allow": [actor.public]}
 
 
-def test_a_client_without_keys_learns_at_its_first_push_that_the_server_has_some() -> None:
+def test_first_push_without_keys_to_a_server_with_keys_raises() -> None:
     _, locked = keys()
     with started(4) as plain, started(4, **locked) as server:
         where = plain.pub_endpoint, plain.rep_endpoint, server.pull_endpoint
@@ -171,7 +171,7 @@ def test_a_client_without_keys_learns_at_its_first_push_that_the_server_has_some
         assert server.total_caches == 0
 
 
-def test_a_client_with_keys_learns_that_the_server_has_none() -> None:
+def test_client_with_keys_gets_an_error_from_a_server_without_keys() -> None:
     actor, locked = keys()
     with started(4, **locked) as server, started(4) as plain:
         where = server.pub_endpoint, server.rep_endpoint, plain.pull_endpoint
@@ -183,7 +183,7 @@ def test_a_client_with_keys_learns_that_the_server_has_none() -> None:
         assert plain.total_caches == 0
 
 
-def test_a_server_that_comes_again_with_keys_is_noticed() -> None:
+def test_server_that_restarts_with_keys_is_detected() -> None:
     _, locked = keys()
     with started(4) as server, connected(server, timeout=SLACK) as client:
         build.add_uniform(client.rem, 20)
@@ -212,7 +212,7 @@ def _pushed(client: ReplayMemoryClient) -> bool:
         return False
 
 
-def test_among_several_one_with_other_keys_is_left_out_and_told_once(
+def test_server_with_other_keys_among_several_is_skipped_and_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _, locked = keys()

@@ -151,7 +151,7 @@ def test_malformed_requests_of_peers_that_leave_at_once_do_not_stop_the_endpoint
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_answers_find_their_way_back_through_several_routing_ids(way: Callable[..., Any]) -> None:
+def test_replies_return_through_several_routing_ids(way: Callable[..., Any]) -> None:
     with reached(way, False) as (_server, front, options), dealer(front, options) as socket:
         for hops in ([], [b"one"], [b"one", b"two", b"three"]):
             socket.send_multipart([*hops, b"", SIZES])
@@ -255,7 +255,7 @@ def test_no_batch_and_no_priority_is_lost_by_a_sampler(servers: int, rounds: int
 # -- what a time-out says --
 
 
-def test_a_time_out_speaks_of_keys_only_where_there_was_no_connection() -> None:
+def test_timeout_error_mentions_keys_only_without_a_connection() -> None:
     with deaf(timeout=0.3) as client:
         with pytest.raises(TimeoutError, match=r"no connection; .* it may want keys"):
             client.sync_sizes(8)
@@ -274,7 +274,7 @@ def test_a_time_out_speaks_of_keys_only_where_there_was_no_connection() -> None:
             assert "keys" not in str(late.value)
 
 
-def test_a_wait_for_a_message_speaks_of_keys_only_where_there_was_no_connection() -> None:
+def test_message_timeout_mentions_keys_only_without_a_connection() -> None:
     with started(1) as server, connected(server) as client:
         waits = Call(lambda: client.sub_bytes("t", timeout=SLACK))
         server.wait_subscribers("t", timeout=SLACK)

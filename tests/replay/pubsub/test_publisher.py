@@ -67,7 +67,7 @@ def test_message_comes_whole(size: int) -> None:
     assert got == message
 
 
-def test_message_is_copied_when_it_is_published() -> None:
+def test_published_message_is_copied_at_once() -> None:
     buffer = np.zeros(1 << 20, np.uint8)
     with pair() as (server, client):
         wait = listening(client, "t")
@@ -223,7 +223,7 @@ def test_no_subscription_is_lost_when_many_come_at_once() -> None:
             server.wait_subscribers(topic, timeout=SLACK)
 
 
-def test_last_message_of_one_topic_is_not_that_of_another() -> None:
+def test_last_messages_of_topics_are_kept_apart() -> None:
     with pair() as (server, client):
         for topic in TOPICS:
             server.pub_bytes(topic, f"of {topic}")
@@ -251,7 +251,7 @@ def test_last_message_is_kept_without_subscribers_and_workers() -> None:
 
 
 @pytest.mark.parametrize("repetition", range(20))
-def test_subscriber_that_is_there_before_one_message_gets_it(repetition: int) -> None:
+def test_subscriber_from_before_a_message_gets_the_message(repetition: int) -> None:
     with made() as server, server.start(), connected(server, None) as client:
         last = repetition % 2 == 0
         wait = listening(client, "t", last=last)

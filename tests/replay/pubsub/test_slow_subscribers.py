@@ -89,7 +89,7 @@ def test_priorities_sent_before_the_client_listens_are_not_lost() -> None:
 
 
 @pytest.mark.parametrize("sub_hwm", [1, 4])
-def test_parameters_and_priorities_have_limits_of_their_own(sub_hwm: int) -> None:
+def test_parameters_and_priorities_have_separate_limits(sub_hwm: int) -> None:
     with started(1, ids=True) as server, connected(server, 1_024, sub_hwm=sub_hwm) as client:
         first = build.add_uniform(client.rem, 101)
         with pytest.raises(TimeoutError):
@@ -104,7 +104,7 @@ def test_parameters_and_priorities_have_limits_of_their_own(sub_hwm: int) -> Non
         assert applied(client, 100) == (0, 0)
 
 
-def test_one_priority_that_is_too_large_does_not_take_others_with_it() -> None:
+def test_one_priority_above_the_limit_does_not_change_other_priorities() -> None:
     with (
         started(1, ids=True, priority_exponent=3.0) as server,
         connected(server, 1_024) as client,
@@ -236,7 +236,9 @@ def numbers(client: ReplayMemoryClient, last: int) -> list[int]:
 
 @pytest.mark.parametrize("pub_hwm", [1, 2, 16])
 @pytest.mark.parametrize("sub_hwm", [1, 16, 1_000])
-def test_burst_gives_the_newest_and_counts_the_others_at_once(pub_hwm: int, sub_hwm: int) -> None:
+def test_burst_gives_the_newest_message_and_counts_dropped_messages_at_once(
+    pub_hwm: int, sub_hwm: int
+) -> None:
     with started(1, pub_hwm=pub_hwm) as server, connected(server, sub_hwm=sub_hwm) as client:
         with pytest.raises(TimeoutError):
             client.sub_bytes("t", timeout=0)
@@ -251,7 +253,7 @@ def test_burst_gives_the_newest_and_counts_the_others_at_once(pub_hwm: int, sub_
         assert found[-least:] == list(range(50 - least, 50))
 
 
-def test_what_waits_for_a_process_that_does_not_read_is_the_newest() -> None:
+def test_newest_messages_wait_for_a_process_that_does_not_read() -> None:
     script = """
 import sys
 from cogrs import ReplayMemoryClient
@@ -323,7 +325,7 @@ def test_unread_messages_are_bounded_by_size(pub_hwm: int, monkeypatch: pytest.M
         assert not held._bodies._counts
 
 
-def test_a_stranger_that_sends_messages_does_not_take_subscriptions_of_others() -> None:
+def test_foreign_peer_that_sends_messages_does_not_end_other_subscriptions() -> None:
     with started(1) as server, network.raw(zmq.XSUB, server.pub_endpoint) as stranger:
         for number in range(20):
             topic = b"t%d" % number
@@ -344,7 +346,7 @@ def test_a_stranger_that_sends_messages_does_not_take_subscriptions_of_others() 
                 assert waits.result() == b"m"
 
 
-def test_subscriptions_end_with_their_connections() -> None:
+def test_subscriptions_end_when_the_connection_closes() -> None:
     with started(1) as server:
         for _ in range(5):
             with connected(server, None) as client:

@@ -15,7 +15,7 @@ def taken(topic: TopicQueue) -> list[bytes]:
     return list(iter(topic.take, None))
 
 
-def test_topic_that_starts_with_the_last_message_alone_gives_nothing_older() -> None:
+def test_topic_that_starts_with_the_last_message_gives_no_older_message() -> None:
     topic = TopicQueue(8)
     topic.start_with_last(alone=True)
     heard(topic, range(1, 4))
@@ -42,7 +42,7 @@ def test_topic_gives_messages_that_came_before_the_last_one_is_known() -> None:
     assert topic.misses(Publication(stream=7, number=2))
 
 
-def test_a_last_message_from_before_the_subscription_comes_first() -> None:
+def test_last_message_from_before_the_subscription_comes_first() -> None:
     topic = TopicQueue(8)
     topic.start_with_last(alone=False)
     topic.add_last(Publication(stream=7, number=4), b"4")

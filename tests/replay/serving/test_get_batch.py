@@ -143,7 +143,7 @@ def test_call_that_waits_ends_when_the_last_cache_arrives() -> None:
         assert len(waits.result().weight) == 5
 
 
-def test_several_wait_and_all_get_theirs() -> None:
+def test_several_waiting_get_batch_calls_each_get_a_batch() -> None:
     with full_pair(1, cache_size=4) as (server, client):
         waits = [Call(lambda: server.get_batch(4, wait=60)) for _ in range(3)]
         for number in range(200):

@@ -59,7 +59,7 @@ def test_proxies_and_workers_of_one_server_need_no_port(
             call.result()
 
 
-def test_two_servers_have_names_of_their_own() -> None:
+def test_two_servers_have_separate_inproc_names() -> None:
     with made(1) as one, made(1) as other:
         calls = []
         for server in (one, other):
@@ -77,7 +77,7 @@ def test_two_servers_have_names_of_their_own() -> None:
             call.result()
 
 
-def test_a_name_is_bound_once() -> None:
+def test_inproc_name_bound_twice_is_an_os_error() -> None:
     with made(1) as server:
         call = Call(lambda: server.rep_proxy_main(LOOPBACK, "inproc://a"))
         eventually(lambda: server.rep_endpoint)

@@ -131,7 +131,7 @@ def test_logfile_that_is_not_a_path_is_refused_by_name(path: Any) -> None:
         server.set_logfile(path, "w")
 
 
-def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+def test_path_of_the_log_file_may_be_bytes(tmp_path: Path) -> None:
     with network.made() as server:
         server.set_logfile(os.fsencode(tmp_path / "log"), "w")
         assert server.logfile == str(tmp_path / "log")

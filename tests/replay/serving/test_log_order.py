@@ -16,7 +16,7 @@ from tests.replay.network import SLACK, Call, connected, eventually, pair, start
 
 
 @given(st.permutations(range(12)))
-def test_lines_are_written_in_order_when_they_arrive_in_another(order: list[int]) -> None:
+def test_lines_that_arrive_out_of_order_are_written_in_order(order: list[int]) -> None:
     got = written(order)
     assert got == list(range(12))
 
@@ -52,7 +52,7 @@ def test_clients_do_not_wait_for_each_other(calls: list[tuple[int, bool]]) -> No
             assert own == [f"{client} {number}" for number in range(count)]
 
 
-def test_late_lines_are_written_all_the_same(tmp_path: Path) -> None:
+def test_late_lines_are_written(tmp_path: Path) -> None:
     with started() as server, network.raw(zmq.PUSH, server.pull_endpoint) as socket:
         server.set_logfile(tmp_path / "log", "w")
         for number in (2, 1, 0, 3):
@@ -135,7 +135,7 @@ def test_early_lines_wait_only_while_there_are_few(tmp_path: Path) -> None:
     assert len(messages(tmp_path / "log")) == 39
 
 
-def test_lines_that_come_again_and_again_are_one(tmp_path: Path) -> None:
+def test_repeated_log_line_is_written_once(tmp_path: Path) -> None:
     text = "x" * (1 << 20)
     with open_log(tmp_path / "log") as book:
         for _ in range(40):

@@ -99,7 +99,7 @@ def test_pushers_do_not_draw(behind: str) -> None:
 
 
 @BEHIND
-def test_uuid_belongs_to_the_key_that_used_it_first(behind: str) -> None:
+def test_uuid_belongs_to_the_key_of_its_first_use(behind: str) -> None:
     with (
         served(behind) as (server, where),
         ReplayMemoryClient(*where, 7, max_step=64, **keys(PUSHER)) as client,
@@ -121,7 +121,7 @@ def test_uuid_belongs_to_the_key_that_used_it_first(behind: str) -> None:
         arrived(server, 1)
 
 
-def test_without_samplers_all_that_are_allowed_draw() -> None:
+def test_allowed_clients_may_draw_if_samplers_are_not_listed() -> None:
     with started(1, key=SERVER, allow=[PUSHER]) as server:
         where = network.endpoints(server)
         with (
@@ -193,7 +193,7 @@ def test_priorities_are_sent_in_parts_that_a_server_takes(rows: int, clients: in
         np.testing.assert_array_equal(column[order], expected)
 
 
-def test_a_batch_larger_than_one_request_may_ask_for() -> None:
+def test_batch_larger_than_the_limit_of_one_request_is_filled() -> None:
     with network.full_pair(1, reuse_cache=True) as (server, client):
         client.push_cache()
         arrived(server, 1)

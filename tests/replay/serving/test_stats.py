@@ -39,7 +39,7 @@ def test_server_that_has_heard_nothing_has_zeros() -> None:
     assert (stats.total_episodes, stats.total_steps, stats.log_lines) == (0, 0, 0)
 
 
-def test_caches_are_counted_as_they_come_and_go() -> None:
+def test_cache_counts_follow_arrivals_and_evictions() -> None:
     before = time.monotonic()
     with full_pair(2, cache_size=4) as (server, client):
         nbytes = sum(map(len, network.cache_message(client)[1:]))
@@ -81,7 +81,7 @@ def test_changed_settings_discard_the_caches_held() -> None:
         assert (stats.caches, stats.samples_discarded, stats.oldest_age) == (0, 3, None)
 
 
-def test_batch_that_is_refused_gives_nothing() -> None:
+def test_refused_batch_counts_no_samples() -> None:
     with full_pair(1, cache_size=4) as (server, client):
         client.push_cache()
         arrived(server, 1)
@@ -159,7 +159,7 @@ def test_refused_requests_are_counted_by_reason(reason: str) -> None:
         assert server.stats().refused == dict.fromkeys(REASONS, 0) | {reason: 1}
 
 
-def test_counters_of_clients_are_told() -> None:
+def test_counters_of_clients_are_in_the_stats() -> None:
     with full_pair(1) as (server, client):
         client.update_counter()
         client.update_counter()
@@ -177,7 +177,7 @@ def test_log_lines_are_counted_with_and_without_a_file(tmp_path: Any) -> None:
         eventually(lambda: server.stats().log_lines == 2)
 
 
-def test_publications_that_a_client_lost_are_counted_once_it_tells() -> None:
+def test_publications_lost_by_a_client_are_counted_at_its_next_report() -> None:
     with network.started(1) as server, connected(server, sub_hwm=1) as client:
         server.pub_bytes("t", "first")
         assert client.sub_bytes("t", last=True, timeout=SLACK) == b"first"
@@ -225,7 +225,7 @@ def test_figures_of_a_moment_agree_while_all_are_busy() -> None:
             call.result()
 
 
-def test_stats_do_not_change_after_they_were_taken() -> None:
+def test_stats_are_snapshots() -> None:
     with full_pair(1) as (server, client):
         stats = server.stats()
         client.push_cache()
@@ -235,7 +235,7 @@ def test_stats_do_not_change_after_they_were_taken() -> None:
             stats.caches = 1
 
 
-def test_a_snapshot_can_be_written_down_and_sent() -> None:
+def test_stats_can_be_pickled_and_written_as_json() -> None:
     with full_pair(1) as (server, client):
         client.push_cache()
         arrived(server, 1)
@@ -283,7 +283,7 @@ with ReplayMemoryClient(*endpoints, int(uuid), max_step=64) as client:
 """
 
 
-def test_clients_in_processes_of_their_own_are_told_apart() -> None:
+def test_clients_in_separate_processes_are_told_apart() -> None:
     with network.started(4, cache_size=8) as server:
         processes = [
             network.launch(CLIENT, *network.endpoints(server), str(uuid)) for uuid in (1, 2)

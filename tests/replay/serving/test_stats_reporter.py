@@ -106,7 +106,9 @@ def test_none_is_off(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     assert (clock.asked, caplog.records) == (0, [])
 
 
-def test_two_workers_log_one_line(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_workers_log_one_line_per_interval(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, NAME)
     each = StatsReporter(10.0)
 

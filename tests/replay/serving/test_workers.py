@@ -38,7 +38,7 @@ def assert_serves(server: ReplayMemoryServer, *clients: ReplayMemoryClient) -> N
     network.assert_consistent(server.get_batch(8, wait=SLACK))
 
 
-def test_workers_that_bind_tell_where() -> None:
+def test_workers_that_bind_report_their_endpoint() -> None:
     server = made(1)
     with working(
         server,
@@ -130,7 +130,7 @@ def test_proxy_names_the_endpoint_that_is_none(kind: str, bad: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["rep", "pull"])
-def test_proxy_whose_back_is_taken_frees_its_front(kind: str) -> None:
+def test_proxy_with_an_occupied_back_endpoint_frees_its_front_endpoint(kind: str) -> None:
     (front,) = network.unused_endpoints(1)
     with made() as server, made() as other:
         with pytest.raises(OSError, match="back_ep"):
@@ -138,7 +138,7 @@ def test_proxy_whose_back_is_taken_frees_its_front(kind: str) -> None:
         network.once_free(lambda: made(pub_endpoint=front)).close()
 
 
-def test_server_endpoints_are_those_of_the_proxies_fronts() -> None:
+def test_server_endpoints_are_the_fronts_of_its_proxies() -> None:
     server = made()
     rep, rep_back, pull, pull_back = network.unused_endpoints(4)
     with working(

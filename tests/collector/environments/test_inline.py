@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("gymnasium")
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever, until
 from tests.collector.python_games import collected, count_up, described, played
 from tests.program import program
 
 
-class Watched(environments.Counting):
+class Watched(sample_environments.Counting):
     """Notes the threads that move it, and calls a function in each step."""
 
     movers: set[int]
@@ -136,7 +136,7 @@ def test_interrupt_breaks_off_one_move_and_leaves_other_games() -> None:
     assert fresh <= 4 + len(broken)
 
 
-def test_stop_during_a_step_ends_the_run_after_it() -> None:
+def test_stop_during_a_step_ends_the_run_after_that_step() -> None:
     inside, released = threading.Event(), threading.Event()
     here = threading.get_ident()
 
@@ -145,7 +145,7 @@ def test_stop_during_a_step_ends_the_run_after_it() -> None:
             inside.set()
             assert released.wait(LIMIT)
 
-    first = next(environments.MADE)
+    first = next(sample_environments.MADE)
     games, movers = watched(described(2, 2, 1), hang, 2, stop_timeout=0.2)
     counts: list[Any] = []
 
@@ -194,7 +194,7 @@ INTERRUPTED = """
 import signal
 from collections import defaultdict
 import cogrs
-from tests.collector.environments import Counting
+from tests.collector.sample_environments import Counting
 def interrupt(*_):
     raise KeyboardInterrupt
 co = cogrs.ContextOptions(num_games=8, seed=1)

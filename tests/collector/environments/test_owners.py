@@ -18,10 +18,10 @@ pytest.importorskip("gymnasium")
 import cogrs
 from cogrs.collector import ContextOptions, GameError
 from cogrs.collector.games.gymnasium import GameContext
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever, until
-from tests.collector.environments import stored
 from tests.collector.python_games import count_up, described
+from tests.collector.sample_environments import stored
 
 
 def started(
@@ -76,7 +76,7 @@ def test_all_calls_of_an_environment_come_from_one_thread(
 
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 6])
-def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, early: bool) -> None:
+def test_environments_are_created_in_order_of_index(num_threads: int, early: bool) -> None:
     env = stored()
 
     class Numbered(env):  # type: ignore[misc,valid-type]
@@ -96,7 +96,7 @@ def test_environments_are_made_in_the_order_of_their_numbers(num_threads: int, e
     assert seen == {game: game for game in range(6)}
 
 
-def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() -> None:
+def test_waiting_thread_creates_environments_in_order_of_index() -> None:
     env = stored()
     with started(env, 6, 6, early=True) as games:
         for _ in range(20):
@@ -105,7 +105,7 @@ def test_thread_that_waits_makes_environments_in_the_order_of_their_numbers() ->
         assert [stepper._envs[game].order for game in range(6)] == list(range(6))
 
 
-class Logged(environments.Counting):
+class Logged(sample_environments.Counting):
     """Shows the number of environments made before it, in any process."""
 
     def __init__(self, log: str) -> None:
@@ -119,11 +119,11 @@ class Logged(environments.Counting):
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_make_environments_in_the_order_of_their_numbers(
+def test_worker_processes_create_environments_in_order_of_index(
     processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(num_games=5, seed=1)
-    where = "tests.collector.test_owners:Logged"
+    where = "tests.collector.environments.test_owners:Logged"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     seen: dict[int, int] = {}
 
@@ -142,7 +142,7 @@ def test_processes_make_environments_in_the_order_of_their_numbers(
 
 @pytest.mark.parametrize("early", [True, False])
 def test_environments_may_set_signal_handlers_in_the_main_thread(early: bool) -> None:
-    class Alarmed(environments.Counting):
+    class Alarmed(sample_environments.Counting):
         def __init__(self) -> None:
             super().__init__()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -166,13 +166,13 @@ def test_environments_may_set_signal_handlers_in_the_main_thread(early: bool) ->
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("on_error", ["raise", "restart"])
-def test_environments_that_cannot_be_made_fail_their_games(
+def test_environments_that_fail_in_their_constructor_fail_their_games(
     on_error: str, processes: int, tmp_path: Path
 ) -> None:
     co = ContextOptions(
         num_games=4, num_threads=2, seed=1, on_error=on_error, max_restarts=2, restart_backoff=0.0
     )
-    where = "tests.collector.test_owners:Rare"
+    where = "tests.collector.environments.test_owners:Rare"
     context = GameContext(co, where, processes=processes, log=str(tmp_path / "made"))
     with cogrs.GCWrapper(context, co, described(2, 3, 2)) as games:
         games.reg_callback("actor", count_up)
@@ -204,7 +204,7 @@ class Rare(Logged):
             raise OSError("the third")
 
 
-def test_environment_that_hangs_while_it_is_made_is_named() -> None:
+def test_environment_that_hangs_in_its_constructor_is_named() -> None:
     hangs, released = threading.Event(), threading.Event()
     made: list[Any] = []
 
@@ -212,7 +212,7 @@ def test_environment_that_hangs_while_it_is_made_is_named() -> None:
         if len(made) == 2:
             hangs.set()
             released.wait(10 * LIMIT)
-        made.append(environments.Counting())
+        made.append(sample_environments.Counting())
         return made[-1]
 
     games = started(make, 2, 4, early=True, num_threads=2, stop_timeout=0.2)
@@ -271,7 +271,7 @@ def test_stop_while_the_owner_waits_closes_environments_there() -> None:
     assert [len(each.threads) for each in env.made] == [1] * 4
 
 
-def test_games_whose_thread_has_ended_raise() -> None:
+def test_games_of_an_ended_thread_raise() -> None:
     env = stored()
     games = started(env, 3, 3, early=True)
     runner = threading.Thread(target=games.Run, name="first")
@@ -287,9 +287,9 @@ def serve(games: cogrs.GCWrapper) -> None:
         forever(games.Run)
 
 
-def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_games_of_an_absent_thread_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cogrs.collector.environments.inline._SLICE", 0.01)
-    games = started(environments.Counting, 3, 3, early=True)
+    games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -306,8 +306,8 @@ def test_games_whose_thread_stays_away_warn_once(monkeypatch: pytest.MonkeyPatch
     assert "num_threads=1" in str(caught[0].message)
 
 
-def test_wait_with_a_timeout_keeps_it_when_another_thread_moves_the_games() -> None:
-    games = started(environments.Counting, 3, 3, early=True)
+def test_timeout_of_a_wait_holds_while_another_thread_steps_the_games() -> None:
+    games = started(sample_environments.Counting, 3, 3, early=True)
     games.Run()
     found: list[Any] = []
     runner = threading.Thread(target=lambda: found.append((games.Run(0.05), games.infos.gid)))

@@ -38,14 +38,14 @@ NO_ENDPOINTS = [
 
 @pytest.mark.parametrize("mode", [Bind, Conn])
 @pytest.mark.parametrize("endpoint", NO_ENDPOINTS, ids=repr)
-def test_what_is_no_endpoint_is_refused_by_name(endpoint: str, mode: Any) -> None:
+def test_invalid_endpoint_is_refused_by_name(endpoint: str, mode: Any) -> None:
     with pytest.raises(ValueError, match=r"(?s)^there: expected 'tcp://HOST:PORT'") as refused:
         check_endpoint("there", endpoint, mode)
     assert repr(endpoint) in str(refused.value)
 
 
 @pytest.mark.parametrize("endpoint", [None, 5555, b"tcp://127.0.0.1:5555", ["tcp://a:1"]])
-def test_what_is_no_string_is_a_type_error(endpoint: Any) -> None:
+def test_argument_other_than_a_string_is_a_type_error(endpoint: Any) -> None:
     with pytest.raises(
         TypeError, match=f"^there: expected an endpoint, .*{type(endpoint).__name__}"
     ):
@@ -80,7 +80,7 @@ def test_other_modes_are_refused(mode: Any) -> None:
         check_mode(mode)
 
 
-def test_modes_are_their_names() -> None:
+def test_modes_equal_their_names_as_strings() -> None:
     assert (check_mode("Bind"), check_mode("Conn")) == (Bind, Conn) == ("Bind", "Conn")
 
 
@@ -102,7 +102,7 @@ def test_counts_that_are_no_integers_are_refused(count: Any) -> None:
         check_count("hwm", count)
 
 
-def test_port_0_and_star_tell_what_they_got() -> None:
+def test_port_0_and_star_report_the_bound_port() -> None:
     with network.made(pub_endpoint="tcp://127.0.0.1:0").start("tcp://127.0.0.1:*") as server:
         ports = [int(endpoint.rpartition(":")[2]) for endpoint in network.endpoints(server)]
         assert len(set(ports)) == 3
@@ -132,7 +132,7 @@ def test_foreign_address_cannot_be_bound(host: str) -> None:
         network.made(pub_endpoint=f"tcp://{host}:*", insecure=True)
 
 
-def test_ipc_carries_everything(tmp_path: Path) -> None:
+def test_messages_caches_and_batches_pass_over_ipc(tmp_path: Path) -> None:
     at = [f"ipc://{tmp_path}/{name}" for name in ("pub", "rep", "pull")]
     with network.made(1, pub_endpoint=at[0]).start(*at[1:]) as server:
         assert list(network.endpoints(server)) == at
@@ -155,7 +155,7 @@ def _has_ipv6() -> bool:
 
 @pytest.mark.skipif(not _has_ipv6(), reason="needs a loopback of IPv6")
 @pytest.mark.parametrize("push", ["tcp://[::1]:*", "tcp://127.0.0.1:*"])
-def test_ipv6_carries_everything(push: str) -> None:
+def test_messages_caches_and_batches_pass_over_ipv6(push: str) -> None:
     at = "tcp://[::1]:*"
     with network.made(1, pub_endpoint=at).start(at, push) as server:
         assert all(each.startswith("tcp://[::1]:") for each in network.endpoints(server)[:2])

@@ -13,7 +13,7 @@ import cogrs
 from tests.collector.build import LIMIT, actor, forever, run, wrapper
 
 pytest.importorskip("gymnasium")
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.python_games import KEYS, check, collected, described, played
 
 
@@ -30,20 +30,20 @@ def think(batch: Any, _gpu: Any, reply: Any) -> None:
 
 @pytest.mark.parametrize("batchsize", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_query_gets_its_own_replies_and_histories_do_not_show_it(
+def test_query_gets_its_own_replies_and_is_absent_from_histories(
     batchsize: int, threads: int
 ) -> None:
     descriptions = described(batchsize, 2, 3, f"{KEYS} tid")
     descriptions["actor"][0]["tid"] = ""
     descriptions["actor"][1]["V"] = ""
     more = {"num_threads": threads, "max_num_threads": 2}
-    with played(environments.Searching, descriptions, 4, **more) as games:
+    with played(sample_environments.Searching, descriptions, 4, **more) as games:
         histories = collected(games, think, "optimizer", 20)
     check(histories, 5, False)
     assert not any(history["tid"].any() for history in histories)
 
 
-class Wrong(environments.Counting):
+class Wrong(sample_environments.Counting):
     """Makes queries that do not exist."""
 
     def bind_query(self, query: Any) -> None:
@@ -76,7 +76,7 @@ def test_wrong_query_is_refused() -> None:
         played("CartPole-v1", {"actor": asked}, 1, processes=1, max_num_threads=1)
 
 
-class Leaving(environments.Counting):
+class Leaving(sample_environments.Counting):
     """Asks in `reset`, and fails now and then while a thread of its own has no answer yet."""
 
     def bind_query(self, query: Any) -> None:
@@ -114,7 +114,7 @@ def test_game_that_fails_with_a_query_under_way_goes_on(batchsize: int) -> None:
 def test_stop_wakes_threads_that_wait_for_a_query() -> None:
     errors: list[Exception] = []
 
-    class Asking(environments.Counting):
+    class Asking(sample_environments.Counting):
         def bind_query(self, query: Any) -> None:
             self.query = query
 

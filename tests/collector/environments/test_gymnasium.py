@@ -17,7 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 
 from cogrs.collector.games.gymnasium import ContextOptions, GameContext, GameOptions  # noqa: E402
-from tests.collector import environments  # noqa: E402
+from tests.collector import sample_environments  # noqa: E402
 from tests.collector.python_games import (  # noqa: E402
     check,
     collected,
@@ -36,7 +36,7 @@ def test_histories_put_together_are_each_game_s_run(data: st.DataObject) -> None
     length, cut = data.draw(st.integers(2, 6)), data.draw(st.booleans())
     threads = data.draw(st.integers(1, 3))
     descriptions = described(batchsize, listener, steps)
-    env = environments.Counting
+    env = sample_environments.Counting
     make = {"length": length, "cut": cut}
     with played(env, descriptions, num_games, num_threads=threads, make=make) as games:
         check(collected(games, count_up, "optimizer", 40), length, cut)
@@ -45,7 +45,7 @@ def test_histories_put_together_are_each_game_s_run(data: st.DataObject) -> None
 @pytest.mark.parametrize("processes", [0, 2])
 def test_four_games_with_small_and_large_batches_run_on(processes: int) -> None:
     descriptions = described(2, 4, 3)
-    env = "tests.collector.environments:Counting"
+    env = "tests.collector.sample_environments:Counting"
     with played(env, descriptions, processes=processes) as games:
         check(collected(games, count_up, "optimizer", 60), 5, False)
 
@@ -128,7 +128,7 @@ def test_parts_of_dicts_are_keys_and_masks_are_passed_on(processes: int) -> None
     names = ("image", "lives", "inner.0", "inner.1", "action_mask", "seq")
     asked = {**dict.fromkeys(names, ""), "image": "2", "_batchsize": 2}
     descriptions = {"actor": (asked, {"a": ""})}
-    env = "tests.collector.environments:Dicts"
+    env = "tests.collector.sample_environments:Dicts"
     with played(env, descriptions, 2, processes=processes) as games:
         assert games.params["state_shape"]["image"] == (3, 4, 2)
         assert games.params["state_dtype"]["image"] == "uint8"
@@ -149,14 +149,14 @@ def test_parts_of_dicts_are_keys_and_masks_are_passed_on(processes: int) -> None
         for _ in range(20):
             run(games)
     with pytest.raises(ValueError, match=r"unknown key 's'.*image"):
-        played(environments.Dicts, {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
+        played(sample_environments.Dicts, {"actor": ({"s": "", "_batchsize": 1}, {"a": ""})})
 
 
 def test_several_numbered_actions_at_once() -> None:
     made = []
 
     def make() -> Any:
-        made.append(environments.Many())
+        made.append(sample_environments.Many())
         return made[-1]
 
     asked = {"seq": "", "action_mask": "", "_batchsize": 3}
@@ -184,13 +184,13 @@ def test_several_numbered_actions_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "processes"),
-    [*((name, 0) for name in environments.MASKS), ("floats", 1), ("nested", 1), ("bits", 1)],
+    [*((name, 0) for name in sample_environments.MASKS), ("floats", 1), ("nested", 1), ("bits", 1)],
 )
 def test_masks_of_every_form_are_flat_in_batches(name: str, processes: int) -> None:
-    space, _, expected = environments.MASKS[name]
+    space, _, expected = sample_environments.MASKS[name]
     silent = [2] * 4 if name == "bits" else [1] * len(expected)
     asked = {"seq": "", "action_mask": "", "_batchsize": 2}
-    env = "tests.collector.environments:Masked"
+    env = "tests.collector.sample_environments:Masked"
     make = {"name": name}
     space.seed(0)
     with played(env, {"actor": (asked, {"a": ""})}, 2, processes=processes, make=make) as games:
@@ -224,7 +224,7 @@ def test_masks_of_every_form_are_flat_in_batches(name: str, processes: int) -> N
     ],
 )
 def test_wrong_mask_is_the_games_failure(space: Any, mask: Any, said: str) -> None:
-    class Wrong(environments.Counting):
+    class Wrong(sample_environments.Counting):
         action_space = space
 
         def reset(self, **options: Any) -> Any:
@@ -255,10 +255,10 @@ BOX = spaces.Box(-1, 1, (1,))
         ),
     ],
 )
-def test_parts_with_one_key_are_refused_with_both_their_names(
+def test_parts_with_the_same_key_are_refused_with_both_names(
     space: Any, first: str, second: str, key: str
 ) -> None:
-    class Colliding(environments.Counting):
+    class Colliding(sample_environments.Counting):
         observation_space = space
 
     co = ContextOptions()
@@ -270,7 +270,7 @@ def test_parts_with_one_key_are_refused_with_both_their_names(
 def states(threads: int, seed: int) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {game: [] for game in range(8)}
     asked = {"id": "", "s": "", "_batchsize": 3}
-    env = environments.Counting
+    env = sample_environments.Counting
     with played(env, {"actor": (asked, {"a": ""})}, 8, num_threads=threads, seed=seed) as games:
 
         def act(batch: Any, _gpu: Any, _reply: Any) -> None:
@@ -295,7 +295,7 @@ def test_each_environment_is_made_once() -> None:
     made = []
 
     def make() -> Any:
-        made.append(environments.Counting())
+        made.append(sample_environments.Counting())
         return made[-1]
 
     context = GameContext(make)
@@ -313,7 +313,7 @@ def test_each_environment_is_made_once() -> None:
     [
         ((), TypeError, "env: expected one"),
         (("CartPole-v1", "Pendulum-v1"), TypeError, "env: expected one"),
-        ((environments.Counting(),), TypeError, "each game needs its own"),
+        ((sample_environments.Counting(),), TypeError, "each game needs its own"),
         ((5,), TypeError, "env: expected an id.*int"),
         ((lambda: 5,), TypeError, "env: expected an environment.*int"),
         (("NoSuchGame-v7",), gymnasium.error.Error, "NoSuchGame"),
@@ -328,13 +328,13 @@ def test_wrong_environment_or_option_is_refused(arguments: Any, error: Any, word
 
 
 def test_spaces_of_other_values_than_arrays_are_refused() -> None:
-    class Talking(environments.Counting):
+    class Talking(sample_environments.Counting):
         observation_space = gymnasium.spaces.Text(5)  # type: ignore[assignment]
 
-    class Clashing(environments.Counting):
+    class Clashing(sample_environments.Counting):
         observation_space = gymnasium.spaces.Dict(r=gymnasium.spaces.Discrete(2))  # type: ignore[assignment]
 
-    class Acting(environments.Counting):
+    class Acting(sample_environments.Counting):
         action_space = gymnasium.spaces.Text(5)  # type: ignore[assignment]
 
     with pytest.raises(TypeError, match="observation_space: expected Box"):

@@ -1,4 +1,4 @@
-"""How tests with anything at all go on for long: `make soak` repeats them for minutes."""
+"""Fuzz tests run one round of examples; under `make soak` each is repeated for minutes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 SECONDS = float(os.environ.get("COGRS_FUZZ_SECONDS", "600")) if SOAK else 0.0
-"""For which each such test goes on, beyond one round of examples."""
+"""How long each fuzz test is repeated after its first round of examples."""
 
-CORPUS = Path(__file__).parent / "data" / "fuzz"
-"""Files that were found to be trouble once, or that stand for a kind, in a folder for each kind."""
+CORPUS = Path(__file__).parents[1] / "data" / "fuzz"
+"""Files that once caused a failure, or that stand for a kind of input; one folder per kind."""
 
 
 def prolonged(test: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("gymnasium")
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import run
 from tests.collector.python_games import played
 
@@ -25,7 +25,7 @@ def test_every_history_equals_the_environment_s_own_run(
     name: str, package: str, states: int, processes: int
 ) -> None:
     pytest.importorskip(package)
-    alone = environments.seeded(name)
+    alone = sample_environments.seeded(name)
     space = alone.action_space
     space.seed(1)
     histories: dict[int, list[dict[str, Any]]] = {game: [] for game in range(GAMES)}
@@ -40,7 +40,7 @@ def test_every_history_equals_the_environment_s_own_run(
             histories[game].append({**state, "a": action})
 
     more = {"processes": processes, "make": {"name": name}}
-    with played(environments.seeded, description, GAMES, **more) as games:
+    with played(sample_environments.seeded, description, GAMES, **more) as games:
         games.reg_callback("actor", act)
         for _ in range(states):
             run(games)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("gymnasium")
 from cogrs.collector import GameError
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.build import LIMIT, forever
 from tests.collector.python_games import collected, described, played
 
@@ -25,7 +25,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-class Returning(environments.Counting):
+class Returning(sample_environments.Counting):
     """Wraps what its steps return in arrays, or returns one of `VALUES` instead."""
 
     def __init__(self, shape: str = "", field: str = "", value: str = "") -> None:
@@ -47,12 +47,12 @@ class Returning(environments.Counting):
         return shown, *outcome.values(), info
 
 
-WHERE = "tests.collector.test_outcomes:Returning"
+WHERE = "tests.collector.environments.test_outcomes:Returning"
 
 
 @pytest.mark.parametrize("processes", [0, 1])
 @pytest.mark.parametrize("shape", ["()", "() 1", "() 1 1"])
-def test_arrays_of_one_element_are_their_element(shape: str, processes: int) -> None:
+def test_one_element_arrays_are_read_as_scalars(shape: str, processes: int) -> None:
     make = {"shape": shape}
     with played(WHERE, described(4, 4, 3), processes=processes, make=make) as games:
         histories = collected(games, lambda *_: None, "optimizer", 40)
@@ -86,7 +86,7 @@ def test_reward_or_flag_of_several_values_names_game_and_field(
 def test_tensors_and_infinite_rewards_are_passed_on() -> None:
     torch = pytest.importorskip("torch")
 
-    class Tensors(environments.Counting):
+    class Tensors(sample_environments.Counting):
         def step(self, action: Any) -> Any:
             shown, _, terminated, truncated, info = super().step(action)
             reward = torch.tensor([float("nan")], requires_grad=True)

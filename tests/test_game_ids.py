@@ -123,7 +123,7 @@ def test_max_episode_steps_of_make_is_the_only_limit(limit: int) -> None:
     env.close()
 
 
-def test_options_of_make_vec_are_those_of_vector_env() -> None:
+def test_make_vec_takes_the_options_of_vector_env() -> None:
     envs = gymnasium.make_vec("cogrs/Pendulum-v1", 3, max_episode_steps=2, seed=4, num_threads=1)
     twin = cogrs.VectorEnv("pendulum", 3, seed=4)
     np.testing.assert_array_equal(envs.reset()[0], twin.reset()[0])

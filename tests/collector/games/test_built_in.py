@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STEP_LIMITS = {"catch": 9, "connect_four": 42}
 PI = np.pi
 
@@ -94,7 +94,7 @@ def test_single_steps_equal_gymnasium(game: str) -> None:
 
 
 @by_body
-def test_bounds_are_those_of_gymnasium(game: str) -> None:
+def test_bounds_equal_the_bounds_of_gymnasium(game: str) -> None:
     """Positions that hit a wall, speeds and actions at their bounds."""
     body, env = BODIES[game], make_env(game)
     high = np.array(body.bounds)

@@ -50,7 +50,7 @@ def listened(server: ReplayMemoryServer[IdBatch], *clients: ReplayMemoryClient) 
         server.wait_subscribers(topic_of(client.uuid))
 
 
-def test_batches_tell_whose_entry_each_row_is() -> None:
+def test_batches_name_the_sender_of_each_row() -> None:
     with served(2) as server, connected(server) as one, connected(server) as other:
         first = {
             client.uuid: build.add_uniform(client.rem, 20, start)
@@ -197,7 +197,7 @@ def test_newest_error_of_an_entry_wins_and_none_of_another_is_lost() -> None:
         assert client.apply_priorities() == NOTHING
 
 
-def test_a_weight_that_would_not_be_finite_is_refused_and_changes_nothing() -> None:
+def test_weight_that_would_not_be_finite_is_refused_and_changes_nothing() -> None:
     with served(priority_exponent=3.0) as server, connected(server) as client:
         entry = build.add_uniform(client.rem, 8) + 1
         listened(server, client)
@@ -361,7 +361,7 @@ def test_requests_spread_priorities_and_bad_ones_are_refused() -> None:
         assert endpoints(server)[1] == server.rep_endpoint
 
 
-def test_a_file_can_ask_for_ids(tmp_path: Any) -> None:
+def test_config_file_can_set_ids(tmp_path: Any) -> None:
     fields = "".join(f'{name} = {{ dtype = "float32" }}\n' for name in FIELDS)
     path = tmp_path / "replay.toml"
     path.write_text(f"n_caches = 1\nids = true\n[templates]\n{fields}")

@@ -37,7 +37,7 @@ def test_shared_memory_cannot_be_made_smaller(size: int) -> None:
         memory.close()
 
 
-def test_shared_memory_grows_and_keeps_what_it_has() -> None:
+def test_shared_memory_grows_and_keeps_its_contents() -> None:
     memory = SharedMemory()
     try:
         for size in (1, 3 * mmap.PAGESIZE, mmap.PAGESIZE):
@@ -73,10 +73,12 @@ class Shrinking(gymnasium.Env[np.ndarray, int]):
 def test_environment_that_shrinks_the_memory_ends_no_other_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
     co = ContextOptions()
     co.num_games = 4
-    context = GameContext(co, "tests.collector.test_shared_memory:Shrinking", processes=2)
+    context = GameContext(
+        co, "tests.collector.environments.test_shared_memory:Shrinking", processes=2
+    )
     with GCWrapper(context, co, {"actor": ({"_batchsize": 4, "s": ""}, {"a": ""})}) as wrapper:
         seen = []
         wrapper.reg_callback("actor", lambda batch, *_: seen.append(batch[0]["s"].sum()))
@@ -91,7 +93,7 @@ def test_module_of_the_present_folder_is_not_run_by_a_worker(
 ) -> None:
     ran = tmp_path / "ran"
     (tmp_path / "json.py").write_text(f"open({str(ran)!r}, 'w')")
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
     monkeypatch.chdir(tmp_path)
     co = ContextOptions()

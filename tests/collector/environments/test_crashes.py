@@ -20,10 +20,10 @@ from tests.collector.build import LIMIT, actor, forever, run, running, until
 from tests.program import program
 
 pytest.importorskip("gymnasium")
-from tests.collector import environments
+from tests.collector import sample_environments
 from tests.collector.python_games import collected, count_up, described, played
 
-FAILING = "tests.collector.environments:Failing"
+FAILING = "tests.collector.sample_environments:Failing"
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -79,7 +79,7 @@ def test_restart_loses_the_episode_s_tail_and_nothing_else(processes: int, exits
 def test_restarts_are_limited_and_delayed() -> None:
     options = {"on_error": "restart", "max_restarts": 3, "restart_backoff": 0.02}
     start = time.monotonic()
-    with played(environments.Failing, described(1, 1, 2), 1, **options) as games:
+    with played(sample_environments.Failing, described(1, 1, 2), 1, **options) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
         with pytest.raises(GameError, match="game 0: ZeroDivisionError"):
@@ -106,7 +106,7 @@ def test_game_that_failed_too_often_names_the_number_of_restarts(processes: int,
 
 def test_game_that_may_not_restart_does_not_mention_restarts() -> None:
     for on_error in ("raise", "drop"):
-        with played(environments.Failing, described(1, 1, 2), 1, on_error=on_error) as games:
+        with played(sample_environments.Failing, described(1, 1, 2), 1, on_error=on_error) as games:
             games.reg_callback("actor", count_up)
             games.reg_callback("optimizer", lambda *_: None)
             with pytest.raises(GameError, match=r"told to$"):
@@ -180,7 +180,7 @@ def test_built_in_games_have_the_same_policies(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_observation_outside_its_space_is_named(shown: str, words: str) -> None:
-    with played(environments.Odd, described(1, 1, 1), 1, make={"shown": shown}) as games:
+    with played(sample_environments.Odd, described(1, 1, 1), 1, make={"shown": shown}) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
         with pytest.raises(GameError, match=words):
@@ -188,7 +188,7 @@ def test_observation_outside_its_space_is_named(shown: str, words: str) -> None:
 
 
 def test_action_outside_its_space_is_named() -> None:
-    with played(environments.Counting, described(1, 1, 1), 1) as games:
+    with played(sample_environments.Counting, described(1, 1, 1), 1) as games:
         games.reg_callback("actor", lambda _b, _g, reply: reply[0].update(a=5))
         games.reg_callback("optimizer", lambda *_: None)
         with pytest.raises(GameError, match=r"a: expected an integer in \[0, 5\), got 5"):
@@ -197,7 +197,7 @@ def test_action_outside_its_space_is_named() -> None:
 
 def test_environment_that_exits_is_a_failure() -> None:
     def make() -> Any:
-        env = environments.Counting()
+        env = sample_environments.Counting()
         env.step = lambda _action: sys.exit(3)  # type: ignore[method-assign,assignment]
         return env
 
@@ -209,8 +209,8 @@ def test_environment_that_exits_is_a_failure() -> None:
 
 
 def test_environment_that_hangs_is_abandoned_at_the_end() -> None:
-    environments.Hanging.released.clear()
-    games = played(environments.Hanging, described(2, 2, 1), 2, stop_timeout=0.2)
+    sample_environments.Hanging.released.clear()
+    games = played(sample_environments.Hanging, described(2, 2, 1), 2, stop_timeout=0.2)
     games.reg_callback("actor", count_up)
     games.reg_callback("optimizer", lambda *_: None)
     while games.Run(0.2) is not None or games.infos.gid >= 0:
@@ -219,13 +219,13 @@ def test_environment_that_hangs_is_abandoned_at_the_end() -> None:
         games.Stop()
     named = [each for each in threading.enumerate() if each.name == "cogrs-environments-0"]
     assert [each.daemon for each in named] == [True]
-    environments.Hanging.released.set()
+    sample_environments.Hanging.released.set()
     until(lambda: not named[0].is_alive())
     games.Stop()
 
 
 def test_process_that_hangs_is_ended() -> None:
-    env = "tests.collector.environments:Sleeping"
+    env = "tests.collector.sample_environments:Sleeping"
     games = played(env, described(2, 2, 1), 2, processes=2, stop_timeout=0.2)
     workers = [each._process for each in games.GC._resources.steppers]  # type: ignore[attr-defined]
     games.reg_callback("actor", count_up)
@@ -241,7 +241,9 @@ def test_process_that_hangs_is_ended() -> None:
 @pytest.mark.parametrize("idle", [True, False])
 def test_process_that_dies_is_reported(idle: bool) -> None:
     descriptions = described(1, 1, 1)
-    with played("tests.collector.environments:Counting", descriptions, 2, processes=2) as games:
+    with played(
+        "tests.collector.sample_environments:Counting", descriptions, 2, processes=2
+    ) as games:
         games.reg_callback("actor", count_up)
         games.reg_callback("optimizer", lambda *_: None)
         for _ in range(10):
@@ -257,10 +259,10 @@ PROGRAM = """
 import sys
 sys.path.insert(0, ".")
 import cogrs
-from tests.collector import environments
+from tests.collector import sample_environments
 from cogrs.collector.games.gymnasium import GameContext
 co = cogrs.ContextOptions(num_games=2)
-context = GameContext("tests.collector.environments:WHICH", processes=PROCESSES)
+context = GameContext("tests.collector.sample_environments:WHICH", processes=PROCESSES)
 games = cogrs.GCWrapper(context, co, {"actor": ({"_batchsize": 1}, {"a": ""})})
 games.Start()
 games.Run(20)
@@ -340,7 +342,7 @@ def test_close_that_fails_is_logged_and_ends_nothing_else(
 ) -> None:
     closed: list[int] = []
 
-    class Stuck(environments.Counting):
+    class Stuck(sample_environments.Counting):
         def close(self) -> None:
             closed.append(self.number)
             raise OSError("stuck")
