@@ -207,11 +207,7 @@ def template_of(name: str, text: str, shape: Sequence[int]) -> npt.NDArray[Any]:
 
 
 def native(name: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str]:
-    """Return a dtype in native byte order, and the same as text.
-
-    Raises:
-        TypeError: It is a dtype that `cogrs.dtypes.dtype_text` refuses.
-    """
+    """Return a dtype in native byte order, and the same as text; errors as of `dtype_text`."""
     try:
         made = dtype.newbyteorder("=")
     except TypeError as error:  # text of any length, and dtypes of other libraries

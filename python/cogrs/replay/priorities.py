@@ -85,11 +85,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def read(cls, message: pb.Priorities) -> Priorities:
-        """Read priorities from a network.
-
-        Raises:
-            WireError: They cannot be.
-        """
+        """Read priorities from a network; a WireError if they are not valid."""
         columns = (message.ids, _IDS), (message.senders, _SENDERS), (message.errors, _ERRORS)
         try:
             read: list[Any] = [np.frombuffer(column, dtype) for column, dtype in columns]
@@ -102,11 +98,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def from_message(cls, message: bytes) -> Priorities:
-        """Read a published message to a client.
-
-        Raises:
-            WireError: It does not hold priorities.
-        """
+        """Read a published message to a client; a WireError if it does not hold priorities."""
         header = decode(message)
         if header.WhichOneof("body") != "priorities":
             raise WireError("something else than priorities", "kind")

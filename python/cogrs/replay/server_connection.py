@@ -33,18 +33,10 @@ PAUSE: Final = 0.05
 
 
 class CacheLayout(NamedTuple):
-    """The properties that all servers share whose samples go into one batch.
+    """The properties that all servers share whose samples go into one batch."""
 
-    Fields:
-        template: Digest of the templates.
-        flags: Cache flags, prev's state lowest.
-        frame_stack: States in a stack.
-        ids: Whether there are ids.
-        nstep: Whether there are n-step returns.
-    """
-
-    template: int
-    flags: int
+    template: int  # digest of the templates
+    flags: int  # of the cache, prev's state lowest
     frame_stack: int
     ids: bool
     nstep: bool
@@ -57,16 +49,10 @@ class CacheLayout(NamedTuple):
 
 
 class _Publication(NamedTuple):
-    """A message to publish, of which each part goes when the one before has arrived.
+    """A message to publish, of which each part goes when the one before has arrived."""
 
-    Fields:
-        number: Of the reply.
-        head: The header of each part.
-        message: Its contents.
-    """
-
-    number: int
-    head: bytes
+    number: int  # of the reply
+    head: bytes  # of each part
     message: bytes
 
 
@@ -178,11 +164,7 @@ class ServerConnection:
             raise RuntimeError(f"{self.endpoint}: {error}") from None
 
     def check_layout(self, layout: CacheLayout, samples: pb.Samples) -> None:
-        """Refuse samples of another layout.
-
-        Raises:
-            RuntimeError: The layout is another; the connection is given up.
-        """
+        """Refuse samples of another layout: disconnect, and raise a RuntimeError."""
         given = samples.template, samples.flags, samples.frame_stack, samples.ids, samples.nstep
         if given != layout:
             self.disconnect()
@@ -192,11 +174,7 @@ class ServerConnection:
             )
 
     def push_to(self, mixer: SampleMixer, at: int, rows: int, columns: list[Any]) -> None:
-        """Give samples of this server, the one at index `at`, to the mixer.
-
-        Raises:
-            RuntimeError: They are not sound; the connection is given up.
-        """
+        """Give samples of server `at` to the mixer; disconnect, with a RuntimeError, if unsound."""
         try:
             mixer.push(at, rows, columns)
         except ValueError as error:

@@ -43,11 +43,7 @@ class ActionStream:
         self._greeting = asyncio.ensure_future(self._send(pb.TrialActionRequest()))
 
     async def read(self) -> pb.TrialActionReply | None:
-        """Return the next reply; None when the stream is over.
-
-        Raises:
-            AioRpcError: It ended with an error; see `is_broken`.
-        """
+        """Return the next reply, None at the end; an AioRpcError (see `is_broken`) if it failed."""
         while not self._replies:
             if self._error is not None:
                 raise self._error

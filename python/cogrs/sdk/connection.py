@@ -42,21 +42,7 @@ class Connection(Generic[Stub]):
         tls: ClientTls | None = None,
         token: str | None = None,
     ) -> None:
-        """Read certificates and check the arguments; nothing is connected yet.
-
-        Args:
-            endpoint: `grpc://host:port`, or `host:port`.
-            make_stub: Creates the stub of a channel.
-            options: Of the channel.
-            tls: Certificates, where the orchestrator has one.
-            token: Shown to the orchestrator, where it asks for one.
-
-        Raises:
-            TypeError: An argument has the wrong type.
-            ValueError: Not an endpoint, a token that would be sent to another machine in the clear,
-                or a file of `tls` has the wrong content.
-            OSError: A file cannot be read.
-        """
+        """Read certificates and check the arguments, as `ClientActor`; nothing is connected yet."""
         self.endpoint = endpoint
         self._target = address_of(endpoint)
         self.metadata = metadata_of(self._target, tls, token)
@@ -70,11 +56,7 @@ class Connection(Generic[Stub]):
 
     @property
     def stub(self) -> Stub:
-        """The stub, in the running event loop.
-
-        Raises:
-            RuntimeError: It was closed, another event loop uses it, or no event loop runs.
-        """
+        """The stub, for the running loop; a RuntimeError if closed, or used by another loop."""
         self._enter()
         self.check_open()
         return self._open() if self._stub is None else self._stub

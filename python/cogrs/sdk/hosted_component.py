@@ -253,11 +253,7 @@ def component_name(trial_id: str, *actor: str) -> str:
 
 
 def choose(implementations: Mapping[str, Result], name: str) -> Result:
-    """Return the implementation of a name; "" stands for the first.
-
-    Raises:
-        CallError: No implementation has this name.
-    """
+    """Return the implementation of a name, "" for the first; a CallError if it is unknown."""
     if not name:
         return next(iter(implementations.values()))
     if name not in implementations:

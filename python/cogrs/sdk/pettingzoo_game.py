@@ -205,11 +205,7 @@ def _with_turn(shown: Any, *, turn: bool) -> dict[str, Any]:
 
 
 def game_of(env: Any) -> PettingZooGame:
-    """Return the game of an environment.
-
-    Raises:
-        TypeError: It is not an environment of PettingZoo.
-    """
+    """Return the game of an environment; a TypeError if it is not one of PettingZoo."""
     methods = ("reset", "step", "observation_space", "action_space")
     if not all(callable(getattr(env, name, None)) for name in methods):
         kind = type(env).__name__

@@ -140,10 +140,7 @@ async def _whole(
 async def _answering(context: Context, *, brief: bool) -> AsyncIterator[None]:
     """End a call with the status of the `CallError` that is raised inside.
 
-    Args:
-        context: Of the call.
-        brief: Whether the caller may be anybody, who is not told what the failure says: that can
-            have paths, and more.
+    `brief`: the caller may be anybody, and is not told the text, in which there can be paths.
     """
     try:
         yield
@@ -160,11 +157,7 @@ async def _answering(context: Context, *, brief: bool) -> AsyncIterator[None]:
 
 
 def _metadata_of(context: Context, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of some metadata.
-
-    Raises:
-        CallError: Some are missing, or are not printable ASCII.
-    """
+    """Return metadata of a call; a CallError if some are missing, or not printable ASCII."""
     given = dict(context.invocation_metadata() or ())
     missing = [key for key in keys if not given.get(key)]
     if missing:

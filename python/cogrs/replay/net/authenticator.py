@@ -102,10 +102,7 @@ class Authenticator:
     def _reply(self, frames: list[bytes], asked_at: float | None = None) -> list[bytes] | None:
         """Return the reply to a question; None where only reading a folder tells.
 
-        Args:
-            frames: The question.
-            asked_at: When it came: then folders are read that were not read since. None: they are
-                not read.
+        Given when the question came, it reads folders that were not read since.
         """
         peer, delimiter, version, request, domain, address, _, mechanism, *credentials = frames
         where, name = domain.decode(), address.decode() or "this machine"

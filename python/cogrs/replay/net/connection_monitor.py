@@ -58,17 +58,12 @@ _HEARTBEATS = 64
 
 @dataclass(eq=False)
 class WatchedSocket:
-    """A socket whose connections are watched.
+    """A socket whose connections are watched."""
 
-    Attributes:
-        endpoint: Where it is, for warnings.
-        quota: How much of each connection may wait, and was taken.
-        on_event: Called with the endpoint and each event of its monitor, in the monitor's thread.
-    """
-
-    endpoint: str
-    quota: ReceiveQuota
+    endpoint: str  # for warnings
+    quota: ReceiveQuota  # how much of each connection may wait, and was taken
     on_event: Callable[[str, int], object] | None = None
+    """Called with the endpoint and each event of its monitor, in the monitor's thread."""
 
 
 class _Connection:

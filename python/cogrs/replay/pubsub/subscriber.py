@@ -71,11 +71,7 @@ class Subscriber:
         self.total_refused = 0
 
     def get(self, topic: bytes, timeout: float | None, last: bool) -> bytes:
-        """Wait for a message of a topic.
-
-        Raises:
-            TimeoutError: No message came.
-        """
+        """Wait for a message of a topic; a TimeoutError if no message came."""
         self._transport.check()
         deadline = Deadline.of("timeout", timeout)
         with self._changed:

@@ -104,13 +104,10 @@ class SubscriberQueues:
         newest: Callable[[bytes], tuple[int, int]],
         receive: Callable[[zmq.Socket[bytes]], list[zmq.Frame]],
     ) -> None:
-        """Prepare a socket that is not bound yet.
+        """Prepare an XPUB socket that is not bound yet; at most `hwm` messages wait in each queue.
 
-        Args:
-            socket: An XPUB.
-            hwm: Messages that wait in each queue, at most.
-            newest: Returns stream and number of the last message of a topic.
-            receive: Takes a message from the socket, or raises `zmq.Again`.
+        `newest` returns stream and number of a topic's last message. `receive` takes a message
+        from the socket, or raises `zmq.Again`.
         """
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
         socket.setsockopt(zmq.XPUB_NODROP, 1)

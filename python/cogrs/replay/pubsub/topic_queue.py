@@ -50,11 +50,9 @@ class TopicQueue:
         return len(self._messages) > 1
 
     def start_with_last(self, *, alone: bool) -> None:
-        """Take the last message from before too.
+        """Take the last message from before too; if `alone`, drop those published before it.
 
-        Args:
-            alone: Whether messages that were published before it are dropped: then none is given
-                until it is known.
+        Then no message is given until it is known.
         """
         self._asks_for_last = True
         self._holds = alone

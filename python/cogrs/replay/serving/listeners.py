@@ -40,12 +40,7 @@ class Listeners:
         self.bound: dict[int, str] = {}
 
     def start(self, rep_endpoint: str, pull_endpoint: str) -> None:
-        """Run a worker of each kind on a thread; both or neither.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it.
-            OSError: One cannot be bound.
-        """
+        """Run a worker of each kind on a thread, both or neither; errors as of the server."""
         rep = self._socket("rep_endpoint", zmq.ROUTER, rep_endpoint, Bind)
         try:
             pull = self._socket("pull_endpoint", zmq.PULL, pull_endpoint, Bind)
@@ -57,23 +52,13 @@ class Listeners:
             start_thread(name, _LOOPS[kind], self._transport, self._state, socket, Bind)
 
     def work(self, kind: int, endpoint: str, mode: Mode) -> None:
-        """Run a worker until the transport is closed.
-
-        Raises:
-            ValueError: `endpoint` or `mode` is not valid, or others could connect.
-            OSError: The endpoint cannot be bound.
-        """
+        """Run a worker until the transport is closed; errors as of `rep_worker_main`."""
         mode = check_mode(mode)
         socket = self._socket("endpoint", kind, endpoint, mode)
         _LOOPS[kind](self._transport, self._state, socket, mode)
 
     def forward(self, front: int, front_ep: str, back: int, back_ep: str) -> None:
-        """Run a proxy until the transport is closed.
-
-        Raises:
-            ValueError: An endpoint is not valid, or others could connect to it.
-            OSError: One cannot be bound.
-        """
+        """Run a proxy until the transport is closed; errors as of `rep_proxy_main`."""
         max_frame, replies = self._state.max_frame, ReceiveQuota(MOST_WAITING_OF_ANSWERS)
         # Samples that workers give a sampler are not bounded by the size of caches.
         largest = LARGEST_REPLY if back == zmq.DEALER else max_frame

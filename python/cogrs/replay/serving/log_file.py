@@ -56,13 +56,7 @@ class LogFile:
         self._due = time.monotonic() + _PERIOD
 
     def open(self, path: str | bytes | os.PathLike[str], mode: str) -> None:
-        """Write to another file from now on, opened as C's `fopen` would; lines are UTF-8.
-
-        Raises:
-            TypeError: `path` is not a path.
-            ValueError: `mode` cannot write.
-            OSError: The file cannot be opened; the old one stays.
-        """
+        """See `ReplayMemoryServer.set_logfile`; the old file stays where an error is raised."""
         text = _without_b(mode)
         if text not in _MODES:
             known = ", ".join(_MODES)
