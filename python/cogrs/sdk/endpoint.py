@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import grpc
 
@@ -22,7 +22,7 @@ from cogrs.api.agent_pb2_grpc import add_AgentEndpointServicer_to_server
 from cogrs.api.datalog_pb2_grpc import add_LogExporterServicer_to_server
 from cogrs.api.environment_pb2_grpc import add_EnvironmentEndpointServicer_to_server
 from cogrs.api.hooks_pb2_grpc import add_TrialHooksServicer_to_server
-from cogrs.event_loop import check_own_loop
+from cogrs.event_loop import AsyncCloseable, check_own_loop
 from cogrs.hung_calls import stopping
 from cogrs.listen_address import check_listener, reached_by
 from cogrs.sdk.actor_session import ActorSession, SessionAgent
@@ -100,7 +100,7 @@ _THREAD = "serve_endpoint() serves on a loop of its own"
 _ADDRESS = re.compile(r"(?:grpc://)?((?:\[[^\]]+\]|[^:/\[\]]+):(\d{1,5}))")
 
 
-class Endpoint:
+class Endpoint(AsyncCloseable):
     """A running server; see `serve`."""
 
     def __init__(self, server: grpc.aio.Server, hosts: Sequence[Host], where: str) -> None:
@@ -153,14 +153,6 @@ class Endpoint:
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Stop, as `stop` with `timeout` as its grace; None takes its default."""
         await self.stop(*([] if timeout is None else [timeout]))
-
-    async def __aenter__(self) -> Self:
-        """Return the endpoint."""
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        """Stop it."""
-        await self.stop()
 
 
 async def serve(

@@ -93,7 +93,7 @@ class _HostedEnvironment(HostedComponent[Environment]):
             self._tick += 1
             reply = self._reply(update)
             if reply.final_update:
-                self.finish()
+                self.over = True
             return reply
 
         return await self.run("step", step)

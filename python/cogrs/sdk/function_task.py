@@ -31,12 +31,8 @@ class EventQueue(Generic[Event]):
         """Create an empty queue."""
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._asked: asyncio.Future[Any] | None = None
-        self._over = False
-
-    @property
-    def over(self) -> bool:
+        self.over = False
         """Whether no event will follow those that are here."""
-        return self._over
 
     def tell(self, event: Event) -> None:
         """Add an event."""
@@ -44,8 +40,8 @@ class EventQueue(Generic[Event]):
 
     def close(self) -> None:
         """Add no more."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self._queue.put_nowait(None)
 
     def ask(self) -> asyncio.Future[Any]:

@@ -82,7 +82,8 @@ class HostedComponent(Generic[UserObject]):
         self._user_object: UserObject | None = None
         # No method is called while another is awaited: an end must not meet a step.
         self._lock = asyncio.Lock()
-        self._over = False
+        self.over = False
+        """Whether the object was brought to its end, or is lost: no method is called any more."""
         self._threads = threads
         self._worker: WorkerThread | None = None
         self._inline = False
@@ -109,7 +110,7 @@ class HostedComponent(Generic[UserObject]):
         """Run the last job: the end."""
         async with self._lock:
             result = await self._wrap_errors("end", job(self._object()))
-            self._over = True
+            self.over = True
             return result
 
     async def call_function(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -121,8 +122,8 @@ class HostedComponent(Generic[UserObject]):
     async def lose(self) -> None:
         """Call `lost`, unless the object was brought to its end, and wait for its thread."""
         async with self._lock:
-            if not self._over and self._user_object is not None:
-                self._over = True
+            if not self.over and self._user_object is not None:
+                self.over = True
                 try:
                     await self.call_method(self._user_object.lost)
                 except BaseException as error:
@@ -171,7 +172,7 @@ class HostedComponent(Generic[UserObject]):
         outcome = self._worker.call(method, *args)
         if not isinstance(outcome, tuple):
             try:
-                if self._over:  # `lost` is called whether or not somebody waits for it
+                if self.over:  # `lost` is called whether or not somebody waits for it
                     await asyncio.wait({outcome})
                 outcome = await outcome
             except asyncio.CancelledError:
@@ -188,11 +189,6 @@ class HostedComponent(Generic[UserObject]):
             if not isinstance(done, tuple):
                 await asyncio.wait({done})
         self._abandoned = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the object was brought to its end, or is lost."""
-        return self._over
 
     @property
     def unfinished(self) -> str:
@@ -212,10 +208,6 @@ class HostedComponent(Generic[UserObject]):
             self._threads.give_back(self._worker)
             self._worker = None
 
-    def finish(self) -> None:
-        """Note that the object is at its end: no method is called any more."""
-        self._over = True
-
     async def _make(
         self, make: Callable[[], UserObject], start: Callable[[UserObject], Awaitable[Any]]
     ) -> Any:
@@ -227,7 +219,7 @@ class HostedComponent(Generic[UserObject]):
         return await start(self._user_object)
 
     def _object(self) -> UserObject:
-        if self._over or self._user_object is None:
+        if self.over or self._user_object is None:
             raise CallError(StatusCode.NOT_FOUND, f"{self.label} is over")
         return self._user_object
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 
-from cogrs._core import __version__
-from cogrs.api import common_pb2
 from cogrs.api.agent_pb2_grpc import AgentEndpointServicer
 from cogrs.api.datalog_pb2_grpc import LogExporterServicer
 from cogrs.api.environment_pb2_grpc import EnvironmentEndpointServicer
 from cogrs.api.hooks_pb2_grpc import TrialHooksServicer
+from cogrs.api.versions import version_method
 from cogrs.sdk.call_error import CallError
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from cogrs.api import datalog_pb2
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-
-API_VERSION = "1.0.0-alpha6"
 
 _CANCELLATION = 0.2
 """Seconds in which the task of a call that was cut off is cancelled."""
@@ -49,17 +46,7 @@ class _Servicer:
         """Call this host; tell callers briefly what failed where they may be anybody."""
         self._host, self._brief = host, brief
 
-    async def Version(
-        self, request: common_pb2.VersionRequest, context: Context
-    ) -> common_pb2.VersionInfo:
-        """Return the versions of a service of this package."""
-        named = {"cogrs": __version__, "cogment-api": API_VERSION, "grpc": grpc.__version__}
-        return common_pb2.VersionInfo(
-            versions=[
-                common_pb2.VersionInfo.Version(name=name, version=version)
-                for name, version in named.items()
-            ]
-        )
+    Version = version_method("cogrs")
 
 
 def _unary(method: str, keys: tuple[str, ...]) -> Any:

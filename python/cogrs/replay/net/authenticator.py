@@ -10,7 +10,6 @@ questions that only reading a folder answers go to the second by a queue, and it
 
 from __future__ import annotations
 
-import logging
 import queue
 import time
 from typing import TYPE_CHECKING, Final
@@ -22,17 +21,13 @@ from cogrs.replay.net.connection_monitor import FAILURES
 from cogrs.replay.net.curve import SAMPLER
 from cogrs.replay.net.socket_context import start_thread
 from cogrs.replay.net.waker import Waker
+from cogrs.replay.net.warn_once import WarnOnce
 
 if TYPE_CHECKING:
     from cogrs.replay.net.curve import AllowList
     from cogrs.replay.net.socket_context import SocketContext
 
-_logger = logging.getLogger("cogrs.replay")
-
 _ADDRESS = "inproc://zeromq.zap.01"
-
-_MOST_PEERS = 1000
-"""Refused peers that are remembered, so that each is reported once."""
 
 _USER_ID: Final = "User-Id"
 """The property of a frame in which libzmq has what the authenticator called its sender."""
@@ -48,7 +43,7 @@ class Authenticator:
         """Start."""
         self._context = context
         self._allowed = allowed
-        self._refused: set[tuple[str, str]] = set()
+        self._warn = WarnOnce()
         self._unknown: queue.SimpleQueue[tuple[float, list[bytes]] | None] = queue.SimpleQueue()
         """Questions for which a folder has to be read, and when they came."""
         self._replies: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
@@ -126,10 +121,8 @@ class Authenticator:
         return [peer, delimiter, version, request, *status, identity, b""]
 
     def _refuse(self, where: str, why: str) -> None:
-        if (where, why) in self._refused or len(self._refused) >= _MOST_PEERS:
-            return
-        self._refused.add((where, why))
-        _logger.warning("refused a connection %s %s; further ones are not reported", where, why)
+        text = "refused a connection %s %s; further ones are not reported"
+        self._warn((where, why), text, where, why)
 
 
 class Identity:

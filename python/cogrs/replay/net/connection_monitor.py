@@ -13,7 +13,6 @@ counters of `ReceiveQuota` while loops write them.
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ from zmq.utils.monitor import parse_monitor_message
 
 from cogrs.replay.net.peer import Peer, bytes_received, bytes_unread, most_descriptors
 from cogrs.replay.net.socket_context import start_thread
+from cogrs.replay.net.warn_once import WarnOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cogrs.replay.net.receive_quota import ReceiveQuota
     from cogrs.replay.net.socket_context import SocketContext
-
-_logger = logging.getLogger("cogrs.replay")
 
 FAILURES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 """Events of peers that failed before their key was asked about."""
@@ -133,7 +131,7 @@ class ConnectionMonitor:
         """By the sockets that read their events."""
         self._connections: dict[int, _Connection] = {}
         """By descriptor; those that were looked at last come last."""
-        self._warned: set[str] = set()
+        self._warn_once = WarnOnce()
         start_thread("connections", self._run)
 
     def watch(self, socket: zmq.Socket[bytes], watched: WatchedSocket) -> None:
@@ -204,7 +202,5 @@ class ConnectionMonitor:
                 self._connections[descriptor] = connection
 
     def _warn(self, endpoint: str, why: str) -> None:
-        if endpoint not in self._warned:
-            self._warned.add(endpoint)
-            text = "ended a connection at %s %s; further ones are not reported"
-            _logger.warning(text, endpoint, why)
+        text = "ended a connection at %s %s; further ones are not reported"
+        self._warn_once(endpoint, text, endpoint, why)
