@@ -166,13 +166,7 @@ def pair_of(value: object) -> KeyPair:
 
 
 def public_of(name: str, value: object) -> bytes:
-    """Return a public key, given as its 40 characters, as a file, or with the secret one.
-
-    Raises:
-        TypeError: `value` has another type.
-        OSError: The file cannot be read.
-        ValueError: It does not hold a key, or the characters are not a key.
-    """
+    """Return a public key, given as characters, a file or a pair; errors as of `KeyPair.load`."""
     if isinstance(value, KeyPair):
         return value.public.encode()
     if isinstance(value, os.PathLike) or (isinstance(value, str) and len(value) != _LENGTH):

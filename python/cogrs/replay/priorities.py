@@ -60,13 +60,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def of(cls, id: Any, sender: Any, priority: Any, *, absolute: bool = False) -> Priorities:
-        """Check the arguments of a call.
-
-        Raises:
-            TypeError: `id` or `sender` are not integers, `priority` are not numbers, some are
-                masked, or `absolute` is neither True nor False.
-            ValueError: Lengths differ, or a number is out of range.
-        """
+        """Check the arguments of `ReplayMemoryServer.update_priority`; errors as there."""
         rows = _column("id", id, _IDS)
         senders = _column("sender", sender, _SENDERS)
         given = as_array("priority", priority, _ERRORS, None)

@@ -57,36 +57,23 @@ class _Publication(NamedTuple):
 
 
 class ServerConnection:
-    """A connection to a server's REP endpoint.
-
-    Attributes:
-        endpoint: Where it is.
-        sizes: The templates and settings of its memory; None before its first reply.
-        weight_sum: Of its last reply; None before.
-        unused: Likewise.
-        shortage: Why it gave nothing when it was last asked; empty if it did.
-        timeouts: Requests that were given up.
-        answered: Whether it ever answered.
-        down: Whether batches are drawn without it.
-        told: Whether it told a sum in the present call.
-        published: The largest number of a message that it has published.
-        agreed: Whether its layout was compared with that of the others.
-    """
+    """A connection to a server's REP endpoint."""
 
     def __init__(self, transport: Transport, endpoint: str) -> None:
         """Do not connect yet."""
         self._transport = transport
         self.endpoint = endpoint
         self.sizes: pb.Sizes | None = None
-        self.weight_sum: float | None = None
-        self.unused = 0
-        self.shortage = ""
-        self.timeouts = 0
-        self.published = 0
-        self.answered = False
-        self.down = False
-        self.agreed = False
-        self.told = False
+        """The templates and settings of its memory; None before its first reply."""
+        self.weight_sum: float | None = None  # of its last reply; None before
+        self.unused = 0  # likewise
+        self.shortage = ""  # why it gave nothing when it was last asked; empty if it did
+        self.timeouts = 0  # requests that were given up
+        self.published = 0  # the largest number of a message that it has published
+        self.answered = False  # whether it ever did
+        self.down = False  # whether batches are drawn without it
+        self.agreed = False  # whether its layout was compared with that of the others
+        self.told = False  # whether it told a sum in the present call
         self._samples = 0
         self._socket: zmq.Socket[bytes] | None = None
         self._numbers = itertools.count(1)

@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 
 class SyncedMemory:
-    """A memory like the server's, and the layout that the server expects of its caches.
-
-    Attributes:
-        rem: The memory.
-        ids: Whether caches carry ids.
-        nstep: Whether caches carry n-step returns.
-        digest: Digest of the templates.
-    """
+    """A memory like the server's, and the layout that the server expects of its caches."""
 
     def __init__(
         self,
@@ -40,7 +33,7 @@ class SyncedMemory:
         self.nstep = sizes.nstep
         if self.ids:
             start_ids(self.rem, secrets.randbits(64))
-        self.digest = digest_of(self.rem)
+        self.digest = digest_of(self.rem)  # of the templates
         self._layout = cache_layout(self.rem)[:2]
         self._max_frame = sizes.max_frame
         self._before = before.totals() if before else (0, 0)

@@ -27,10 +27,6 @@ class Connection(Generic[Stub]):
 
     It belongs to the event loop of that call. When that loop is closed, the next call opens a new
     channel in its own loop.
-
-    Attributes:
-        endpoint: As it was given.
-        metadata: Goes with every call.
     """
 
     def __init__(
@@ -45,7 +41,7 @@ class Connection(Generic[Stub]):
         """Read certificates and check the arguments, as `ClientActor`; nothing is connected yet."""
         self.endpoint = endpoint
         self._target = address_of(endpoint)
-        self.metadata = metadata_of(self._target, tls, token)
+        self.metadata = metadata_of(self._target, tls, token)  # goes with every call
         self._credentials = None if tls is None else tls.credentials()
         self._options = [*options, *(() if tls is None else tls.options())]
         self._make_stub = make_stub
@@ -119,12 +115,7 @@ def blocking_channel(
 
 
 def metadata_of(target: str, tls: ClientTls | None, token: str | None) -> Metadata:
-    """Return the metadata of all calls to `host:port`.
-
-    Raises:
-        TypeError: An argument has the wrong type.
-        ValueError: The token cannot be sent, or would be sent to another machine in the clear.
-    """
+    """Return the metadata of all calls to `host:port`; errors as of `ClientActor`."""
     check_kind("tls", tls, ClientTls | None, "a ClientTls or None")
     if token is None:
         return ()

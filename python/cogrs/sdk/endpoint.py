@@ -327,12 +327,7 @@ def _check_callable(what: str, given: Any) -> None:
 
 
 def address_of(endpoint: str) -> str:
-    """Return the `host:port` of an endpoint.
-
-    Raises:
-        TypeError: It is not a string.
-        ValueError: It is neither `grpc://host:port` nor `host:port`.
-    """
+    """Return the `host:port` of an endpoint; a ValueError, or TypeError, if it is not one."""
     check_text("endpoint", endpoint)
     match = _ADDRESS.fullmatch(endpoint)
     if match is None or not 1 <= int(match[2]) <= 65535:

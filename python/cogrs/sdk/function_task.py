@@ -87,12 +87,7 @@ class FunctionTask(Generic[Event]):
     async def ask(self, *events: Event, optional: bool = False) -> Any:
         """Send events to the function, and return its answer; raise what it raises instead.
 
-        Args:
-            events: Added to its queue.
-            optional: Return None where it returns without an answer.
-
-        Raises:
-            RuntimeError: It returned without an answer.
+        A RuntimeError if it returned without an answer; None then if that is `optional`.
         """
         asked = self._events.ask()
         for event in events:

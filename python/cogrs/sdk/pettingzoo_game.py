@@ -83,17 +83,13 @@ def _with_mask(shown: Any, mask: Any) -> Any:
 
 
 class PettingZooGame(ABC):
-    """An environment of either interface.
-
-    Attributes:
-        env: The environment.
-        asked: Agents whose actions the next step takes; empty when the episode is over.
-    """
+    """An environment of either interface."""
 
     def __init__(self, env: Any) -> None:
         """Play this environment."""
         self.env = env
         self.asked: Sequence[Any] = ()
+        """Agents whose actions the next step takes; empty when the episode is over."""
         self._observations = _ObservationConverter(env)
 
     @property

@@ -121,12 +121,7 @@ def _source(reward: Reward) -> common_pb2.RewardSource:
 
 
 def messages_of(messages: Iterable[Message], actors: Sequence[Actor]) -> list[common_pb2.Message]:
-    """Return messages as they go over the wire, one for each receiver.
-
-    Raises:
-        TypeError: An item or a tick has the wrong type.
-        ValueError: A tick is out of range.
-    """
+    """Return messages as they go over the wire, for each receiver; errors as of `rewards_of`."""
     if messages is _NOTHING:
         return []
     return [

@@ -182,12 +182,7 @@ class Orchestrator:
         return iter(self._trials)
 
     def watch(self, reader: ReaderPort, states: Collection[State]) -> TrialWatcher:
-        """Queue the states of all trials, and then every change.
-
-        Raises:
-            UnavailableError: The orchestrator stops.
-            ExhaustedError: Too many calls watch already.
-        """
+        """Queue all states, then every change; refuse as `TrialRegistry.watch`, and at a stop."""
         if self._stopping:
             raise UnavailableError(_STOPS)
         return self._trials.watch(reader, states)

@@ -126,19 +126,14 @@ class Authenticator:
 
 
 class Identity:
-    """The sender of a message, as the authenticator of the socket that it came to named it.
-
-    Attributes:
-        key: The sender's public key, as 40 characters; empty where there are no keys.
-        samples: Whether it may draw samples, send priorities and have messages published.
-    """
+    """The sender of a message, as the authenticator of the socket that it came to named it."""
 
     __slots__ = ("key", "samples")
 
     def __init__(self, user_id: str) -> None:
-        """Read a User-Id."""
+        """Read a User-Id: a role, and a public key of 40 characters, empty without keys."""
         role, _, self.key = user_id.partition(" ")
-        self.samples = role == SAMPLER
+        self.samples = role == SAMPLER  # whether it may draw, send priorities, and publish
 
 
 ANYBODY: Final = Identity(f"{SAMPLER} ")

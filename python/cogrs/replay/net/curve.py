@@ -39,17 +39,13 @@ SAMPLER: Final = "sampler"
 
 
 class Curve:
-    """The keys of one server or client, for its sockets.
-
-    Attributes:
-        allowed: The clients that its listening sockets accept; None for a client.
-    """
+    """The keys of one server or client, for its sockets."""
 
     def __init__(self, pair: KeyPair, server: bytes, allowed: AllowList | None = None) -> None:
         """Connect as `pair`, to the holder of the secret key that belongs to `server`."""
         self._pair = pair
         self._server = server
-        self.allowed = allowed
+        self.allowed = allowed  # the clients that listening sockets accept; None for a client
 
     @classmethod
     def of_client(cls, key: object, server_key: object) -> Curve | None:

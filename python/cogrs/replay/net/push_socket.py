@@ -59,12 +59,7 @@ class PushSocket:
     def send(
         self, call: str, head: Callable[[], bytes], frames: Sequence[Any], timeout: float | None
     ) -> None:
-        """Send a message whose first frame is made when its turn has come.
-
-        Raises:
-            TimeoutError: It cannot be sent in time.
-            ConnectionError: The only server has keys and this client none, or the other way round.
-        """
+        """Send a message whose head is made at its turn; errors as of the client's `push_cache`."""
         if not self._endpoints[0]:
             raise RuntimeError(f"{call}: this client was created without a push_endpoint")
         deadline = Deadline.of("timeout", timeout)

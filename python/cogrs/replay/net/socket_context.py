@@ -104,14 +104,11 @@ class SocketContext:
     def socket(
         self, kind: int, *, hwm: int, max_frame: int = -1, linger_ms: int = _LINGER_MS
     ) -> zmq.Socket[bytes]:
-        """Create a socket.
+        """Create a socket, with at most `hwm` messages that wait in each direction for each peer.
 
-        Args:
-            kind: Its ZeroMQ type.
-            hwm: Messages that wait in each direction for each peer, at most. Sockets of requests
-                have `REQUEST_HWM` instead.
-            max_frame: A peer that sends a larger frame is disconnected; -1 for no limit.
-            linger_ms: Milliseconds that it goes on sending after it was closed.
+        Sockets of requests have `REQUEST_HWM` instead. A peer that sends a frame of more bytes than
+        `max_frame` is disconnected; -1 stands for no limit. A socket goes on sending for
+        `linger_ms` after it was closed.
         """
         self.check()
         # Before there is a socket: without it a context ends here, and waits for sockets for ever.

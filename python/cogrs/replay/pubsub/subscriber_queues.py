@@ -81,12 +81,7 @@ class QueuedBodies:
 
 
 class SubscriberQueues:
-    """The queues of all subscribers of an XPUB socket.
-
-    Attributes:
-        by_topic: Queues of each topic that has subscribers, by peer.
-        busy: Queues with messages, by their frames; those that were sent to last come last.
-    """
+    """The queues of all subscribers of an XPUB socket."""
 
     def __init__(
         self,
@@ -121,7 +116,9 @@ class SubscriberQueues:
         self._sent: dict[Peer, list[tuple[zmq.MessageTracker, int]]] = {}
         """Large messages that libzmq may still hold, with their sizes."""
         self.by_topic: dict[bytes, dict[Peer, SubscriberQueue]] = {}
+        """Queues of each topic that has subscribers, by peer."""
         self.busy: dict[bytes, SubscriberQueue] = {}
+        """Queues with messages, by their frames; those that were sent to last come last."""
 
     def put(self, queue: SubscriberQueue, header: bytes, body: bytes) -> None:
         """Add a message; the oldest makes room, for its number and for its size."""

@@ -59,12 +59,7 @@ def topic_bytes(topic: object) -> bytes:
 
 
 def message_bytes(message: object) -> bytes:
-    """Return a message as bytes, a string as UTF-8, a buffer by its contents.
-
-    Raises:
-        TypeError: It is neither of these.
-        ValueError: It is a string that UTF-8 cannot encode.
-    """
+    """Return a message as bytes: a buffer's contents, or as `topic_bytes` does."""
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
     return _bytes("message", message)

@@ -19,10 +19,6 @@ class TopicQueue:
 
     Messages are numbered, by stream: the number of a message, and the one at the time of its
     subscription, tell how many were dropped on the way.
-
-    Attributes:
-        dropped: Messages that were published to this client and lost.
-        size: Bytes of the messages that wait.
     """
 
     def __init__(self, hwm: int) -> None:
@@ -36,8 +32,8 @@ class TopicQueue:
         """Whether the reply is awaited which message was published last before the first one."""
         self._holds = False
         """Whether nothing is given until then, since older messages are not wanted."""
-        self.dropped = 0
-        self.size = 0
+        self.dropped = 0  # messages that were published to this client and lost
+        self.size = 0  # bytes of the messages that wait
 
     @property
     def has_received(self) -> bool:

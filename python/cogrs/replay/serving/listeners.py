@@ -26,11 +26,7 @@ _LOOPS: dict[int, Callable[..., None]] = {zmq.ROUTER: serve_requests, zmq.PULL: 
 
 
 class Listeners:
-    """Creates the sockets of workers and proxies, and runs their loops. Any thread may call.
-
-    Attributes:
-        bound: The endpoint of the newest worker or proxy, by the type of its socket.
-    """
+    """Creates the sockets of workers and proxies, and runs their loops. Any thread may call."""
 
     def __init__(self, transport: Transport, state: ServerState, hwm: int) -> None:
         """Listen nowhere yet."""
@@ -38,6 +34,7 @@ class Listeners:
         self._state = state
         self._hwm = hwm
         self.bound: dict[int, str] = {}
+        """The endpoint of the newest worker or proxy, by the type of its socket."""
 
     def start(self, rep_endpoint: str, pull_endpoint: str) -> None:
         """Run a worker of each kind on a thread, both or neither; errors as of the server."""

@@ -36,20 +36,15 @@ _MODES = ("w", "a", "x", "w+", "a+", "x+", "r+")
 
 
 class LogFile:
-    """Writes lines in the order in which each client numbered them. Any thread may call.
-
-    Attributes:
-        path: Of the file; None before `open`.
-        total_lines: Lines that have come, with and without a file.
-    """
+    """Writes lines in the order in which each client numbered them. Any thread may call."""
 
     def __init__(self) -> None:
         """Drop all lines until `open` is called."""
         self._lock = threading.Lock()
         self._file: IO[Any] | None = None
         self._closed = False
-        self.path: str | None = None
-        self.total_lines = 0
+        self.path: str | None = None  # None before `open`
+        self.total_lines = 0  # that have come, with and without a file
         self._next: dict[int, int] = {}
         self._early: dict[int, dict[int, str]] = {}
         self._early_size = 0
