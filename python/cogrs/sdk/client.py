@@ -16,9 +16,7 @@ from cogrs.sdk.endpoint import CLIENT_OPTIONS
 from cogrs.sdk.player_function import check_player, play_session
 from cogrs.sdk.remote_errors import raising_remote_errors
 from cogrs.sdk.trial import Final, Trial
-from cogrs.sdk.wire import (
-    actors_of,
-)
+from cogrs.sdk.wire import actors_of
 from cogrs.validation import check_header, check_seconds, check_text, check_timeout
 
 if TYPE_CHECKING:

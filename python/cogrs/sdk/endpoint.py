@@ -299,10 +299,7 @@ def local_datalog(make: Callable[[], DatalogSink], *, codec: AnyCodec | None = N
 
 
 def _factories(
-    what: str,
-    implementations: Mapping[str, Any],
-    user: type[User],
-    script: Callable[[Any], User],
+    what: str, implementations: Mapping[str, Any], user: type[User], script: Callable[[Any], User]
 ) -> dict[str, Callable[[], User]]:
     """Return factories of a user's objects, from the forms in which they may be given."""
     check_named(what, implementations)

@@ -27,11 +27,13 @@ from cogrs.sdk.agent import Agent
 from cogrs.sdk.call_error import CallError
 from cogrs.sdk.datalog import DatalogSink
 from cogrs.sdk.environment import Environment
+from cogrs.sdk.wire import received_message
 from cogrs.user_errors import as_exception, is_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from cogrs.api import common_pb2
     from cogrs.threads import ThreadPool, WorkerThread
 
 _logger = logging.getLogger("cogrs.sdk")
@@ -105,6 +107,15 @@ class HostedComponent(Generic[UserObject]):
         """Run a job with the object; `what` names the method that it calls, for errors."""
         async with self._lock:
             return await self._wrap_errors(what, job(self._object()))
+
+    async def message(self, messages: Sequence[common_pb2.Message]) -> None:
+        """Give the object of an environment or an agent what was sent to it."""
+
+        async def message(user_object: Any) -> None:
+            for each in messages:
+                await self.call_method(user_object.message, received_message(each))
+
+        await self.run("message", message)
 
     async def run_last(self, job: Callable[[UserObject], Awaitable[Result]]) -> Result:
         """Run the last job: the end."""

@@ -111,8 +111,6 @@ class PettingZooGame(ABC):
 
 
 class _ParallelGame(PettingZooGame):
-    """All agents act at once."""
-
     @property
     def alive(self) -> Sequence[Any]:
         return self.asked
@@ -137,8 +135,6 @@ class _ParallelGame(PettingZooGame):
 
 
 class _AecGame(PettingZooGame):
-    """One agent after the other."""
-
     @property
     def alive(self) -> Sequence[Any]:
         env = self.env

@@ -40,8 +40,6 @@ _logger = logging.getLogger("cogrs.sdk")
 
 
 class _Servicer:
-    """What all services have in common."""
-
     def __init__(self, host: Any, brief: bool = False) -> None:
         """Call this host; tell callers briefly what failed where they may be anybody."""
         self._host, self._brief = host, brief
@@ -102,9 +100,7 @@ class DatalogServicer(_Servicer, LogExporterServicer):
     """The service `LogExporter`."""
 
     async def OnLogSample(
-        self,
-        requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest],
-        context: Context,
+        self, requests: AsyncIterator[datalog_pb2.LogExporterSampleRequest], context: Context
     ) -> Any:
         """Keep what happens in a trial."""
         async with _answering(context, brief=self._brief):

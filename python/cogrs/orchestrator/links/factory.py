@@ -34,7 +34,6 @@ _STOP = 0.5
 
 
 def _no_fault(_target: str) -> str | None:
-    """Allow all machines."""
     return None
 
 

@@ -15,11 +15,7 @@ from cogrs.api.versions import version_method
 from cogrs.limits import MOST_FILTERS
 from cogrs.orchestrator.engine.errors import InvalidError
 from cogrs.orchestrator.engine.state import State
-from cogrs.orchestrator.service.context import (
-    abort_on_error,
-    find_metadata,
-    required_metadata,
-)
+from cogrs.orchestrator.service.context import abort_on_error, find_metadata, required_metadata
 from cogrs.orchestrator.service.waker import SharedWaker, WakeQueue, Waker
 
 if TYPE_CHECKING:

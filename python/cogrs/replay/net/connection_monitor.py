@@ -65,8 +65,6 @@ class WatchedSocket:
 
 
 class _Connection:
-    """The counters of one connection."""
-
     def __init__(self, peer: Peer, watched: WatchedSocket) -> None:
         self.peer = peer
         self.endpoint = watched.endpoint
@@ -191,7 +189,6 @@ class ConnectionMonitor:
         self._connections[descriptor] = _Connection(peer, watched)
 
     def _check_some(self) -> None:
-        """Check the connections whose turn it is."""
         for descriptor in list(itertools.islice(self._connections, _ROUND)):
             connection = self._connections.pop(descriptor)
             if held := connection.excess():

@@ -62,10 +62,7 @@ def descriptor_of(frame: zmq.Frame) -> int:
 if sys.platform == "win32":
 
     def _shut_down(descriptor: int) -> None:
-        with (
-            contextlib.suppress(OSError),
-            sockets.socket(fileno=os.dup(descriptor)) as connection,
-        ):
+        with contextlib.suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
             connection.shutdown(sockets.SHUT_RDWR)
 
     def bytes_acked(_descriptor: int) -> int | None:

@@ -358,7 +358,6 @@ class ServerState:
 
 
 def _header(frames: list[zmq.Frame]) -> pb.Header:
-    """Read the first frame of a message."""
     if not frames:
         raise WireError("no frames where a header is expected", "frames")
     if len(frames[0]) > SMALL_FRAME:
